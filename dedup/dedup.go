@@ -1,30 +1,32 @@
-// Package dedup remembers which messages were handled, so that a repeat is
-// handled no second time, also after a restart.
+// Package dedup remembers which messages were handled, so that a repeat is not
+// handled again, even after a restart.
 //
 // # Claim, deliver, settle
 //
-// A key is claimed before its message is handled and settled afterwards. Only
-// a settled key is remembered: when the handling failed, or the process died
-// in the middle, a repeat gets its chance. So a crash between delivery and
-// settling may repeat one delivery; it never loses one.
+// A key is claimed before its message is handled and settled afterwards. Only a
+// settled key is remembered: if the handling failed, or the process died
+// meanwhile, a repeat is handled. So a crash between delivery and settling may
+// repeat one delivery; it never loses one.
 //
 //	switch w.Claim(key) {
 //	case dedup.Done:    // handled before
-//	case dedup.Pending: // somebody is at it
+//	case dedup.Pending: // being handled now
 //	case dedup.New:
 //		err := deliver()
 //		w.Settle(key, err == nil)
-//		w.Flush() // after what must not be repeated
+//		w.Flush() // after an effect that must not be repeated
 //	}
 //
 // # Memory and disk
 //
-// The last [DefaultSize] settled keys are kept in memory (least recently used
-// goes first) and in a journal of one JSON string a line. Settled keys are
-// collected and written together, at [flushAt] of them or by [Window.Flush]. The
-// journal is rewritten when it holds three times the keys that count.
+// The last [DefaultSize] settled keys are kept in memory (the least recently
+// used is dropped first) and in a journal of one JSON string a line. Settled
+// keys are collected and written together, every [flushAt] keys or by
+// [Window.Flush]. The journal is rewritten when it has three times as many lines
+// as keys are kept.
 //
-// A window belongs to one agent: shared by two, it would starve one of them.
+// A window belongs to one agent: of two that share one, only the first would
+// get each message.
 package dedup
 
 import (
@@ -42,31 +44,31 @@ import (
 // Bounds.
 const (
 	DefaultSize = 5000
-	flushAt     = 64   // settled keys after which they are written without being asked
-	maxUnsaved  = 6400 // settled keys that wait while the disk fails; beyond, the next write is of all in memory
-	maxKey      = 4096 // bytes of a journal line (512 of a key, escaped); a longer one is passed over on reading
+	flushAt     = 64   // settled keys after which they are written without Flush
+	maxUnsaved  = 6400 // settled keys that wait while the disk fails; beyond it the next write rewrites the journal
+	maxKey      = 4096 // bytes of a journal line (512 of a key, escaped); a longer one is skipped on reading
 )
 
-// State is what a claim finds.
+// State is the state of a key at a claim.
 type State int
 
 // The states of a key.
 const (
-	New     State = iota // not seen: it is the caller's now, until Settle
+	New     State = iota // not seen: now claimed by the caller, until Settle
 	Pending              // claimed and not settled
 	Done                 // settled
 )
 
-// Window is the set of keys handled. It is safe for concurrent use.
+// Window is the set of handled keys. It is safe for concurrent use.
 type Window struct {
 	mu      sync.Mutex
 	done    *lru.Cache[string, struct{}] // guarded by mu, as the following are
-	pending map[string]struct{}          // as many as are being handled
-	durable bool                         // there is an open journal
-	unsaved []byte                       // lines of keys settled and not written
-	waiting int                          // how many those are
+	pending map[string]struct{}          // claimed and not settled
+	durable bool                         // the window has an open journal
+	unsaved []byte                       // lines of settled keys that are not written
+	waiting int                          // number of lines in unsaved
 
-	// writing is held while the journal is written: whoever writes next writes for all who
+	// writing is held while the journal is written: the next call then writes all keys
 	// settled meanwhile.
 	writing sync.Mutex
 	journal *jsonl.Journal // nil: memory only; guarded by writing
@@ -84,9 +86,9 @@ func Memory(size int) *Window {
 	return &Window{done: done, pending: map[string]struct{}{}}
 }
 
-// Open returns a window of size keys (0: DefaultSize) with the journal name
-// below root, made when it is missing. Lines of it that are no JSON string (a torn one, a
-// hand's edit) are passed over.
+// Open returns a window of size keys (0: DefaultSize) with the journal name below root,
+// making it if it is missing. It skips lines that are not a JSON string, such as a torn
+// or edited one.
 func Open(root *os.Root, name string, size int) (*Window, error) {
 	w := Memory(size)
 	w.durable = true
@@ -99,8 +101,8 @@ func Open(root *os.Root, name string, size int) (*Window, error) {
 	return w, err
 }
 
-// parseKey reads a line of the journal. Nearly all keys are plain ASCII, for
-// which this is several times as fast as the decoder: a restart waits for it.
+// parseKey reads a line of the journal. Nearly all keys are plain ASCII, which
+// it reads several times as fast as the decoder does: a restart waits for it.
 func parseKey(line []byte) (key string, ok bool) {
 	if n := len(line); n > 2 && line[0] == '"' && line[n-1] == '"' && plain(line[1:n-1]) {
 		return string(line[1 : n-1]), true
@@ -108,7 +110,7 @@ func parseKey(line []byte) (key string, ok bool) {
 	return key, json.Unmarshal(line, &key) == nil && key != ""
 }
 
-// plain reports whether text stands for itself in a JSON string.
+// plain reports whether text needs no escapes in a JSON string.
 func plain[T string | []byte](text T) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -119,7 +121,8 @@ func plain[T string | []byte](text T) bool {
 	return true
 }
 
-// Claim takes key for the caller when it is new, and tells what it is.
+// Claim claims key for the caller if it is new, and returns the state that key
+// had.
 func (w *Window) Claim(key string) State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,8 +136,8 @@ func (w *Window) Claim(key string) State {
 	return New
 }
 
-// Settle ends a claim: a key that was handled is remembered, another forgotten.
-// An error is the journal's; the key counts as handled in memory all the same.
+// Settle ends a claim: a handled key is remembered, another one is released. An
+// error is the journal's; the key still counts as handled in memory.
 func (w *Window) Settle(key string, handled bool) error {
 	due, err := w.settle(key, handled)
 	if due && err == nil {
@@ -143,7 +146,8 @@ func (w *Window) Settle(key string, handled bool) error {
 	return err
 }
 
-// settle reports whether the journal is to be written now.
+// settle is Settle without writing; due reports that the journal should be
+// written now.
 func (w *Window) settle(key string, handled bool) (due bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +164,7 @@ func (w *Window) settle(key string, handled bool) (due bool, err error) {
 			return false, err
 		}
 	}
-	return w.waiting%flushAt == 0, nil // not at each one while the disk fails
+	return w.waiting%flushAt == 0, nil // not for each key while the disk fails
 }
 
 // appendLine appends key as a line of the journal.
@@ -182,8 +186,8 @@ func (w *Window) Seen(key string) bool {
 	return w.done.Contains(key)
 }
 
-// Flush writes what was settled to the journal. After an error the same keys
-// are tried again by the next call.
+// Flush writes the settled keys to the journal. After an error the next call
+// retries.
 func (w *Window) Flush() error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -210,7 +214,7 @@ func (w *Window) flush() error {
 	if err != nil {
 		w.unsaved, w.waiting = append(lines, w.unsaved...), w.waiting+n
 		if w.waiting > maxUnsaved {
-			w.unsaved = nil // the rewrite takes them from memory, when the disk is back
+			w.unsaved = nil // the next rewrite takes them from memory
 		}
 	} else if w.waiting == 0 {
 		w.unsaved = lines[:0]
@@ -218,7 +222,7 @@ func (w *Window) flush() error {
 	return err
 }
 
-// rewrite replaces the journal by what is in memory, oldest first.
+// rewrite replaces the journal with the keys in memory, oldest first.
 func (w *Window) rewrite() error {
 	w.mu.Lock()
 	keys := w.done.Keys()
@@ -233,7 +237,7 @@ func (w *Window) rewrite() error {
 	return w.journal.Replace(all)
 }
 
-// Close writes what is left and closes the journal.
+// Close writes the remaining keys and closes the journal.
 func (w *Window) Close() error {
 	w.mu.Lock()
 	w.durable = false

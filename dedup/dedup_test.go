@@ -339,7 +339,7 @@ func TestOpenWhereNoJournalCanBe(t *testing.T) {
 	}
 }
 
-// FuzzOpen: whatever stands in the journal, a window opens and works.
+// FuzzOpen: with any content of the journal, a window opens and works.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte("\"a\"\n\"b"))
 	f.Add([]byte("\x00\n\n\"\\ud800\"\n"))

@@ -13,7 +13,7 @@ import (
 )
 
 // broken returns a window whose journal cannot be written, and a function that
-// mends it.
+// repairs it.
 func broken(t *testing.T) (w *Window, root *os.Root, mend func()) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "box")

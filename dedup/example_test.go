@@ -17,7 +17,7 @@ func Example() {
 		case dedup.Done:
 			fmt.Println("was delivered before")
 		case dedup.Pending:
-			fmt.Println("somebody is at it")
+			fmt.Println("being handled")
 		case dedup.New:
 			fmt.Println("deliver:", result)
 			if err := w.Settle("om_1", result == nil); err != nil {

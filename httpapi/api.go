@@ -1,23 +1,23 @@
-// Package httpapi is the local API: what the bot, watchers and operators reach
-// over HTTP. Every answer is JSON; an error is
-// {"error":{"code":"…","message":"…"}} with a message that says how to fix it.
+// Package httpapi is the local HTTP API for the bot, viewers and operators.
+// Every answer is JSON; an error is {"error":{"code":"…","message":"…"}} with a
+// message that explains how to fix it.
 //
 // # Streams
 //
-// [Stream] is the one reader of inbound messages (server-sent events or a
-// WebSocket); [Events] shows everything to any number of watchers and settles
-// nothing. The routes for direct messages between agents are those of package
-// mailapi, served here behind the same checks.
+// [Stream] delivers inbound messages to one reader, the bot, by server-sent
+// events or a WebSocket; [Events] sends all events to any number of watchers
+// and settles nothing. The routes for direct messages between agents are those
+// of package mailapi, served here behind the same checks.
 //
 // docs/openapi.yaml describes every route.
 //
 // # Who may call
 //
-// With a token set every route but /healthz and /readyz wants it as
+// With a token every route except /healthz and /readyz requires it as
 // `Authorization: Bearer …`, or a browser's session that began with it (POST
-// /sign-in). Without one the server listens on loopback only,
-// and refuses requests that a web page could make a browser send: another host
-// name (DNS rebinding) or another origin.
+// /sign-in). Without one the server listens on loopback only, and refuses
+// requests that a web page could make a browser send: another host name (DNS
+// rebinding) or another origin.
 package httpapi
 
 import (
@@ -38,10 +38,10 @@ import (
 )
 
 // maxBody is the most bytes of a request's body; a larger one is refused with
-// 413. A text that is longer than a relay line holds is cut there.
+// 413. A text that does not fit into a relay line is cut there.
 const maxBody = 4 << 20
 
-// Transcripts is the record that the API shows.
+// Transcripts are the records that the API shows.
 type Transcripts interface {
 	Chats() ([]transcript.Chat, error)
 	Page(channel, chatID string, q transcript.Query) (transcript.Page, error)
@@ -50,38 +50,38 @@ type Transcripts interface {
 // Mail is the API of direct messages between agents.
 type Mail interface {
 	Routes() []web.Route
-	// Outbound sends what a bot reports on the channel [relay.MailChannel]. Its error
-	// is a [*relay.Error].
+	// Outbound sends a message that a bot reports on the channel [relay.MailChannel].
+	// Its error is a [*relay.Error].
 	Outbound(r *http.Request, out relay.Outbound) (answer any, err error)
 }
 
-// Options is what the API stands on. All functions are required.
+// Options of the API. All functions are required.
 type Options struct {
 	Token       string        // "" on loopback only
 	Name        string        // of the sidecar; the session cookie is named after it
-	Ended       *dedup.Window // sessions that were signed out, [MaxEnded] at least; nil: a restart forgets them
+	Ended       *dedup.Window // signed-out sessions, at least [MaxEnded]; nil: in memory only
 	Send        func(context.Context, relay.Outbound) (relay.Sent, error)
 	Hear        func(context.Context, relay.Heard) (relay.Sent, error)
 	Decide      func(context.Context, relay.Question) (any, error)
 	Status      func() any
 	Ready       func() error
-	Visible     func(channel string, chat relay.ChatID) bool // is the bot in it?
+	Visible     func(channel string, chat relay.ChatID) bool // whether the bot is in the chat
 	Transcripts Transcripts
 	Groups      Groups
-	Notices     Notices                                       // nil: none are shown
+	Notices     Notices                                       // nil: no notices are shown
 	Group       func(channel string, chat relay.ChatID) Group // nil: names and limits are not shown
-	Depths      func([]transcript.Entry) []int                // of each, counted among all; nil: not shown
+	Depths      func([]transcript.Entry) []int                // of each entry, counted among all; nil: not shown
 	Stream      *Stream                                       // nil: INJECT_URL delivers
-	Deliveries  Deliveries                                    // nil: no bot is delivered to
+	Deliveries  Deliveries                                    // nil: no deliveries to a bot
 	Say         func(context.Context, Saying) (any, error)    // POST /v1/send; nil: no connector
 	File        OpenFile                                      // GET /v1/messages/{message_id}/files/{key}
-	CA          []byte                                        // of the gateway, PEM; nil: none
+	CA          []byte                                        // the gateway's certificate authority, PEM; may be nil
 	Events      *Events
 	Outcomes    Outcomes
 	Mail        Mail // nil: no routes for mail
 	Metrics     http.Handler
-	Failures    *attempts.Failures  // counts wrong tokens; nil: those of this API alone
-	Admitted    func(*http.Request) // is called for each request of who may call, before it is served; nil: nothing
+	Failures    *attempts.Failures  // counts wrong tokens; nil: of this API alone
+	Admitted    func(*http.Request) // called for each authorised request before it is served; may be nil
 	Logger      *slog.Logger
 }
 
@@ -106,7 +106,7 @@ func New(o Options) http.Handler {
 	return mux
 }
 
-// guard lets in who may call.
+// guard serves authorised requests and refuses others.
 func (a *api) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		session, forged := "", false
@@ -158,9 +158,9 @@ func (a *api) guard(next http.Handler) http.Handler {
 	})
 }
 
-// live keeps from the streams what may look but must not hold one: a HEAD
-// request, which would take the bot's messages and throw them away, and every
-// foreign web page, which guard lets follow a link.
+// live refuses requests that must not hold a stream: a HEAD request, which
+// would take the bot's messages and discard them, and a request from another
+// site's page, which guard allows for links.
 func (a *api) live(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -202,7 +202,7 @@ func (a *api) json(status int, handle web.Handler) http.HandlerFunc {
 	return web.Serve(status, maxBody, handle, a.fail)
 }
 
-// fail answers err, and logs what the caller is not told.
+// fail answers with err, and logs an error whose text the caller does not get.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if _, ok := errors.AsType[*relay.Error](err); !ok && r.Context().Err() == nil {
 		a.Logger.Error("request failed", "route", r.Pattern, "err", err)
@@ -235,7 +235,7 @@ func readJSON(r *http.Request, v any) error {
 var errEmpty = web.Invalid("the body is empty; it must be a JSON object")
 
 // jsonErrors turns the mux's own plain answers (no such route, wrong method)
-// into the API's form.
+// into the API's format.
 func jsonErrors(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern != "" {

@@ -99,7 +99,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"a number for a string", "POST", "/v1/outbound", strings.Replace(ok, `"oc_x"`, "7", 1), 400, "invalid_request", `"chat_id": want a string, got number`},
 		{"a string for an object", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"metadata":"x","content"`, 1), 400, "invalid_request", `"metadata": want an object, got string`},
 		{"an object for an array", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"mentions":{},"content"`, 1), 400, "invalid_request", `"mentions": want an array, got object`},
-		{"a ts that is none", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"ts":"soon","content"`, 1), 400, "invalid_request", ""},
+		{"an invalid ts", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"ts":"soon","content"`, 1), 400, "invalid_request", ""},
 		{"no chat", "POST", "/v1/outbound", `{"content":"hi"}`, 400, "invalid_request", "chat_id"},
 		{"blank content", "POST", "/v1/outbound", `{"chat_id":"oc_x","content":" \n"}`, 400, "invalid_request", "content"},
 		{"an over-long id", "POST", "/v1/outbound", strings.Replace(ok, "oc_x", long, 1), 400, "invalid_request", "chat_id has 513 bytes"},
@@ -111,13 +111,13 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"decide without sender", "POST", "/v1/decide", `{"chat_id":"oc_x","content":"hi"}`, 400, "invalid_request", "sender_agent_name"},
 		{"decide of an unknown role", "POST", "/v1/decide", `{"chat_id":"oc_x","role":"system"}`, 400, "invalid_request", "role"},
 		{"decide of an over-long parent", "POST", "/v1/decide", strings.Replace(ok, `"content"`, `"parent_id":"`+long+`","content"`, 1), 400, "invalid_request", "parent_id"},
-		{"a limit that is none", "GET", "/v1/transcripts/feishu/oc_x?limit=all", "", 400, "invalid_request", "limit"},
+		{"an invalid limit", "GET", "/v1/transcripts/feishu/oc_x?limit=all", "", 400, "invalid_request", "limit"},
 		{"a limit of none", "GET", "/v1/transcripts/feishu/oc_x?limit=0", "", 400, "invalid_request", "limit"},
 		{"a limit of too many", "GET", "/v1/transcripts/feishu/oc_x?limit=1001", "", 400, "invalid_request", "limit"},
 		{"a chat that is not the bot's", "GET", "/v1/transcripts/feishu/oc_secret", "", 404, "not_found", "not in this chat"},
 		{"a chat that is a path", "GET", "/v1/transcripts/feishu/..%2f..%2fetc", "", 404, "not_found", ""},
 		{"a chat with a control character", "GET", "/v1/transcripts/feishu/oc%00x", "", 400, "invalid_request", "chat_id"},
-		{"a stream where another door delivers", "GET", "/v1/stream", "", 409, "other_door", "INJECT_URL"},
+		{"a stream where another channel delivers", "GET", "/v1/stream", "", 409, "other_door", "INJECT_URL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFakes()
@@ -129,7 +129,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 				t.Errorf("message: %q speaks of our types", message)
 			}
 			if len(f.sent)+len(f.heard)+len(f.decided) > 0 {
-				t.Error("it reached what stands behind")
+				t.Error("it reached the functions behind the API")
 			}
 		})
 	}
@@ -236,7 +236,7 @@ func TestToken(t *testing.T) {
 		apitest.WantError(t, ask(f, "POST", "/v1/outbound", `{"chat_id":"oc_x","content":"hi"}`, apitest.Header("Authorization", authorization)), 401, "unauthorized")
 	}
 	if len(f.sent) > 0 {
-		t.Error("a request without the token reached what stands behind")
+		t.Error("a request without the token reached the functions behind the API")
 	}
 	for _, path := range []string{"/v1/status", "/v1/transcripts", "/metrics", "/"} {
 		if w := ask(f, "GET", path, "", apitest.Header("Authorization", "Bearer t0ken"), remote); w.Code != 200 {
@@ -270,11 +270,11 @@ func TestHostsWithoutAToken(t *testing.T) {
 func TestOtherWebPagesAreRefused(t *testing.T) {
 	body := `{"chat_id":"oc_x","content":"hi"}`
 	for name, change := range map[string]func(*http.Request){
-		"another origin":        apitest.Header("Origin", "https://evil.example"),
-		"another port":          apitest.Header("Origin", "http://127.0.0.1:9999"),
-		"a page without one":    apitest.Header("Origin", "null"),
-		"what the browser says": apitest.Header("Sec-Fetch-Site", "cross-site"),
-		"a sibling":             apitest.Header("Sec-Fetch-Site", "same-site"),
+		"another origin":       apitest.Header("Origin", "https://evil.example"),
+		"another port":         apitest.Header("Origin", "http://127.0.0.1:9999"),
+		"a page without one":   apitest.Header("Origin", "null"),
+		"the browser's header": apitest.Header("Sec-Fetch-Site", "cross-site"),
+		"a sibling":            apitest.Header("Sec-Fetch-Site", "same-site"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakes()

@@ -11,10 +11,10 @@ import (
 
 // Deliveries are the messages that the bot was given.
 type Deliveries interface {
-	// InProgress lists those that it has not answered, to be encoded as JSON.
+	// InProgress lists the unanswered messages, for encoding as JSON.
 	InProgress() any
-	// Settle notes what the bot says of one: state is delivered, refused or retry.
-	// Its error is an [*relay.Error] where the caller is to be told why.
+	// Settle settles a message for the bot: state is delivered, refused or retry.
+	// Its error is a [*relay.Error] if the caller should get the reason.
 	Settle(ctx context.Context, id relay.MessageID, state, reason string) error
 }
 

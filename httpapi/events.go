@@ -12,28 +12,28 @@ import (
 	"feishu-relay/transcript"
 )
 
-// Bounds of the watchers' side.
+// Limits of events and watchers.
 const (
-	eventsKept   = 500     // for a watcher that comes back; beyond, the oldest is forgotten
-	eventBytes   = 8 << 20 // of these, likewise
-	watcherQueue = 256     // a watcher this far behind is closed and may come back
+	eventsKept   = 500     // events kept for a watcher that reconnects; beyond it the oldest is dropped
+	eventBytes   = 8 << 20 // bytes of these, likewise
+	watcherQueue = 256     // a watcher this many events behind is closed and may reconnect
 	maxWatchers  = 64      // one more is refused
 )
 
 // The kinds of events.
 const (
 	EventMessage  = "message"  // a message was recorded
-	EventDecision = "decision" // the policy has decided on one
-	EventStop     = "stop"     // one was stopped, for a reason
-	EventDelivery = "delivery" // the bot was given one
-	EventReceipt  = "receipt"  // the bot acknowledged one
-	EventMail     = "mail"     // something happened to a message between agents
-	EventNotice   = "notice"   // a command, its answer, or that the group was shown something
-	EventRecall   = "recall"   // the text of a message is gone
-	EventOutcome  = "outcome"  // of a message at some bot of the group; with ?outcomes=all only
+	EventDecision = "decision" // the policy has decided on a message
+	EventStop     = "stop"     // a message was stopped, for a reason
+	EventDelivery = "delivery" // a message was delivered to the bot
+	EventReceipt  = "receipt"  // the bot acknowledged a message
+	EventMail     = "mail"     // a direct message between agents changed
+	EventNotice   = "notice"   // a command, its answer, or a notice in the group
+	EventRecall   = "recall"   // the text of a message was removed
+	EventOutcome  = "outcome"  // the outcome of a message at a bot of the group; only with ?outcomes=all
 )
 
-// Event is what a watcher sees.
+// Event is an event as watchers get it.
 type Event struct {
 	Type             string          `json:"type"`
 	Time             relay.Millis    `json:"time"`
@@ -48,8 +48,8 @@ type Event struct {
 	ParentID         relay.MessageID `json:"parent_id,omitempty"`
 	RootID           relay.MessageID `json:"root_id,omitempty"`
 	TS               relay.Millis    `json:"ts,omitempty"`
-	Own              bool            `json:"own,omitempty"`      // this sidecar's bot said it
-	Recalled         bool            `json:"recalled,omitempty"` // of a message that has no text any more
+	Own              bool            `json:"own,omitempty"`      // a message of this sidecar's bot
+	Recalled         bool            `json:"recalled,omitempty"` // the message has no text any more
 	Edited           bool            `json:"edited,omitempty"`   // Content is a message's new text
 	Depth            int             `json:"depth,omitempty"`
 	Decision         any             `json:"decision,omitempty"`
@@ -60,7 +60,7 @@ type Event struct {
 	*transcript.Mark                 // of a notice
 }
 
-// MailEvent is what happened to a message between agents, without its text.
+// MailEvent is a change of a direct message between agents, without its text.
 type MailEvent struct {
 	What   string `json:"what"` // as agent.What
 	ID     string `json:"id,omitempty"`
@@ -72,8 +72,8 @@ type MailEvent struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Events shows what happens to any number of watchers. It never waits for
-// them. The zero value is usable.
+// Events sends events to any number of watchers. It never waits for them. The
+// zero value is usable.
 type Events struct {
 	mu       sync.Mutex
 	last     int64                      // id of the newest event; guarded by mu
@@ -90,7 +90,7 @@ type numbered struct {
 	kept *keptEvent
 }
 
-// keptEvent makes JSON of an event when that is first asked for: mostly nobody watches.
+// keptEvent encodes an event on first use: usually there are no watchers.
 type keptEvent struct {
 	Event
 	once sync.Once
@@ -98,27 +98,27 @@ type keptEvent struct {
 }
 
 func (n *numbered) data() []byte {
-	// What cannot be JSON cannot be in an Event.
+	// The error is always nil: an Event can be encoded.
 	n.kept.once.Do(func() { n.kept.json, _ = relay.Marshal(n.kept.Event) })
 	return n.kept.json
 }
 
-// eventCost is about what an event takes besides its texts.
+// eventCost is about how many bytes an event takes besides its texts.
 const eventCost = 512
 
-// size is about what e takes in memory.
+// size is about how many bytes e takes in memory.
 func (e *Event) size() int {
 	return eventCost + len(e.Content) + len(e.Channel) + len(e.ChatID) + len(e.RelayMsgID) + len(e.Sender) +
 		len(e.SenderName) + len(e.ThreadID) + len(e.ParentID) + len(e.RootID)
 }
 
-// Publish shows e to the watchers there are, and keeps it for a while. What its
-// Decision points to must not change any more.
+// Publish sends e to the watchers, and keeps it for later ones. The caller must
+// not change e.Decision's value afterwards.
 func (s *Events) Publish(e Event) {
 	e.Time = relay.MillisOf(time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == 0 { // beyond the ids of an earlier process, which a watcher may come back with
+	if s.last == 0 { // beyond the ids of an earlier process, which a reconnecting watcher may send
 		s.last = time.Now().UnixMicro()
 	}
 	s.last++
@@ -140,8 +140,8 @@ func (s *Events) Publish(e Event) {
 	}
 }
 
-// Recall takes the text of a message, and of the answer to it as a command, out of the events that are
-// kept, and tells the watchers.
+// Recall removes the text of a message, and of the answer to it as a command, from the kept events,
+// and sends an event to the watchers.
 func (s *Events) Recall(channel string, chat relay.ChatID, id relay.MessageID) {
 	s.mu.Lock()
 	for i, n := range s.kept {
@@ -194,14 +194,14 @@ func (s *Events) leave(w chan numbered) {
 	delete(s.watchers, w)
 }
 
-// Watched reports whether anybody watches.
+// Watched reports whether there are watchers.
 func (s *Events) Watched() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.watchers) > 0
 }
 
-// events serves GET /v1/events. With ?outcomes=all it also shows what becomes
+// events serves GET /v1/events. With ?outcomes=all it also sends the outcomes
 // of messages at the other bots; those events have no id and are not replayed.
 func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	after := int64(-1)
@@ -224,7 +224,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer a.Events.leave(events)
-	var outcomes chan outcome.Outcome // nil: never any
+	var outcomes chan outcome.Outcome // nil: not wanted
 	if all != "" {
 		var stop func()
 		outcomes, stop = a.watchOutcomes()

@@ -105,7 +105,7 @@ func TestWatchersEndWithTheSidecar(t *testing.T) {
 	if w := r.listen(watching); w.status != http.StatusServiceUnavailable {
 		t.Errorf("a new one: got %d, want 503", w.status)
 	}
-	r.publish(3, 3) // to nobody
+	r.publish(3, 3) // without watchers
 }
 
 func TestEventIDsGrow(t *testing.T) {

@@ -14,12 +14,12 @@ import (
 	"feishu-relay/relay"
 )
 
-// OpenFile opens a file of a message. Its error is a [*relay.Error] where the caller is to
-// know the reason.
+// OpenFile opens a file of a message. Its error is a [*relay.Error] if the caller should
+// get the reason.
 type OpenFile func(ctx context.Context, id relay.MessageID, key string) (relay.FileContent, error)
 
 // file serves GET /v1/messages/{message_id}/files/{key}: the bytes of a picture or file of
-// a message, as they come from Feishu.
+// a message, streamed from Feishu.
 func (a *api) file(w http.ResponseWriter, r *http.Request) {
 	id, key := r.PathValue("message_id"), r.PathValue("key")
 	if err := cmp.Or(relay.CheckField("message_id", id), relay.CheckField("key", key)); err != nil {
@@ -27,7 +27,7 @@ func (a *api) file(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctl := http.NewResponseController(w)
-	_ = ctl.SetReadDeadline(time.Time{}) // the server's for the request would end a long transfer
+	_ = ctl.SetReadDeadline(time.Time{}) // the server's deadline for the request would end a long transfer
 	f, err := a.File(r.Context(), relay.MessageID(id), key)
 	if err != nil {
 		a.fail(w, r, err)
@@ -48,14 +48,15 @@ func (a *api) file(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	if _, err := io.Copy(&patient{w, ctl}, f.Body); err != nil {
 		if r.Context().Err() == nil {
-			a.Logger.Warn("a file was not handed out to its end", "err", err)
+			a.Logger.Warn("a file was not sent to its end", "err", err)
 		}
-		panic(http.ErrAbortHandler) // the caller sees that it is not whole
+		panic(http.ErrAbortHandler) // so that the caller notices that it is incomplete
 	}
-	_ = ctl.SetWriteDeadline(time.Time{}) // the connection serves further requests
+	_ = ctl.SetWriteDeadline(time.Time{}) // the connection may serve further requests
 }
 
-// attachment is the header of a file that is to be saved and never shown.
+// attachment is the Content-Disposition of a file that browsers should save and
+// not display.
 func attachment(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '/' || r == '\\' || r < ' ' || r == 0x7f {
@@ -71,13 +72,14 @@ func attachment(name string) string {
 	return "attachment"
 }
 
-// patient writes each piece within [web.WriteTimeout]; then its reader counts as gone.
+// patient is a writer that allows [web.WriteTimeout] for each write; after that its
+// reader counts as gone.
 type patient struct {
 	w   http.ResponseWriter
 	ctl *http.ResponseController
 }
 
 func (p *patient) Write(data []byte) (int, error) {
-	_ = p.ctl.SetWriteDeadline(time.Now().Add(web.WriteTimeout)) // a connection of ours has one
+	_ = p.ctl.SetWriteDeadline(time.Now().Add(web.WriteTimeout)) // supported by connections of net/http
 	return p.w.Write(data)
 }

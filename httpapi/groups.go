@@ -11,18 +11,18 @@ import (
 	"feishu-relay/steer"
 )
 
-// Groups are the groups of the bot, and how people steer the bots in them. Each error is a
-// [*relay.Error], or the sidecar's own fault. A change is on disk when its method returns the group
-// as it is then.
+// Groups are the groups of the bot and their settings. Each error is a [*relay.Error], or an
+// internal one. A method that changes a group returns it after the change is on disk.
 type Groups interface {
 	Groups() []steer.Group
 	Group(channel string, chat relay.ChatID) (steer.Group, error)
-	// Patch changes the settings that body names, all of them or none.
+	// Patch changes the settings in body, all of them or none.
 	Patch(channel string, chat relay.ChatID, body []byte) (steer.Group, error)
-	// Forget removes what people have set.
+	// Forget removes the settings that people have made.
 	Forget(channel string, chat relay.ChatID) (steer.Group, error)
 	Stop(channel string, chat relay.ChatID) (steer.Group, error)
-	// Continue releases what was stopped at bots; none: at all.
+	// Continue releases the messages stopped at bots, or at all bots if there
+	// are none.
 	Continue(channel string, chat relay.ChatID, bots []relay.AgentName) (steer.Group, error)
 }
 
@@ -31,7 +31,8 @@ func (a *api) groups(*http.Request) (any, error) {
 	return map[string]any{"groups": web.List(a.Groups.Groups())}, nil
 }
 
-// ofGroup serves a route of one group: its chat is in the path, its channel in the query.
+// ofGroup serves a route of one group, with its chat in the path and its channel in the
+// query.
 func ofGroup(do func(r *http.Request, channel string, chat relay.ChatID) (steer.Group, error)) web.Handler {
 	return func(r *http.Request) (any, error) {
 		channel := cmp.Or(r.URL.Query().Get("channel"), relay.DefaultChannel)

@@ -11,33 +11,33 @@ import (
 	"feishu-relay/relay"
 )
 
-// What the stream keeps of delivered messages for a reader that comes back:
-// beyond any of these the oldest is forgotten.
+// Limits of the delivered messages that the stream keeps for a reader that
+// reconnects. Beyond any of these the oldest is dropped.
 const (
 	historyLines = 1000
 	historyBytes = 4 << 20
 )
 
-// At either of these the journal is replaced by what is kept.
+// At either of these the journal is rewritten with the kept messages only.
 const (
 	journalLines = 3 * historyLines
 	journalBytes = 4 * historyBytes
 )
 
-// journalMark is the journal's line which says that the bot acknowledges.
+// journalMark is the journal's line that records that the bot acknowledges.
 type journalMark struct {
 	Acking bool `json:"acking,omitempty"`
 }
 
-// take takes a line of the journal into the history. What is no message, such as a
-// torn line, is passed over.
+// take adds a line of the journal to the history. It skips a line that is not a
+// message, such as a torn one.
 func (s *Stream) take(line []byte) {
 	var l struct {
-		sent
+		delivered
 		journalMark
 	}
 	err := json.Unmarshal(line, &l)
-	m := &l.sent
+	m := &l.delivered
 	switch {
 	case err == nil && l.Acking:
 		s.acking = true
@@ -50,8 +50,8 @@ func (s *Stream) take(line []byte) {
 	}
 }
 
-// remember enters m into the history, in place of an earlier try to deliver it.
-func (s *Stream) remember(m *sent) {
+// remember adds m to the history, in place of an earlier attempt to deliver it.
+func (s *Stream) remember(m *delivered) {
 	s.drop(m.ID)
 	s.history = append(s.history, m)
 	s.bytes += len(m.Data)
@@ -62,7 +62,7 @@ func (s *Stream) remember(m *sent) {
 	}
 }
 
-// drop takes a message out of the history.
+// drop removes a message from the history.
 func (s *Stream) drop(id relay.MessageID) {
 	for i, m := range slices.Backward(s.history) {
 		if m.ID == id {
@@ -73,18 +73,18 @@ func (s *Stream) drop(id relay.MessageID) {
 	}
 }
 
-// forget takes a message that was not delivered out of the history and, by a
-// line without data, out of the journal.
-func (s *Stream) forget(m *sent) {
+// forget removes a message that was not delivered from the history and, by a
+// line without data, from the journal.
+func (s *Stream) forget(m *delivered) {
 	s.drop(m.ID)
-	s.note(&sent{ID: m.ID, At: m.At})
+	s.note(&delivered{ID: m.ID, At: m.At})
 }
 
-// note enters m into the journal.
-func (s *Stream) note(m *sent) { s.noteLine(m) }
+// note adds m to the journal.
+func (s *Stream) note(m *delivered) { s.noteLine(m) }
 
-// noteLine enters a line into the journal, or rewrites the journal when it is long.
-// An error costs only the replay after a restart.
+// noteLine adds a line to the journal, or rewrites a long journal. After an error
+// only the replay after a restart is lost.
 func (s *Stream) noteLine(line any) {
 	if s.journal.Lines() >= journalLines || s.journal.Size() >= journalBytes {
 		s.rewrite()
@@ -93,7 +93,7 @@ func (s *Stream) noteLine(line any) {
 	s.noteLines(s.journal.Append, line)
 }
 
-// rewrite replaces the journal by what is kept.
+// rewrite replaces the journal's content with the kept messages.
 func (s *Stream) rewrite() {
 	var lines []any
 	if s.acking {
@@ -105,8 +105,9 @@ func (s *Stream) rewrite() {
 	s.noteLines(s.journal.Replace, lines...)
 }
 
-// Recall takes the text of a message, and those of its edits, out of the history and the
-// journal. None comes again, and what comes again of other messages does not show it.
+// Recall removes the text of a message, and of its edits, from the history and the
+// journal. The message is not replayed, and other messages are replayed without quoting
+// it.
 func (s *Stream) Recall(id relay.MessageID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,9 +118,9 @@ func (s *Stream) Recall(id relay.MessageID) {
 			continue
 		}
 		s.bytes += len(now.Data) - len(m.Data)
-		// Who is being given m goes on with what it has: m itself is not changed but for its fate.
+		// A write of m may be running: of m itself only withdrawn may change.
 		m.withdrawn = now.Gone
-		now.by, now.owed, now.withdrawn, now.acked, now.doubt = m.by, m.owed && !now.Gone, now.Gone, m.acked, m.doubt
+		now.by, now.again, now.withdrawn, now.acked, now.doubt = m.by, m.again && !now.Gone, now.Gone, m.acked, m.doubt
 		s.history[i], changed = now, true
 	}
 	if changed {
@@ -127,9 +128,10 @@ func (s *Stream) Recall(id relay.MessageID) {
 	}
 }
 
-// Redacted is a line of the journal without the text of a message; nil: it does not have it.
+// Redacted returns a line of the journal without the text of a message; nil if it has no
+// such text.
 func Redacted(line []byte, id relay.MessageID) []byte {
-	var m sent
+	var m delivered
 	if json.Unmarshal(line, &m) != nil || m.ID == "" || len(m.Data) == 0 {
 		return nil
 	}
@@ -144,12 +146,12 @@ func Redacted(line []byte, id relay.MessageID) []byte {
 	return text
 }
 
-// without is a copy of m that does not show the text of a message; nil: m does not either.
-func (m *sent) without(id relay.MessageID) *sent {
+// without returns a copy of m without the text of a message; nil if m has no such text.
+func (m *delivered) without(id relay.MessageID) *delivered {
 	if m.Gone {
 		return nil
 	}
-	now := &sent{ID: m.ID, At: m.At, Data: m.Data}
+	now := &delivered{ID: m.ID, At: m.At, Data: m.Data}
 	if m.ID == id || m.about("message_id", id) || m.about("edit_of", id) {
 		now.Data, now.Gone = json.RawMessage("{}"), true
 		return now
@@ -174,12 +176,12 @@ func (m *sent) without(id relay.MessageID) *sent {
 }
 
 // about reports whether a member of m's metadata names a message.
-func (m *sent) about(member string, id relay.MessageID) bool {
+func (m *delivered) about(member string, id relay.MessageID) bool {
 	pair, err := relay.Marshal(map[string]relay.MessageID{member: id})
 	return err == nil && bytes.Contains(m.Data, bytes.Trim(pair, "{}\n"))
 }
 
-// noteLines makes lines of JSON.
+// noteLines encodes lines as JSON and writes them.
 func (s *Stream) noteLines(write func([]byte) error, lines ...any) {
 	var all bytes.Buffer
 	var err error

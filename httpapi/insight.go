@@ -17,25 +17,25 @@ import (
 	"feishu-relay/transcript"
 )
 
-// Bounds of an insight.
+// Limits of an insight.
 const (
 	insightSpan     = 48 * time.Hour // a day has up to 25 hours
-	insightEntries  = 20_000         // messages that are read back
+	insightEntries  = 20_000         // messages read from the record
 	insightOutcomes = 20_000
 	insightAnswers  = 200 // pairs; the most frequent ones
 	hourMS          = int64(time.Hour / time.Millisecond)
 )
 
-// insight is what happened in a group in a span of time.
+// insight is the statistics of a group in a span of time.
 type insight struct {
 	Channel  string       `json:"channel"`
 	ChatID   relay.ChatID `json:"chat_id"`
 	From     int64        `json:"from"` // Unix milliseconds
 	To       int64        `json:"to"`
-	Complete bool         `json:"complete"` // else messages or outcomes are missing
+	Complete bool         `json:"complete"` // no messages or outcomes are missing
 	Messages spoken       `json:"messages"`
 	Hours    []hour       `json:"hours"` // the first begins at From
-	Stops    []tally      `json:"stops"` // messages at bots, by reason
+	Stops    []tally      `json:"stops"` // stopped messages, counted at each bot, by reason
 	Judge    verdicts     `json:"judge"`
 	Latency  spread       `json:"latency"` // from a message to its delivery, all bots
 	Answers  []answer     `json:"answers"`
@@ -46,7 +46,7 @@ type spoken struct {
 	Bots   int `json:"bots"`
 }
 
-// hour is what happened to the messages of one hour.
+// hour has the counts of one hour.
 type hour struct {
 	At int64 `json:"at"`
 	spoken
@@ -60,7 +60,7 @@ type tally struct {
 	N      int          `json:"n"`
 }
 
-// verdicts are the judge's, each at one bot.
+// verdicts are the numbers of the judge's verdicts at all bots.
 type verdicts struct {
 	Yes   int    `json:"yes"`
 	No    int    `json:"no"`
@@ -68,7 +68,7 @@ type verdicts struct {
 	Took  spread `json:"took"`
 }
 
-// spread is how n lengths of time are spread, in milliseconds.
+// spread is the distribution of n durations, in milliseconds.
 type spread struct {
 	N   int   `json:"n"`
 	P50 int64 `json:"p50"`
@@ -76,7 +76,7 @@ type spread struct {
 	Max int64 `json:"max"`
 }
 
-// answer is how often a bot answered somebody.
+// answer is how often a bot answered another bot or a person.
 type answer struct {
 	From relay.AgentName `json:"from"` // the bot
 	To   relay.AgentName `json:"to"`   // another one; "": a person
@@ -102,7 +102,7 @@ func (a *api) insight(r *http.Request) (any, error) {
 	}
 	var bots []steer.Bot
 	if a.Groups != nil {
-		g, _ := a.Groups.Group(channel, chat) // of a group that is not known nobody is found by name
+		g, _ := a.Groups.Group(channel, chat) // without a known group no bot is found by name
 		bots = g.Bots
 	}
 	entries, all, err := a.entriesSince(channel, chat, from, bots)
@@ -133,15 +133,15 @@ func spanOf(first, end string) (from, to int64, err error) {
 		}
 	}
 	if from >= to || to-from > insightSpan.Milliseconds() {
-		return 0, 0, web.Invalid("from, to: want a span of more than nothing and at most %s", insightSpan)
+		return 0, 0, web.Invalid("from, to: want a span above 0 and of at most %s", insightSpan)
 	}
 	return from, to, nil
 }
 
-// entriesSince reads a record back to from: each message once, oldest first. all is false where
-// there are more than are read.
+// entriesSince reads a record back to from: each message once, oldest first. all is false if
+// the record has more than it reads.
 func (a *api) entriesSince(channel string, chat relay.ChatID, from int64, bots []steer.Bot) (
-	entries []said, all bool, err error) {
+	entries []brief, all bool, err error) {
 	seen := map[string]bool{}
 	read := 0
 	for q := (transcript.Query{Limit: maxPage}); ; {
@@ -160,7 +160,7 @@ func (a *api) entriesSince(channel string, chat relay.ChatID, from int64, bots [
 				seen[e.MessageID] = true
 				names := named(e.Content, bots)
 				e.Content = "" // not needed
-				entries = append(entries, said{e, names})
+				entries = append(entries, brief{e, names})
 			}
 		}
 		read += len(page.Shown)
@@ -172,17 +172,17 @@ func (a *api) entriesSince(channel string, chat relay.ChatID, from int64, bots [
 			q.Before = page.Earlier
 			continue
 		}
-		slices.SortStableFunc(entries, func(x, y said) int { return cmp.Compare(x.TS, y.TS) })
+		slices.SortStableFunc(entries, func(x, y brief) int { return cmp.Compare(x.TS, y.TS) })
 		return entries, all, nil
 	}
 }
 
-// count fills in from what was said and what became of it. entries may be older than the span.
-func (in *insight) count(entries []said, outcomes []outcome.Outcome) {
+// count fills in from messages and their outcomes. Entries may be older than the span.
+func (in *insight) count(entries []brief, outcomes []outcome.Outcome) {
 	for at := in.From; at < in.To; at += hourMS {
 		in.Hours = append(in.Hours, hour{At: at})
 	}
-	byID := make(map[relay.MessageID]*said, len(entries))
+	byID := make(map[relay.MessageID]*brief, len(entries))
 	for i := range entries {
 		e := &entries[i]
 		byID[relay.MessageID(e.MessageID)] = e
@@ -202,7 +202,7 @@ func (in *insight) count(entries []said, outcomes []outcome.Outcome) {
 	in.countAnswers(entries, byID, outcomes)
 }
 
-func (in *insight) countOutcomes(byID map[relay.MessageID]*said, outcomes []outcome.Outcome) {
+func (in *insight) countOutcomes(byID map[relay.MessageID]*brief, outcomes []outcome.Outcome) {
 	stops := map[relay.Reason]int{}
 	var waits, judged []int64
 	perHour := make([][]int64, len(in.Hours))
@@ -246,10 +246,10 @@ func (in *insight) countOutcomes(byID map[relay.MessageID]*said, outcomes []outc
 	slices.SortStableFunc(in.Stops, func(x, y tally) int { return cmp.Compare(y.N, x.N) })
 }
 
-// hourOf is the hour of a time within the span.
+// hourOf returns the hour of a time within the span.
 func (in *insight) hourOf(ts int64) *hour { return &in.Hours[(ts-in.From)/hourMS] }
 
-// spreadOf sorts list.
+// spreadOf returns the distribution of list, and sorts it.
 func spreadOf(list []int64) spread {
 	if len(list) == 0 {
 		return spread{}

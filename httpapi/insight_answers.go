@@ -13,16 +13,17 @@ import (
 	"feishu-relay/transcript"
 )
 
-// maxUnanswered is how many bots' messages a bot may have been given and not answered; the oldest is forgotten first.
+// maxUnanswered is how many unanswered messages of bots are remembered for a bot; beyond it the oldest is
+// dropped.
 const maxUnanswered = 50
 
-// said is a message without its text, and the bots that the text names.
-type said struct {
+// brief is a message without its text, and the bots that its text names.
+type brief struct {
 	transcript.Entry
 	names []relay.AgentName
 }
 
-// named are the bots that a text names with an @.
+// named returns the bots that a text names with an @.
 func named(text string, bots []steer.Bot) (found []relay.AgentName) {
 	if !strings.Contains(text, "@") {
 		return nil
@@ -35,7 +36,7 @@ func named(text string, bots []steer.Bot) (found []relay.AgentName) {
 	return found
 }
 
-// namedAs reports whether a text has @name, which is no part of a longer name.
+// namedAs reports whether a text has @name, not as a part of a longer name.
 func namedAs(text, name string) bool {
 	for name != "" {
 		_, behind, ok := strings.Cut(text, "@"+name)
@@ -57,23 +58,24 @@ type place struct {
 	thread string
 }
 
-// unanswered is what a bot has been given in a place and has not answered.
+// unanswered is the messages that a bot has got in a place and not answered.
 type unanswered struct {
-	answered *said   // the newest message of a person that it has answered, or gone past
-	bots     []*said // messages of other bots since, in the order in which it was given them
+	answered *brief   // the newest message of a person that it has answered or skipped
+	bots     []*brief // messages of other bots since, in the order of their delivery
 }
 
-// step is a moment of a group: a message is said, or a bot is given one.
+// step is an event in a group: a message is written, or delivered to a bot.
 type step struct {
 	at int64
-	e  *said
-	to relay.AgentName // the bot that is given e; "": e is said
+	e  *brief
+	to relay.AgentName // the bot that e is delivered to; "": e is written
 }
 
-// countAnswers counts whom the bots answer: whom a message replies to. One that is no reply answers the newest message
-// of a bot that names its sender, else the newest of a person, else the newest of a bot, each if its sender was given it
-// and has not answered it or anything later. So bots that answer a person side by side all answer the person.
-func (in *insight) countAnswers(entries []said, byID map[relay.MessageID]*said, outcomes []outcome.Outcome) {
+// countAnswers counts the authors whose messages the bots answer. A reply answers the author of its parent.
+// Another message answers the newest message of a bot that names its sender, else the newest of a person,
+// else the newest of a bot, each only if its sender has got it and has answered neither it nor a later one.
+// So bots that answer a person at the same time all count as answering the person.
+func (in *insight) countAnswers(entries []brief, byID map[relay.MessageID]*brief, outcomes []outcome.Outcome) {
 	var steps []step
 	for i := range entries {
 		steps = append(steps, step{at: entries[i].TS, e: &entries[i]})
@@ -95,7 +97,7 @@ func (in *insight) countAnswers(entries []said, byID map[relay.MessageID]*said, 
 	}
 	slices.SortStableFunc(steps, func(x, y step) int { return cmp.Compare(x.at, y.at) })
 
-	people := map[string]*said{} // the newest message of a person, by topic
+	people := map[string]*brief{} // the newest message of a person, by topic
 	at := map[place]*unanswered{}
 	of := func(bot relay.AgentName, thread string) *unanswered {
 		key := place{bot, thread}
@@ -121,7 +123,7 @@ func (in *insight) countAnswers(entries []said, byID map[relay.MessageID]*said, 
 		}
 		to := of(sender, s.e.ThreadID).answer(s.e, sender, person, byID[relay.MessageID(s.e.ParentID)])
 		if to == nil || s.e.TS < in.From || s.e.TS >= in.To {
-			continue // what it answers is not known
+			continue // the answered message is not known
 		}
 		pair := answer{From: sender}
 		if to.Role == transcript.RoleAssistant {
@@ -140,24 +142,25 @@ func (in *insight) countAnswers(entries []said, byID map[relay.MessageID]*said, 
 	in.Answers = in.Answers[:min(len(in.Answers), insightAnswers)]
 }
 
-func (u *unanswered) given(e *said) {
+func (u *unanswered) given(e *brief) {
 	if len(u.bots) == maxUnanswered {
 		u.bots = slices.Delete(u.bots, 0, 1)
 	}
 	u.bots = append(u.bots, e)
 }
 
-// answer is what a bot's message e answers, which is not unanswered any more, nor is what was given before it; nil: it
-// is not known. person is the newest message of a person there, parent the one that e replies to.
-func (u *unanswered) answer(e *said, bot relay.AgentName, person, parent *said) (to *said) {
+// answer returns the message that a bot's message e answers, or nil if it is not known. That message and
+// those delivered before it no longer count as unanswered. person is the newest message of a person there,
+// parent the one that e replies to.
+func (u *unanswered) answer(e *brief, bot relay.AgentName, person, parent *brief) (to *brief) {
 	if person == u.answered {
 		person = nil
 	}
 	if person != nil {
-		u.bots = slices.DeleteFunc(u.bots, func(b *said) bool { return b.TS < person.TS })
+		u.bots = slices.DeleteFunc(u.bots, func(b *brief) bool { return b.TS < person.TS })
 	}
 	if to = parent; to == nil && e.ParentID != "" || to != nil && to.Sender == e.Sender && to.Role == e.Role {
-		return nil // it is older than what was read, or its own
+		return nil // older than the messages read, or its own
 	}
 	for i := len(u.bots) - 1; i >= 0 && to == nil; i-- {
 		if slices.Contains(u.bots[i].names, bot) {

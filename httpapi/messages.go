@@ -40,7 +40,7 @@ func (a *api) decide(r *http.Request) (any, error) {
 	return a.Decide(r.Context(), q)
 }
 
-// readChecked is readJSON of what checks itself.
+// readChecked is readJSON followed by Check.
 func readChecked(r *http.Request, v interface{ Check() error }) error {
 	if err := readJSON(r, v); err != nil {
 		return err

@@ -13,15 +13,16 @@ import (
 // Notices returns the last n notices of a chat up to a time in Unix milliseconds.
 type Notices func(channel, chatID string, n int, until int64) ([]transcript.Entry, error)
 
-// maxNotices is how many notices are shown with a page; of more, the older ones are on the
-// pages before it.
+// maxNotices is how many notices a page has at most; the older ones are on the pages
+// before it.
 const maxNotices = 1000
 
-// The cursor of a page is that of its record and, behind this, the time from which on it had the
-// notices: so each notice stands on one page.
+// noticesFrom separates the two parts of a page's cursor: the cursor of the record, and the time
+// from which the page has notices. So each notice is on one page.
 const noticesFrom = "@"
 
-// cutCursor is the record's part of a cursor, and up to when, exclusively, its page has notices.
+// cutCursor returns the record's part of a cursor, and the time before which the page has
+// notices.
 func cutCursor(text string) (cursor string, until int64, ok bool) {
 	cursor, from, found := strings.Cut(text, noticesFrom)
 	if !found {
@@ -31,8 +32,8 @@ func cutCursor(text string) (cursor string, until int64, ok bool) {
 	return cursor, until, err == nil && cursor != ""
 }
 
-// withNotices puts the notices that were given until then among the entries of a page, by time.
-// It returns from when on the page has them.
+// withNotices merges the notices up to a time into the entries of a page, by time. It returns
+// the time from which the page has notices.
 func (a *api) withNotices(channel, chat string, page transcript.Page, text string, until int64,
 	entries []shownEntry) ([]shownEntry, int64, error) {
 	if a.Notices == nil {

@@ -12,8 +12,8 @@ import (
 	"feishu-relay/relay"
 )
 
-// Outcomes tells what became of messages at all bots. [*outcome.Log] says what
-// each method does.
+// Outcomes has the outcomes of messages at all bots. [*outcome.Log] describes
+// the methods.
 type Outcomes interface {
 	Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (
 		list []outcome.Outcome, complete bool, err error)
@@ -23,13 +23,13 @@ type Outcomes interface {
 var _ Outcomes = (*outcome.Log)(nil)
 
 const (
-	outcomesShown = 1000 // in an answer, if the caller does not say
-	maxOutcomes   = 5000 // in an answer
+	outcomesShown = 1000 // in an answer by default
+	maxOutcomes   = 5000 // in an answer at most
 )
 
-var errNotInChat = relay.Errorf(web.CodeNotFound, "the bot is not in this chat, or has heard nothing of it")
+var errNotInChat = relay.Errorf(web.CodeNotFound, "the bot is not in this chat, or has no message of it")
 
-// outcomes serves GET /v1/outcomes: what became of a chat's newest messages.
+// outcomes serves GET /v1/outcomes: the outcomes of a chat's newest messages.
 func (a *api) outcomes(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	channel, chat := cmp.Or(q.Get("channel"), relay.DefaultChannel), relay.ChatID(q.Get("chat_id"))
@@ -53,8 +53,8 @@ func (a *api) outcomes(r *http.Request) (any, error) {
 	return map[string]any{"channel": channel, "chat_id": chat, "outcomes": web.List(found), "complete": complete}, nil
 }
 
-// watchOutcomes returns the outcomes from now on, of chats that the bot is in.
-// The channel is closed when its reader is too far behind.
+// watchOutcomes returns a channel of the outcomes from now on, of chats that
+// the bot is in. It is closed if its reader is too far behind.
 func (a *api) watchOutcomes() (outcomes chan outcome.Outcome, stop func()) {
 	var (
 		mu     sync.Mutex
@@ -80,7 +80,7 @@ func (a *api) watchOutcomes() (outcomes chan outcome.Outcome, stop func()) {
 	return outcomes, stop
 }
 
-// outcomeEvent is o as an event in JSON.
+// outcomeEvent encodes o as an event.
 func outcomeEvent(o outcome.Outcome) []byte {
 	data, _ := relay.Marshal(Event{Type: EventOutcome, Time: relay.MillisOf(time.Now()), Outcome: o}) // always possible
 	return data

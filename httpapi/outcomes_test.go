@@ -67,7 +67,7 @@ func TestOutcomesOfOtherBotsAreShownWhenAskedFor(t *testing.T) {
 	if !ok || e.kind != httpapi.EventOutcome || e.id != "" || !strings.Contains(e.data, `"agent":"agent_c"`) || !strings.Contains(e.data, "om_1") {
 		t.Fatalf("got %+v %v", e, ok)
 	}
-	// One that does not read is closed, and holds up nobody.
+	// One that does not read is closed, and delays no others.
 	for i := range 100_000 {
 		take(outcome.Outcome{Agent: "agent_c", Channel: "feishu", ChatID: "oc_x", RelayMsgID: relay.MessageID(fmt.Sprint("om_", i)), Door: strings.Repeat("x", 1000)})
 	}

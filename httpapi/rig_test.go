@@ -20,7 +20,7 @@ import (
 	"feishu-relay/transcript"
 )
 
-// fakes is what stands behind the API: functions that a test may replace.
+// fakes are the functions behind the API, which a test may replace.
 type fakes struct {
 	httpapi.Options
 	chats   func() ([]transcript.Chat, error)
@@ -98,7 +98,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// open starts a server with the journal that stands there: a restart.
+// open starts a server with the existing journal: a restart.
 func (r *rig) open() {
 	r.t.Helper()
 	var err error

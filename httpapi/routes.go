@@ -9,7 +9,7 @@ import (
 	"feishu-relay/internal/web"
 )
 
-// mount enters all routes into the mux for all and the one behind the guard.
+// mount adds the routes to the mux for all callers and to the guarded one.
 // docs/openapi.yaml describes each route.
 func (a *api) mount(all, guarded *http.ServeMux) {
 	ok, accepted := http.StatusOK, http.StatusAccepted
@@ -54,7 +54,7 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 		switch r.Kind {
 		case web.Public:
 			all.HandleFunc(r.Pattern, r.Handle)
-			guarded.HandleFunc(r.Pattern, r.Handle) // only to answer 405 to another method
+			guarded.HandleFunc(r.Pattern, r.Handle) // only to answer other methods with 405
 		case web.LongLived:
 			guarded.HandleFunc(r.Pattern, a.live(r.Handle))
 		default:
@@ -63,8 +63,8 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 	}
 }
 
-// index serves GET /v1: the routes, one a line. Names in braces stand for a part of
-// the path.
+// index serves GET /v1: the routes, one a line. Names in braces are parts of the
+// path.
 func (a *api) index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var text strings.Builder
@@ -73,5 +73,5 @@ func (a *api) index(w http.ResponseWriter, _ *http.Request) {
 		method, path, _ := strings.Cut(strings.TrimSuffix(r.Pattern, "{$}"), " ")
 		fmt.Fprintf(&text, "%-6s %s\n", method, path)
 	}
-	_, _ = w.Write([]byte(text.String())) // the caller has gone
+	_, _ = w.Write([]byte(text.String())) // fails if the caller is gone
 }

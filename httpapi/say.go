@@ -9,21 +9,21 @@ import (
 	"feishu-relay/relay"
 )
 
-// Saying is what a bot without a Feishu client of its own wants said.
+// Saying is a message to send for a bot without its own Feishu client.
 type Saying struct {
 	ChatID   relay.ChatID    `json:"chat_id"`
-	Content  string          `json:"content"` // plain text or Markdown; "@Name" mentions who is known by it
+	Content  string          `json:"content"` // plain text or Markdown; "@Name" mentions the agent of that name
 	ReplyTo  relay.MessageID `json:"reply_to"`
 	InThread bool            `json:"reply_in_thread"`
 	Mentions []relay.Mention `json:"mentions"`
-	// IdempotencyKey is also the header Idempotency-Key. The same one within an hour sends nothing twice.
+	// IdempotencyKey may also be the header Idempotency-Key. A repeat within an hour sends nothing.
 	IdempotencyKey string `json:"idempotency_key"`
 }
 
 func (a *api) say(r *http.Request) (any, error) {
 	if a.Say == nil {
 		return nil, relay.Errorf(web.CodeNoConnector,
-			"the sidecar holds no Feishu connection: set CONNECTOR=true, or let the bot send by itself")
+			"the sidecar holds no Feishu connection: set CONNECTOR=true, or let the bot send its messages itself")
 	}
 	var s Saying
 	if err := readChecked(r, &s); err != nil {
@@ -35,7 +35,7 @@ func (a *api) say(r *http.Request) (any, error) {
 	return a.Say(r.Context(), s)
 }
 
-// Check returns a [*relay.Error] that says what is missing or wrong.
+// Check returns a [*relay.Error] if a field is missing or wrong.
 func (s *Saying) Check() error {
 	if s.ChatID == "" {
 		return web.Invalid("chat_id is missing")
@@ -47,13 +47,14 @@ func (s *Saying) Check() error {
 		relay.CheckField("idempotency_key", s.IdempotencyKey))
 }
 
-// ca hands out what a bot's SDK has to trust to speak TLS with the gateway.
+// ca serves the certificate authority that a bot's SDK must trust for TLS with
+// the gateway.
 func (a *api) ca(w http.ResponseWriter, r *http.Request) {
 	if len(a.CA) == 0 {
 		web.WriteError(w, relay.Errorf(web.CodeNoCA,
-			"the gateway makes certificates of its own only with GATEWAY_TLS=auto"))
+			"the gateway makes its own certificates only with GATEWAY_TLS=auto"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-pem-file")
-	_, _ = w.Write(a.CA) // the caller has gone
+	_, _ = w.Write(a.CA) // fails if the caller is gone
 }

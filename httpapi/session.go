@@ -24,29 +24,29 @@ import (
 	"feishu-relay/relay"
 )
 
-// sessionLife is how long a browser stays signed in. Another API_TOKEN ends
-// every session at once.
+// sessionLife is how long a browser stays signed in. A new API_TOKEN ends every
+// session at once.
 const sessionLife = 30 * 24 * time.Hour
 
-// MaxEnded is how many sessions that were signed out are remembered; only who
-// knows the token can begin and end more.
+// MaxEnded is how many signed-out sessions are remembered; only a caller with
+// the token can begin and end more.
 const MaxEnded = 1000
 
-// sessions lets a browser in that has shown the token once. A session is a
-// cookie that holds its end and a random id and, as a proof, the HMAC of both by
-// the token. Only sessions that were signed out are kept here.
+// sessions authorises browsers that have sent the token once. A session is a
+// cookie with its end, a random id and, as a proof, the HMAC of both under the
+// token. Only signed-out sessions are stored.
 type sessions struct {
-	token  string // "": everybody on this host may call
+	token  string // "": every caller on this host is authorised
 	cookie string // its name
 	ended  *dedup.Window
 	now    func() time.Time
 
 	mu   sync.Mutex
-	live map[string]map[*http.Request]context.CancelFunc // requests under way by the session's id; guarded by mu
+	live map[string]map[*http.Request]context.CancelFunc // running requests by session id; guarded by mu
 }
 
-// newSessions names the cookie after the sidecar: browsers share cookies among all
-// ports of a host.
+// newSessions names the cookie after the sidecar: browsers share cookies between
+// all ports of a host.
 func newSessions(token, name string, ended *dedup.Window) *sessions {
 	if ended == nil {
 		ended = dedup.Memory(MaxEnded)
@@ -68,8 +68,8 @@ func (s *sessions) begin() string {
 	return claims + "." + s.mac(claims)
 }
 
-// of returns the id of the session that r brings, "" where it brings none that has
-// not ended. forged: it brings one that the token did not make, or another one did.
+// of returns the id of the live session of r, or "". forged reports that the
+// session's proof was not made with the token, which may have changed.
 func (s *sessions) of(r *http.Request) (id string, forged bool) {
 	c, err := r.Cookie(s.cookie)
 	if err != nil || c.Value == "" {
@@ -88,12 +88,12 @@ func (s *sessions) of(r *http.Request) (id string, forged bool) {
 	return id, false
 }
 
-// serve serves r, which brings the session id, until that is signed out.
+// serve serves r, a request of the session id, until the session is signed out.
 func (s *sessions) serve(next http.Handler, w http.ResponseWriter, r *http.Request, id string) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	s.mu.Lock()
-	if s.ended.Seen(id) { // since the request came
+	if s.ended.Seen(id) { // signed out since the request came
 		cancel()
 	}
 	if s.live[id] == nil {
@@ -125,8 +125,7 @@ func (s *sessions) end(id string) error {
 	return errors.Join(err, s.ended.Flush())
 }
 
-// isToken reports whether given is the token, in a time that does not tell how
-// much of it is right.
+// isToken reports whether given is the token, in constant time.
 func (s *sessions) isToken(given string) bool {
 	return subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) == 1
 }
@@ -137,10 +136,10 @@ func (s *sessions) set(w http.ResponseWriter, r *http.Request, value string, lif
 }
 
 var errTooMany = relay.Errorf(web.CodeTooManyFailures,
-	"too many wrong tokens or sessions from this address; the right API_TOKEN is let in at any time")
+	"too many wrong tokens or sessions from this address; the right API_TOKEN is accepted at any time")
 
-// tooMany reports whether r, which brought a wrong token or a forged session, is one of too many from its
-// address. Then it sets Retry-After.
+// tooMany counts r, a request with a wrong token or a forged session, and reports whether its address has
+// sent too many. Then it sets Retry-After.
 func (a *api) tooMany(w http.ResponseWriter, r *http.Request) bool {
 	wait := a.Failures.Count(r.RemoteAddr)
 	a.Logger.Warn("a wrong API token or session was refused", "addr", r.RemoteAddr, "too_many", wait > 0)
@@ -151,7 +150,7 @@ func (a *api) tooMany(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // signIn serves POST /sign-in: the form field token, answered with a session
-// and the way to the viewer, or with the form again.
+// and a redirect to the viewer, or with the form again.
 func (a *api) signIn(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case a.Token == "":
@@ -174,7 +173,7 @@ func (a *api) signIn(w http.ResponseWriter, r *http.Request) {
 	toPage(w)
 }
 
-// signOut serves POST /sign-out: this browser's session ends, if it has not yet.
+// signOut serves POST /sign-out: it ends this browser's session.
 func (a *api) signOut(w http.ResponseWriter, r *http.Request) {
 	if weborigin.Foreign(nil, r) {
 		web.WriteError(w, errCrossOrigin)
@@ -187,21 +186,21 @@ func (a *api) signOut(w http.ResponseWriter, r *http.Request) {
 	}
 	if a.Token != "" && id != "" {
 		if err := a.sessions.end(id); err != nil {
-			a.Logger.Error("a session that was signed out is not written down; it comes back with a restart", "err", err)
+			a.Logger.Error("a signed-out session cannot be stored; it is valid again after a restart", "err", err)
 		}
 		a.sessions.set(w, r, "", -time.Second)
 	}
 	toPage(w)
 }
 
-// toPage sends a browser to the viewer: beside this route, so below the path that a reverse proxy
-// may have taken away. The browser keeps the fragment, which names a place of the page.
+// toPage redirects a browser to the viewer. The target is relative, since a reverse proxy may
+// have removed a path prefix. The browser keeps the fragment, which names a place in the page.
 func toPage(w http.ResponseWriter) {
 	w.Header().Set("Location", "./")
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// wantsPage reports whether r is a person's browser that opens the viewer.
+// wantsPage reports whether r is a browser's request for the viewer.
 func wantsPage(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
@@ -224,12 +223,12 @@ var languages = language.NewMatcher([]language.Tag{language.English, language.Ch
 // linker then keeps every method there is.)
 var signInWords = []map[string]string{
 	{"lang": "en", "ask": "Enter this sidecar's API_TOKEN.", "button": "Sign in",
-		"wrong": "That is not the token.", "busy": "Too many wrong tokens. The right one is let in at any time."},
+		"wrong": "That is not the token.", "busy": "Too many wrong tokens. The right one is accepted at any time."},
 	{"lang": "zh", "ask": "请输入这个 sidecar 的 API_TOKEN。", "button": "登录",
 		"wrong": "令牌不对。", "busy": "错误的令牌过多；正确的令牌随时可以登录。"},
 }
 
-// signInPage asks a person for the token, in the browser's language; fault is
+// signInPage serves the form for the token, in the browser's language; fault is
 // "", "wrong" or "busy".
 func signInPage(w http.ResponseWriter, r *http.Request, status int, fault string) {
 	_, i := language.MatchStrings(languages, r.Header.Get("Accept-Language"))
@@ -242,5 +241,5 @@ func signInPage(w http.ResponseWriter, r *http.Request, status int, fault string
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = strings.NewReplacer("{{lang}}", words["lang"], "{{ask}}", words["ask"], "{{fault}}", words[fault],
-		"{{button}}", words["button"]).WriteString(w, signInHTML) // the caller has gone
+		"{{button}}", words["button"]).WriteString(w, signInHTML) // fails if the caller is gone
 }

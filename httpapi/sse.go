@@ -17,7 +17,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// stream serves GET /v1/stream: server-sent events, or a WebSocket when the
+// stream serves GET /v1/stream: server-sent events, or a WebSocket if the
 // request asks for an upgrade.
 func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	if a.Stream == nil {
@@ -26,20 +26,20 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	lastID := r.Header.Get("Last-Event-ID")
-	if lastID == "" { // what cannot set a header
+	if lastID == "" { // for clients that cannot set a header
 		lastID = r.URL.Query().Get("last_event_id")
 	}
-	says := connection{lastID: relay.MessageID(lastID)}
+	params := connection{lastID: relay.MessageID(lastID)}
 	if ack := r.URL.Query().Get("ack"); ack != "" {
 		does, err := strconv.ParseBool(ack)
 		if err != nil {
 			a.fail(w, r, web.Invalid("ack: want true or false, got %.20q", ack))
 			return
 		}
-		says.ack = &does
+		params.ack = &does
 	}
 	if web.IsUpgrade(r) {
-		a.streamWebSocket(w, r, says)
+		a.streamWebSocket(w, r, params)
 		return
 	}
 	out, err := newEventWriter(w)
@@ -47,13 +47,13 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	ctx, reader, again, err := a.Stream.attach(r.Context(), says)
+	ctx, reader, again, err := a.Stream.attach(r.Context(), params)
 	if err != nil {
 		a.fail(w, r, err)
 		return
 	}
 	out.start()
-	err = a.Stream.serve(ctx, reader, again, func(m *sent) error {
+	err = a.Stream.serve(ctx, reader, again, func(m *delivered) error {
 		return out.event("message", string(m.ID), m.Data)
 	}, out.comment)
 	if errors.Is(err, web.ErrReplaced) || errors.Is(err, web.ErrStopping) {
@@ -68,17 +68,18 @@ func closeWord(err error) string {
 	return "stopping"
 }
 
-func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, says connection) {
+func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, params connection) {
 	conn, err := web.Accept(w, r)
 	if err != nil {
 		return
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(64 << 10) // acknowledgements
-	// A cancelled read or write cuts the connection, and the close code could
-	// not be sent any more. So these end with the connection, not with the turn.
+	// A cancelled read or write cuts the connection, so that the close code
+	// cannot be sent any more. So reads and writes end with the connection, not
+	// with the turn.
 	alive := context.WithoutCancel(r.Context())
-	turn, reader, again, err := a.Stream.attach(alive, says)
+	turn, reader, again, err := a.Stream.attach(alive, params)
 	if err != nil {
 		_ = conn.Close(websocket.StatusGoingAway, web.ErrStopping.Error())
 		return
@@ -87,7 +88,7 @@ func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, says conne
 	acks.Go(func() { a.readAcks(alive, conn, reader) })
 	defer acks.Wait()
 	defer conn.CloseNow()
-	err = a.Stream.serve(turn, reader, again, func(m *sent) error {
+	err = a.Stream.serve(turn, reader, again, func(m *delivered) error {
 		ctx, cancel := context.WithTimeout(alive, web.WriteTimeout)
 		defer cancel()
 		return conn.Write(ctx, websocket.MessageText, m.Data)
@@ -129,7 +130,7 @@ type eventWriter struct {
 
 func newEventWriter(w http.ResponseWriter) (*eventWriter, error) {
 	e := &eventWriter{w, http.NewResponseController(w)}
-	// The server's time-out for reading a request would end the connection.
+	// The server's timeout for reading a request would end the connection.
 	if err := e.ctl.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("stream events: %w", err)
 	}
@@ -140,7 +141,7 @@ func (e *eventWriter) start() {
 	h := e.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx holds events back otherwise
+	h.Set("X-Accel-Buffering", "no") // else nginx buffers events
 	e.w.WriteHeader(http.StatusOK)
 	_ = e.write("retry: 1000\n\n")
 }

@@ -18,59 +18,62 @@ import (
 
 // Errors of Offer.
 var (
-	// ErrNoReader says that nobody reads the stream, or not to the end of the message.
-	ErrNoReader = errors.New("nobody reads the stream")
-	// ErrReaderGone says that the reader's connection ended before it acknowledged.
+	// ErrNoReader means that the stream has no reader, or lost it before the end of
+	// the message.
+	ErrNoReader = errors.New("the stream has no reader")
+	// ErrReaderGone means that the reader's connection ended before it
+	// acknowledged.
 	ErrReaderGone = errors.New("the reader left before it acknowledged")
 )
 
-// Stream delivers inbound messages to the bot that reads GET /v1/stream. It
-// has one reader at a time: a new one takes over, and the old one is told and
-// closed. Written and flushed counts as delivered.
+// Stream delivers inbound messages to the bot that reads GET /v1/stream. It has
+// one reader at a time: a new one replaces the old one, whose connection is
+// closed with a notice. A message that was written and flushed counts as
+// delivered.
 //
-// A reader that names the last message it got (`Last-Event-ID`) is given again
-// what was written after it.
+// A reader that names the last message it got (`Last-Event-ID`) gets the
+// messages written after it again.
 //
-// A reader acknowledges if it says so when it connects (`?ack=true`), or if this
-// bot ever acknowledged anything, also before a restart. Then a message is
-// delivered when it is acknowledged, over the WebSocket or through the API. What
-// was not acknowledged when the connection ended comes again on the next one,
-// never on the same. For all others, written and flushed counts as delivered.
+// A reader acknowledges if it connects with `?ack=true`, or if this bot ever
+// acknowledged a message, also before a restart. Then a message counts as
+// delivered only when it is acknowledged, over the WebSocket or through the API.
+// A message not acknowledged by the end of the connection is written again on
+// the next one, never on the same.
 //
-// A message is in the history and the journal before it is written: were it
-// the other way round, a crash between the two would leave a bot that names a
-// message we know nothing of, and it would be given all that is kept again. Until
-// the write has succeeded it is in doubt, which the next reader resolves: it
-// names the message, or is given it again, or has it taken out of the history.
-// So a reader that says what it got last is given nothing twice.
+// A message enters the history and the journal before it is written. In the other
+// order, after a crash between the two a bot could name a message unknown here,
+// and would get all kept messages again. Until the write has succeeded it is in
+// doubt, which the next reader resolves: it names the message, or gets it again,
+// or the message is removed from the history. So a reader that names the last
+// message it got gets no message twice.
 type Stream struct {
 	maxAge  time.Duration
 	logger  *slog.Logger
-	receipt func(relay.MessageID) // an acknowledgement came
+	receipt func(relay.MessageID) // called for each acknowledgement
 
 	mu      sync.Mutex
 	reader  *reader       // guarded by mu
 	arrived chan struct{} // closed when a reader comes; guarded by mu
-	history []*sent       // oldest first; guarded by mu
+	history []*delivered  // oldest first; guarded by mu
 	bytes   int           // of history; guarded by mu
 	closed  bool          // guarded by mu
 	acking  bool          // this bot acknowledges; guarded by mu
 
-	journal *jsonl.Journal // of delivered messages, so that a restart of ours can replay; guarded by mu
+	journal *jsonl.Journal // of delivered messages, for replay after a restart; guarded by mu
 }
 
-// sent is a delivered message.
-type sent struct {
+// delivered is a message of the history: delivered, or being written.
+type delivered struct {
 	ID   relay.MessageID `json:"id"`
 	At   relay.Millis    `json:"at"`
-	Data json.RawMessage `json:"data,omitempty"` // empty: the journal takes the message back
+	Data json.RawMessage `json:"data,omitempty"` // empty: the message is removed from the journal
 	Gone bool            `json:"gone,omitempty"` // its text was recalled: Data is empty
-	// Shows are the messages whose texts stand before its own.
+	// Shows are the messages quoted before its own text.
 	Shows []string `json:"shows,omitempty"`
 
-	by        *reader // who was given it and has not acknowledged it; nil after a restart; guarded by Stream.mu
-	owed      bool    // comes again on the next connection; guarded by Stream.mu
-	withdrawn bool    // does not come again; guarded by Stream.mu
+	by        *reader // the reader that got it and has not acknowledged it; nil after a restart; guarded by Stream.mu
+	again     bool    // is written again on the next connection; guarded by Stream.mu
+	withdrawn bool    // is not written again; guarded by Stream.mu
 	acked     bool    // guarded by Stream.mu
 	doubt     bool    // the result of the write is unknown; only the newest can be; guarded by Stream.mu
 }
@@ -80,13 +83,13 @@ type reader struct {
 	items chan item
 	gone  context.CancelCauseFunc
 	done  <-chan struct{}
-	never bool                         // it said that it does not acknowledge
+	never bool                         // it connected with ack=false
 	acks  bool                         // it acknowledges; guarded by Stream.mu
-	has   map[relay.MessageID]struct{} // of the history, what it has or is given again
+	has   map[relay.MessageID]struct{} // messages of the history that it has or gets again
 }
 
 type item struct {
-	*sent
+	*delivered
 	written chan error // buffered
 }
 
@@ -95,11 +98,11 @@ type StreamOptions struct {
 	Root    *os.Root              // folder of the journal
 	Name    string                // its name
 	MaxAge  time.Duration         // RELAY_MAX_AGE: older messages are not replayed
-	Receipt func(relay.MessageID) // told about acknowledgements; nil: nobody
+	Receipt func(relay.MessageID) // called for each acknowledgement; may be nil
 	Logger  *slog.Logger
 }
 
-// NewStream opens a stream with the journal an earlier process left.
+// NewStream opens a stream with the journal that an earlier process left.
 func NewStream(o StreamOptions) (*Stream, error) {
 	s := &Stream{maxAge: o.MaxAge, logger: o.Logger, receipt: o.Receipt, arrived: make(chan struct{})}
 	if s.receipt == nil {
@@ -113,16 +116,15 @@ func NewStream(o StreamOptions) (*Stream, error) {
 		return nil, fmt.Errorf("stream: %w", err)
 	}
 	if n := len(s.history); n > 0 {
-		s.history[n-1].doubt = true // the earlier process may have died before it wrote it
+		s.history[n-1].doubt = true // the earlier process may have died before the write
 	}
 	return s, nil
 }
 
-// Offer writes a message to the reader that is there now and returns nil when it
-// is delivered: written and flushed or, where the reader acknowledges,
-// acknowledged. written is called before it waits for that; its channel is closed
-// with the connection. Offer returns [ErrNoReader], [ErrReaderGone] or the error
-// of ctx.
+// Offer writes a message to the current reader and returns nil when it is
+// delivered: written and flushed or, if the reader acknowledges, acknowledged.
+// written is called before it waits for that; its channel is closed with the
+// connection. Offer returns [ErrNoReader], [ErrReaderGone] or the error of ctx.
 func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound,
 	written func(ended <-chan struct{})) error {
 	data, err := relay.Marshal(in)
@@ -135,11 +137,12 @@ func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound
 	if r == nil {
 		return ErrNoReader
 	}
-	it := item{&sent{ID: id, At: relay.MillisOf(time.Now()), Data: data, Shows: in.Shows, by: r}, make(chan error, 1)}
+	m := &delivered{ID: id, At: relay.MillisOf(time.Now()), Data: data, Shows: in.Shows, by: r}
+	it := item{m, make(chan error, 1)}
 	select {
 	case r.items <- it:
 	case <-r.done:
-		s.detach(r) // its last write may take a while to fail
+		s.detach(r) // its last write may take long to fail
 		return ErrNoReader
 	case <-ctx.Done():
 		return ctx.Err()
@@ -154,7 +157,7 @@ func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound
 	select {
 	case <-r.done:
 		return ErrReaderGone
-	case <-ctx.Done(): // it has ended otherwise, or the sidecar stops
+	case <-ctx.Done(): // the delivery has ended in another way, or the sidecar stops
 		s.Withdraw(id)
 		return ctx.Err()
 	}
@@ -175,29 +178,29 @@ func (s *Stream) isDelivered(r *reader, id relay.MessageID) bool {
 	return false
 }
 
-// Connected reports whether a reader is there.
+// Connected reports whether the stream has a reader.
 func (s *Stream) Connected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reader != nil
 }
 
-// Arrived is closed when the next reader comes, or the stream is closed.
+// Arrived is closed when the next reader connects, or the stream is closed.
 func (s *Stream) Arrived() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.arrived
 }
 
-// connection is what a reader says when it connects.
+// connection has the parameters with which a reader connects.
 type connection struct {
-	lastID relay.MessageID // the last message it got; "": it does not say
-	ack    *bool           // whether it acknowledges; nil: as the bot did before
+	lastID relay.MessageID // the last message it got; "": not given
+	ack    *bool           // whether it acknowledges; nil: if the bot ever did
 }
 
 // attach makes the caller the reader until the returned context ends, and
-// returns what it has to be given again first.
-func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *reader, []*sent, error) {
+// returns the messages to write to it again first.
+func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *reader, []*delivered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -210,7 +213,7 @@ func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *re
 	}
 	if s.reader != nil {
 		s.reader.gone(web.ErrReplaced)
-		s.owe(s.reader)
+		s.markUnacknowledged(s.reader)
 	}
 	s.reader = r
 	close(s.arrived)
@@ -218,18 +221,18 @@ func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *re
 	return ctx, r, s.replay(r, c.lastID), nil
 }
 
-// replay picks what a new reader has to be given again. A last id that is not
-// known is older than what is kept, so all of that came after it.
-func (s *Stream) replay(r *reader, lastID relay.MessageID) []*sent {
+// replay selects the messages to write again to a new reader. An unknown last
+// id is older than all kept messages, so these all come after it.
+func (s *Stream) replay(r *reader, lastID relay.MessageID) []*delivered {
 	after := len(s.history)
 	if lastID != "" {
-		after = 1 + slices.IndexFunc(s.history, func(m *sent) bool { return m.ID == lastID })
+		after = 1 + slices.IndexFunc(s.history, func(m *delivered) bool { return m.ID == lastID })
 	}
 	oldest := relay.MillisOf(time.Now().Add(-s.maxAge))
-	var again []*sent
+	var again []*delivered
 	for i, m := range slices.Clone(s.history) {
 		switch {
-		case m.At >= oldest && !m.withdrawn && (m.owed || i >= after):
+		case m.At >= oldest && !m.withdrawn && (m.again || i >= after):
 			m.by = r
 			again = append(again, m)
 		case m.ID == lastID:
@@ -238,18 +241,19 @@ func (s *Stream) replay(r *reader, lastID relay.MessageID) []*sent {
 			s.forget(m)
 			continue
 		case !m.acked && (r.acks || lastID == "" || i >= after):
-			continue // it is offered again if it is in progress
+			continue // offered again if it is in progress
 		}
 		r.has[m.ID] = struct{}{}
 	}
 	return again
 }
 
-// owe marks what r was given and did not acknowledge, if it ever did.
-func (s *Stream) owe(r *reader) {
+// markUnacknowledged marks the messages that r got and did not acknowledge, if
+// the bot ever acknowledged.
+func (s *Stream) markUnacknowledged(r *reader) {
 	for _, m := range s.history {
 		if m.by == r {
-			m.owed = m.owed || r.acks
+			m.again = m.again || r.acks
 			m.by = nil
 		}
 	}
@@ -262,21 +266,21 @@ func (s *Stream) detach(r *reader) {
 	defer s.mu.Unlock()
 	if s.reader == r {
 		s.reader = nil
-		s.owe(r)
+		s.markUnacknowledged(r)
 	}
 }
 
-// Acknowledge notes that the bot has a message of this stream, and that it
+// Acknowledge records that the bot has a message of this stream, and that it
 // acknowledges.
 func (s *Stream) Acknowledge(id relay.MessageID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.ContainsFunc(s.history, func(m *sent) bool { return m.ID == id }) {
+	if slices.ContainsFunc(s.history, func(m *delivered) bool { return m.ID == id }) {
 		s.acknowledge(id)
 	}
 }
 
-// acknowledge is called with mu held.
+// acknowledge is Acknowledge; the caller holds mu.
 func (s *Stream) acknowledge(id relay.MessageID) {
 	if !s.acking {
 		s.acking = true
@@ -287,23 +291,24 @@ func (s *Stream) acknowledge(id relay.MessageID) {
 	}
 	for _, m := range s.history {
 		if m.ID == id {
-			m.by, m.owed, m.acked = nil, false, true
+			m.by, m.again, m.acked = nil, false, true
 		}
 	}
 }
 
-// Withdraw keeps a message that ended otherwise from being written again.
+// Withdraw prevents a message whose delivery ended in another way from being
+// written again.
 func (s *Stream) Withdraw(id relay.MessageID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.history {
 		if m.ID == id {
-			m.by, m.owed, m.withdrawn = nil, false, true
+			m.by, m.again, m.withdrawn = nil, false, true
 		}
 	}
 }
 
-// ack is Acknowledge by the reader itself, of whatever message.
+// ack is Acknowledge by the reader itself, for any message.
 func (s *Stream) ack(id relay.MessageID) {
 	s.mu.Lock()
 	s.acknowledge(id)
@@ -311,9 +316,9 @@ func (s *Stream) ack(id relay.MessageID) {
 	s.receipt(id)
 }
 
-// begin enters what r is about to be given into the history and the journal. It
-// fails when r's turn has ended.
-func (s *Stream) begin(r *reader, m *sent) error {
+// begin adds m, which is about to be written to r, to the history and the
+// journal. It fails if r's turn has ended.
+func (s *Stream) begin(r *reader, m *delivered) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reader != r {
@@ -325,9 +330,9 @@ func (s *Stream) begin(r *reader, m *sent) error {
 	return nil
 }
 
-// wrote fails when r's turn ended while it was given m: then nobody knows
-// whether the bot has it, and the next reader gets it.
-func (s *Stream) wrote(r *reader, m *sent) error {
+// wrote records that m was written. It fails if r's turn ended during the
+// write: then it is unknown whether the bot has m, and the next reader gets it.
+func (s *Stream) wrote(r *reader, m *delivered) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reader != r && !m.acked {
@@ -337,17 +342,17 @@ func (s *Stream) wrote(r *reader, m *sent) error {
 	return nil
 }
 
-// wroteAgain notes that m was written again, which settles it with a reader
+// wroteAgain records that m was written again, which settles it for a reader
 // that does not acknowledge.
-func (s *Stream) wroteAgain(r *reader, m *sent) {
+func (s *Stream) wroteAgain(r *reader, m *delivered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.doubt = false
-	m.owed = m.owed && r.acks
+	m.again = m.again && r.acks
 }
 
-// Stop tells the reader that the sidecar stops, and ends what waits for one.
-// It may be called more than once.
+// Stop closes the reader with the notice that the sidecar stops, and ends calls
+// that wait for a reader. It may be called more than once.
 func (s *Stream) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,10 +376,10 @@ func (s *Stream) Close() error {
 	return s.journal.Close()
 }
 
-// serve gives r its messages through write until its connection ends, and
-// returns why it ended.
-func (s *Stream) serve(ctx context.Context, r *reader, again []*sent,
-	write func(*sent) error, beat func() error) error {
+// serve writes messages to r with write until its connection ends, and returns
+// the cause.
+func (s *Stream) serve(ctx context.Context, r *reader, again []*delivered,
+	write func(*delivered) error, beat func() error) error {
 	defer s.detach(r)
 	for _, m := range again {
 		if ctx.Err() != nil {
@@ -396,7 +401,7 @@ func (s *Stream) serve(ctx context.Context, r *reader, again []*sent,
 				return err
 			}
 		case it := <-r.items:
-			err := s.give(ctx, r, it.sent, write)
+			err := s.give(ctx, r, it.delivered, write)
 			it.written <- err
 			if err != nil {
 				return err
@@ -406,12 +411,12 @@ func (s *Stream) serve(ctx context.Context, r *reader, again []*sent,
 }
 
 // give writes m to r, unless r has it already.
-func (s *Stream) give(ctx context.Context, r *reader, m *sent, write func(*sent) error) error {
-	if ctx.Err() != nil { // its turn has ended as m came
+func (s *Stream) give(ctx context.Context, r *reader, m *delivered, write func(*delivered) error) error {
+	if ctx.Err() != nil { // its turn ended while m waited
 		return context.Cause(ctx)
 	}
 	if _, ok := r.has[m.ID]; ok {
-		delete(r.has, m.ID) // offered again: the bot has asked for it
+		delete(r.has, m.ID) // offered again at the bot's request
 		return nil
 	}
 	if err := s.begin(r, m); err != nil {

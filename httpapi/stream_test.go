@@ -246,7 +246,7 @@ func TestAJournalThatCannotBeWrittenCostsOnlyTheReplay(t *testing.T) {
 	if err := r.stream.Close(); err != nil {
 		t.Fatal(err)
 	}
-	full := strings.Repeat("{}\n", 3000) // so that it is written anew
+	full := strings.Repeat("{}\n", 3000) // so that it is rewritten
 	if err := r.root.WriteFile("stream.jsonl", []byte(full), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestStopEndsWhatWaits(t *testing.T) {
 	go func() { ended <- r.stream.Deliver(context.Background(), inbound("m1")) }()
 	r.stream.Stop()
 	if err := <-ended; err == nil {
-		t.Error("delivered to nobody")
+		t.Error("delivered without a reader")
 	}
 }
 

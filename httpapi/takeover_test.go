@@ -46,7 +46,7 @@ func (s *Stream) connect(t *testing.T, ctx context.Context) bot {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = s.serve(turn, r, again, func(m *sent) error {
+		_ = s.serve(turn, r, again, func(m *delivered) error {
 			b.writing <- struct{}{}
 			<-b.release
 			b.got <- m.ID

@@ -13,26 +13,26 @@ import (
 	"feishu-relay/transcript"
 )
 
-// Bounds of what is shown of transcripts.
+// Limits of transcript answers.
 const (
-	pageDefault = 50   // entries of a page, if the caller does not say
+	pageDefault = 50   // entries of a page by default
 	maxPage     = 1000 // entries of a page; more are refused
-	maxSearch   = 200  // bytes of what is searched for; more are refused
+	maxSearch   = 200  // bytes of a search text; more are refused
 	// depthContext is how many entries before a shown one are read to count its
-	// depth. Where the count does not end within them, it is at least this.
+	// depth. If the count does not end within them, the depth is at least this.
 	depthContext = 64
-	// maxLast is how many chats are listed with their newest message, those
-	// that were written to last; the others without.
+	// maxLast is how many chats, the most recently written, are listed with
+	// their newest message.
 	maxLast = 500
 )
 
-// Group is what is known of a group besides its record.
+// Group has the name and limits of a group.
 type Group struct {
 	Name   string
 	Limits GroupLimits
 }
 
-// GroupLimits are a group's numbers of the stop policy: its own, else those of
+// GroupLimits are a group's limits of the stop policy: its own, else those of
 // all groups.
 type GroupLimits struct {
 	MaxDepth  int  `json:"max_depth"`
@@ -41,7 +41,7 @@ type GroupLimits struct {
 }
 
 // transcripts serves GET /v1/transcripts: the records of the chats that the bot
-// is in, the one last written to first.
+// is in, the most recently written first.
 func (a *api) transcripts(*http.Request) (any, error) {
 	chats, err := a.Transcripts.Chats()
 	if err != nil {
@@ -75,14 +75,14 @@ func (a *api) transcripts(*http.Request) (any, error) {
 	return map[string]any{"transcripts": rows}, nil
 }
 
-// shownEntry is an entry of a transcript and what is known of it besides.
+// shownEntry is an entry of a transcript with its depth.
 type shownEntry struct {
 	transcript.Entry
 	Depth int `json:"depth,omitempty"` // of a bot's, at least 1
 }
 
 // transcript serves GET /v1/transcripts/{channel}/{chat_id}: a page of a record, with the
-// notices of its time. These do not count for the limit.
+// notices of its time. Notices do not count towards the limit.
 func (a *api) transcript(r *http.Request) (any, error) {
 	channel, chat := r.PathValue("channel"), r.PathValue("chat_id")
 	query, err := pageQuery(r)
@@ -129,7 +129,7 @@ func (a *api) transcript(r *http.Request) (any, error) {
 
 var errCursor = web.Invalid(`before: want the "earlier" of a page that was read before`)
 
-// pageQuery reads which page is wanted.
+// pageQuery reads the parameters of a page.
 func pageQuery(r *http.Request) (transcript.Query, error) {
 	values := r.URL.Query()
 	q := transcript.Query{Before: values.Get("before"), Text: values.Get("q"), Context: depthContext}
@@ -143,8 +143,8 @@ func pageQuery(r *http.Request) (transcript.Query, error) {
 	return q, nil
 }
 
-// shown returns the entries of a page that were asked for, with their depths.
-// Those that stand in a row are counted together with their context.
+// shown returns the selected entries of a page, with their depths. Adjacent
+// ones are counted together with their context.
 func (a *api) shown(p transcript.Page) []shownEntry {
 	entries := make([]shownEntry, 0, len(p.Shown))
 	for shown := p.Shown; len(shown) > 0; {

@@ -137,7 +137,7 @@ func TestTranscriptPages(t *testing.T) {
 	}
 	f.Depths = nil
 	if w := call(t, f, "GET", "/v1/transcripts/feishu/oc_x", ""); strings.Contains(w.Body.String(), "depth") {
-		t.Error("depths that nobody counted are shown")
+		t.Error("depths that were not counted are shown")
 	}
 }
 
@@ -155,7 +155,7 @@ func TestTranscriptPageRefusals(t *testing.T) {
 	ask("q="+strings.Repeat("x", 201), 400, "invalid_request")
 	ask("q=%ff", 400, "invalid_request")
 	if page := readPage(t, f, url.Values{"q": {strings.Repeat("字", 66)}}); len(page.Entries) > 0 {
-		t.Error("found what nobody said")
+		t.Error("found a text that is in no message")
 	}
 	if err := os.Remove(filepath.Join(dir, "feishu_oc_x.jsonl")); err != nil {
 		t.Fatal(err)

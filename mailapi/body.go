@@ -18,9 +18,9 @@ import (
 
 var errNoBody = mailbox.Invalid("", "the body is empty: send a JSON object")
 
-// readMail reads a request's body into v; what does not fit is INVALID_MESSAGE.
-// A struct is a form of our own: a field that is all but one of its is refused,
-// since what it meant would be lost. Others are ignored.
+// readMail reads a request's body into v; a value that does not fit is
+// INVALID_MESSAGE. If v is a struct, a misspelt field is refused, since its
+// value would be lost. Other unknown fields are ignored.
 func readMail(r *http.Request, v any) error {
 	given, err := readMailOrNone(r, v)
 	if err == nil && !given {
@@ -29,7 +29,7 @@ func readMail(r *http.Request, v any) error {
 	return err
 }
 
-// readMailOrNone is readMail where a body may be left out; v stays as it is then.
+// readMailOrNone is readMail for an optional body; without one v is unchanged.
 func readMailOrNone(r *http.Request, v any) (given bool, err error) {
 	data, err := web.ReadBody(r)
 	if e, ok := errors.AsType[*relay.Error](err); ok && e.Code == relay.CodeInvalidRequest {
@@ -52,8 +52,8 @@ func readMailOrNone(r *http.Request, v any) (given bool, err error) {
 	return true, nil
 }
 
-// slip reports a field that is all but one of form's, if that is a struct. Upper
-// and lower case are the same, as they are to encoding/json.
+// slip returns an error for a field that is a misspelt one of form, if that is a
+// struct. It ignores case, like encoding/json.
 func slip(fields map[string]json.RawMessage, form reflect.Type) error {
 	if form.Kind() != reflect.Struct {
 		return nil

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxLines  = 16              // connections at once, also those that have not registered yet; one more is refused
+	maxLines  = 16              // connections at once, registered or not; one more is refused
 	linesStop = 2 * time.Second // how long Close waits for them
 )
 
@@ -23,8 +23,9 @@ type Lines struct {
 	left   sync.WaitGroup
 }
 
-// join enters a connection. Its context ends, with web.ErrStopping as the cause,
-// when the lines are closed; leave is called when it has ended.
+// join adds a connection. Its context ends, with web.ErrStopping as the cause,
+// when the lines are closed; the caller calls leave when the connection has
+// ended.
 func (l *Lines) join(ctx context.Context) (turn context.Context, leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,9 +50,9 @@ func (l *Lines) join(ctx context.Context) (turn context.Context, leave func(), e
 	}, nil
 }
 
-// Close tells the bots that the sidecar stops, and waits a little until they
-// are gone: nothing reaches the mailbox from them then. It may be called more
-// than once.
+// Close tells the bots that the sidecar stops, and waits up to linesStop for
+// the end of their connections, after which the mailbox gets nothing from them.
+// It may be called more than once.
 func (l *Lines) Close() {
 	l.mu.Lock()
 	l.closed = true

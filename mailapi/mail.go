@@ -14,14 +14,16 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxReason is the most bytes of what a nack says; more is refused.
+// maxReason is the most bytes of a nack's message; more is refused.
 const maxReason = 4 << 10
 
-// codes are what a nack may say, in the order in which errors list them.
+// codes are the codes that a nack may have, in the order in which errors list
+// them.
 var codes = []mailbox.Code{mailbox.AgentBusy, mailbox.AgentOffline, mailbox.InvalidMessage,
 	mailbox.TaskNotFound, mailbox.Unauthorized, mailbox.RateLimited}
 
-// inbox serves GET /v1/mailbox/inbox: what waits for the bot. It delivers nothing.
+// inbox serves GET /v1/mailbox/inbox: the messages that wait for the bot. It
+// delivers none.
 func (a *API) inbox(r *http.Request) (any, error) {
 	n, err := limit(r)
 	if err != nil {
@@ -38,7 +40,8 @@ func (a *API) inbox(r *http.Request) (any, error) {
 	return map[string]any{"messages": messages, "total": total}, nil
 }
 
-// drain serves POST /v1/mailbox/inbox/drain: what it hands out counts as delivered.
+// drain serves POST /v1/mailbox/inbox/drain: the messages in its answer count as
+// delivered.
 func (a *API) drain(r *http.Request) (any, error) {
 	n, err := limit(r)
 	if err != nil {
@@ -60,7 +63,7 @@ func (a *API) drain(r *http.Request) (any, error) {
 		"dropped": drained.Dropped, "waiting": drained.Waiting}, nil
 }
 
-// asJSON is messages as the stores hold them, with the goal of each.
+// asJSON returns messages as the stores hold them, with the goal of each.
 func asJSON(mail []agent.Mail) ([]json.RawMessage, error) {
 	all := []json.RawMessage{}
 	for _, m := range mail {
@@ -77,8 +80,8 @@ func asJSON(mail []agent.Mail) ([]json.RawMessage, error) {
 	return all, nil
 }
 
-// sendMail serves POST /v1/mailbox/messages: an envelope of any make, of which
-// most may be left out.
+// sendMail serves POST /v1/mailbox/messages: an envelope of any type, of which
+// most fields are optional.
 func (a *API) sendMail(r *http.Request) (any, error) {
 	draft, err := readDraft(r)
 	if err != nil {
@@ -106,7 +109,7 @@ func readDraft(r *http.Request) (d agent.Draft, err error) {
 	return d, err
 }
 
-// takeID takes an id that may be left out out of fields.
+// takeID removes an optional id from fields and returns it.
 func takeID(fields map[string]json.RawMessage, name string) (id string, err error) {
 	raw, given := fields[name]
 	if !given {
@@ -119,7 +122,7 @@ func takeID(fields map[string]json.RawMessage, name string) (id string, err erro
 	return id, checkOptional(name, id)
 }
 
-// envelope reads an envelope to send. Whom it is from is looked at by the mailbox.
+// envelope reads an envelope to send. The mailbox checks the sender.
 func envelope(fields map[string]json.RawMessage) (mailbox.Envelope, error) {
 	raw, err := relay.Marshal(fields)
 	if err != nil {
@@ -128,7 +131,7 @@ func envelope(fields map[string]json.RawMessage) (mailbox.Envelope, error) {
 	return mailbox.DecodeDraft(raw)
 }
 
-// byID does something with the message that the path names, and answers its id.
+// byID calls do for the message that the path names, and answers with its id.
 func (a *API) byID(do func(Mailbox, context.Context, string) error) web.Handler {
 	return func(r *http.Request) (any, error) {
 		id := r.PathValue("id")

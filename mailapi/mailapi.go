@@ -1,9 +1,9 @@
 // Package mailapi is the routes of the local API for direct messages between
 // agents: peers, the inbox, tasks and dead letters, a WebSocket for the bot and the
-// MCP tools. Package httpapi serves them behind its own checks.
+// MCP tools. Package httpapi serves them after its own checks.
 //
 // A refusal by the mailbox has the mailbox's code, in capitals, and names the field
-// that it is about.
+// that is wrong.
 package mailapi
 
 import (
@@ -22,7 +22,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// Mailbox is the agent's mailbox: [*agent.Agent] says what each method does. A
+// Mailbox is the agent's mailbox: [*agent.Agent] describes the methods. A
 // refusal is a *[mailbox.Error]; any other error means that the store cannot be
 // reached.
 type Mailbox interface {
@@ -51,17 +51,17 @@ var _ Mailbox = (*agent.Agent)(nil)
 
 // Bounds of the routes.
 const (
-	// maxMail is the most bytes of a body: the largest envelope, and what is around
-	// it; more is refused with 413.
+	// maxMail is the most bytes of a body: the largest envelope, with room for the
+	// fields around it; more is refused with 413.
 	maxMail   = mailbox.MaxEnvelope + 4<<10
 	mailLimit = 200 // the most messages of one answer
 )
 
-// Options is what the routes need.
+// Options of an [API].
 type Options struct {
 	Mailbox Mailbox      // nil: MAILBOX=off
-	MCP     http.Handler // at /mcp; nil: none
-	Lines   *Lines       // of bots at /v1/mailbox/ws; nil: nobody closes them
+	MCP     http.Handler // at /mcp; nil: no tools
+	Lines   *Lines       // of bots at /v1/mailbox/ws; nil: a private one that is never closed
 	Logger  *slog.Logger // nil: nothing is logged
 }
 
@@ -79,7 +79,7 @@ func New(o Options) *API {
 	return &API{o}
 }
 
-// Routes are all routes. docs/openapi.yaml describes each.
+// Routes returns all routes. docs/openapi.yaml describes each.
 func (a *API) Routes() []web.Route {
 	ok, created, accepted := http.StatusOK, http.StatusCreated, http.StatusAccepted
 	routes := []web.Route{
@@ -120,7 +120,7 @@ func (a *API) json(status int, handle web.Handler) http.HandlerFunc {
 	return web.Serve(status, maxMail, handle, a.fail)
 }
 
-// fail answers err, and logs what the caller is not told.
+// fail answers with err, and logs an error whose text the caller does not get.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	refusal := a.refusal(r, err)
 	if e, ok := errors.AsType[*statusError](err); ok {
@@ -130,7 +130,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	web.WriteError(w, refusal)
 }
 
-// statusError is a refusal with a status that is not its code's.
+// statusError is a refusal with a status other than that of its code.
 type statusError struct {
 	error
 	status int
@@ -138,8 +138,8 @@ type statusError struct {
 
 func (e *statusError) Unwrap() error { return e.error }
 
-// about gives err a status of its own where it is an INVALID_MESSAGE for field: the
-// id in the path is unknown, or the state is not possible now.
+// about gives err another status if it is an INVALID_MESSAGE for field: the id in
+// the path is unknown, or the state is not possible now.
 func about(field string, status int, err error) error {
 	e, ok := errors.AsType[*mailbox.Error](err)
 	if ok && e.Code == mailbox.InvalidMessage && e.Field == field {
@@ -148,7 +148,7 @@ func about(field string, status int, err error) error {
 	return err
 }
 
-// refusal is what the caller is told about err; the log gets the rest.
+// refusal is the answer to the caller for err; the log gets the details.
 func (a *API) refusal(r *http.Request, err error) *relay.Error {
 	if own, ok := errors.AsType[*relay.Error](err); ok {
 		return own
@@ -174,7 +174,7 @@ func (a *API) refusal(r *http.Request, err error) *relay.Error {
 		a.Logger.Error("mailbox request failed", "route", r.Pattern, "err", err)
 	}
 	return &relay.Error{Code: web.CodeMailboxUnavailable,
-		Message: "the mailbox cannot be reached now; try again, and see the sidecar's log if it stays so"}
+		Message: "the mailbox cannot be reached now; try again, and see the sidecar's log if that keeps failing"}
 }
 
 func (*API) off(*http.Request) (any, error) { return nil, errOff }
@@ -182,7 +182,8 @@ func (*API) off(*http.Request) (any, error) { return nil, errOff }
 var errOff = relay.Errorf(web.CodeMailboxOff, "this sidecar runs without a mailbox: set MAILBOX=on")
 
 // mcp serves POST /mcp, also without a mailbox: not all tools need one. There are
-// no sessions and no messages of the server's own, so nothing to GET or DELETE.
+// no sessions and no messages initiated by the server, so nothing to GET or
+// DELETE.
 func (a *API) mcp(w http.ResponseWriter, r *http.Request) {
 	if a.MCP == nil {
 		web.WriteError(w, relay.Errorf(web.CodeNotFound, "this sidecar offers no tools"))
@@ -192,7 +193,7 @@ func (a *API) mcp(w http.ResponseWriter, r *http.Request) {
 	a.MCP.ServeHTTP(w, r)
 }
 
-// pathAgent is the agent that the path names.
+// pathAgent returns the agent that the path names.
 func pathAgent(r *http.Request, field string) (mailbox.AgentID, error) {
 	id := mailbox.AgentID(r.PathValue("agent"))
 	if err := mailbox.CheckAgent(id); err != nil {
@@ -201,7 +202,7 @@ func pathAgent(r *http.Request, field string) (mailbox.AgentID, error) {
 	return id, nil
 }
 
-// inField is a refusal with the field that it is about.
+// inField returns a refusal that names the field.
 func inField(field string, err error) error {
 	if refusal, ok := errors.AsType[*mailbox.Error](err); ok {
 		return &mailbox.Error{Code: refusal.Code, Field: field, Message: refusal.Message}
@@ -212,7 +213,7 @@ func inField(field string, err error) error {
 // checkMailID reports why id cannot be the id of a message, a task or a goal.
 func checkMailID(field, id string) error { return inField(field, mailbox.CheckID(id)) }
 
-// checkOptional is [checkMailID] of an id that may be left out.
+// checkOptional is [checkMailID] for an optional id.
 func checkOptional(field, id string) error {
 	if id == "" {
 		return nil
@@ -220,7 +221,7 @@ func checkOptional(field, id string) error {
 	return checkMailID(field, id)
 }
 
-// limit is the limit that the query asks for, 50 when it does not.
+// limit returns the limit in the query, 50 by default.
 func limit(r *http.Request) (int, error) {
 	n, ok := web.Limit(r, 50, mailLimit)
 	if !ok {
@@ -229,7 +230,8 @@ func limit(r *http.Request) (int, error) {
 	return n, nil
 }
 
-// oneOf is the value of a query parameter that has to be one of some, or "".
+// oneOf returns the value of a query parameter, which must be one of possible,
+// or "".
 func oneOf[T ~string](r *http.Request, name string, possible ...T) (T, error) {
 	value := T(r.URL.Query().Get(name))
 	if value == "" || slices.Contains(possible, value) {

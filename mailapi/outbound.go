@@ -10,12 +10,11 @@ import (
 	"feishu-relay/relay"
 )
 
-// mailFields is what an envelope's fields are called in the metadata of a
-// message to that channel.
+// mailFields maps keys of a message's metadata to the envelope's fields.
 var mailFields = map[string]string{"mailbox_type": "type", "mailbox_ttl": "ttl", "mailbox_trace": "trace",
 	"mailbox_task": "task", "mailbox_callback": "callback", "mailbox_priority": "priority", "reply_to": "reply_to"}
 
-// Outbound sends what a bot reports on the mailbox channel.
+// Outbound sends a message that a bot reports on the mailbox channel.
 func (a *API) Outbound(r *http.Request, out relay.Outbound) (any, error) {
 	if a.Mailbox == nil {
 		return nil, errOff
@@ -36,8 +35,8 @@ func (a *API) Outbound(r *http.Request, out relay.Outbound) (any, error) {
 	}{relay.Sent{RelayMsgID: relay.MessageID(sent.ID), Relayed: true}, sent.TaskID, sent.ExpiresAt, sent.Note}, nil
 }
 
-// mailOf is out as an envelope. The content is its first part; further ones
-// stand in mailbox_parts.
+// mailOf converts out to an envelope. The content is its first part; further
+// parts are in mailbox_parts.
 func mailOf(out relay.Outbound) (d agent.Draft, err error) {
 	parts := []any{}
 	if out.Content != "" {
@@ -65,7 +64,7 @@ func mailOf(out relay.Outbound) (d agent.Draft, err error) {
 	}
 	if raw, given := out.Metadata["correlation_id"]; given {
 		if fields["metadata"], err = relay.Marshal(map[string]json.RawMessage{"correlationId": raw}); err != nil {
-			return d, mailbox.Invalid("metadata.correlation_id", "is no JSON")
+			return d, mailbox.Invalid("metadata.correlation_id", "is not JSON")
 		}
 	}
 	if out.MessageID != "" {

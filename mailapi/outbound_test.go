@@ -11,7 +11,8 @@ import (
 	"feishu-relay/mailbox/agent"
 )
 
-// What a bot says to the channel "mailbox" is a direct message (docs/protocol.md 6.10).
+// A message of a bot to the channel "mailbox" is a direct message (docs/protocol.md
+// 6.10).
 func TestOutboundToTheMailbox(t *testing.T) {
 	text := []mailbox.Part{{Type: "text", Text: "do <it>"}}
 	for _, tt := range []struct {
@@ -52,12 +53,12 @@ func TestOutboundToTheMailbox(t *testing.T) {
 
 func TestOutboundToTheMailboxThatIsRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ body, field string }{
-		"to nobody":              {`{"channel":"mailbox","content":"hi"}`, "to"},
-		"to a path":              {`{"channel":"mailbox","chat_id":"../x","content":"hi"}`, "to"},
-		"of blanks":              {`{"channel":"mailbox","chat_id":"coder","content":" "}`, "content"},
-		"of parts that are none": {`{"channel":"mailbox","chat_id":"coder","metadata":{"mailbox_parts":7}}`, "metadata.mailbox_parts"},
-		"forwarding a number":    {`{"channel":"mailbox","chat_id":"coder","content":"hi","metadata":{"mailbox_forward_of":7}}`, "mailbox_forward_of"},
-		"of an unknown type":     {`{"channel":"mailbox","chat_id":"coder","content":"hi","metadata":{"mailbox_type":"gossip"}}`, "type"},
+		"no receiver":         {`{"channel":"mailbox","content":"hi"}`, "to"},
+		"to a path":           {`{"channel":"mailbox","chat_id":"../x","content":"hi"}`, "to"},
+		"of blanks":           {`{"channel":"mailbox","chat_id":"coder","content":" "}`, "content"},
+		"invalid parts":       {`{"channel":"mailbox","chat_id":"coder","metadata":{"mailbox_parts":7}}`, "metadata.mailbox_parts"},
+		"forwarding a number": {`{"channel":"mailbox","chat_id":"coder","content":"hi","metadata":{"mailbox_forward_of":7}}`, "mailbox_forward_of"},
+		"of an unknown type":  {`{"channel":"mailbox","chat_id":"coder","content":"hi","metadata":{"mailbox_type":"gossip"}}`, "type"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox()

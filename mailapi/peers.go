@@ -13,7 +13,7 @@ import (
 // everybody is the receiver of a broadcast.
 const everybody mailbox.AgentID = "*"
 
-// peers serves GET /v1/peers: what list_peers tells (docs/protocol.md 6.7).
+// peers serves GET /v1/peers: the result of list_peers (docs/protocol.md 6.7).
 func (a *API) peers(r *http.Request) (any, error) {
 	if a.Mailbox == nil {
 		return agent.Peers{Peers: []agent.Peer{}, Note: mailbox.NoDirectory}, nil
@@ -26,7 +26,8 @@ func (a *API) peers(r *http.Request) (any, error) {
 	return peers, nil
 }
 
-// sendToPeer serves POST /v1/peers/{agent}/messages. The gates are the mailbox's.
+// sendToPeer serves POST /v1/peers/{agent}/messages. The mailbox checks whether
+// it may be sent.
 func (a *API) sendToPeer(r *http.Request) (any, error) {
 	m, err := peerMessage(r)
 	if err != nil {
@@ -50,7 +51,7 @@ func peerMessage(r *http.Request) (m agent.PeerMessage, err error) {
 	var body struct {
 		Message       string `json:"message"`
 		CorrelationID string `json:"correlation_id"`
-		Body          string `json:"body"` // the message, as payloads of peer inboxes call it
+		Body          string `json:"body"` // the message, by its name in payloads of peer inboxes
 	}
 	if err := readMail(r, &body); err != nil {
 		return m, err
@@ -74,7 +75,7 @@ func (a *API) goals(r *http.Request) (any, error) {
 func (a *API) addGoal(r *http.Request) (any, error) {
 	var body struct {
 		GoalID string `json:"goal_id"`
-		Goal   string `json:"goal"` // the same
+		Goal   string `json:"goal"` // the same, by another name
 	}
 	if _, err := readMailOrNone(r, &body); err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (a *API) removeGoal(r *http.Request) (any, error) {
 	return goalsAnswer{Goals: web.List(a.Mailbox.Goals())}, nil
 }
 
-// agents serves GET /v1/mailbox/agents: everybody's card, with the status as of now.
+// agents serves GET /v1/mailbox/agents: every agent's card, with its current status.
 func (a *API) agents(r *http.Request) (any, error) {
 	cards, err := a.Mailbox.Agents(r.Context())
 	if err != nil {
@@ -114,7 +115,7 @@ func (a *API) agents(r *http.Request) (any, error) {
 	return map[string][]mailbox.Card{"agents": all}, nil
 }
 
-// whole is c without lists that are null.
+// whole returns c with empty lists in place of null.
 func whole(c mailbox.Card) mailbox.Card {
 	c.Capabilities, c.AllowFrom, c.CurrentTasks = web.List(c.Capabilities), web.List(c.AllowFrom), web.List(c.CurrentTasks)
 	return c

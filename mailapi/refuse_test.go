@@ -33,9 +33,9 @@ func TestMailRequestsThatAreRefused(t *testing.T) {
 		{"an agent that is an option", "GET", "/v1/mailbox/agents/_registry.json", "", 400, "INVALID_MESSAGE", "agent", ""},
 		{"a hostile agent's card", "GET", "/v1/mailbox/agents/..%2F..%2Fetc", "", 400, "INVALID_MESSAGE", "agent", ""},
 		{"an unknown agent's card", "GET", "/v1/mailbox/agents/ghost", "", 404, "not_found", "", "lists them"},
-		{"a peer message that is none", "POST", "/v1/peers/agent_b/messages", `{"message":7}`, 400, "INVALID_MESSAGE", "message", "want a string, got number"},
+		{"an invalid peer message", "POST", "/v1/peers/agent_b/messages", `{"message":7}`, 400, "INVALID_MESSAGE", "message", "want a string, got number"},
 		{"a peer message that is torn", "POST", "/v1/peers/agent_b/messages", `{"message":`, 400, "INVALID_MESSAGE", "", "byte"},
-		{"a peer message in a list", "POST", "/v1/peers/agent_b/messages", `[]`, 400, "INVALID_MESSAGE", "", "no JSON object"},
+		{"a peer message in a list", "POST", "/v1/peers/agent_b/messages", `[]`, 400, "INVALID_MESSAGE", "", "not a JSON object"},
 		{"a peer message that is no UTF-8", "POST", "/v1/peers/agent_b/messages", "{\"message\":\"\xff\"}", 400, "INVALID_MESSAGE", "", "UTF-8"},
 		{"an over-long correlation", "POST", "/v1/peers/agent_b/messages", `{"message":"hi","correlation_id":"` + long + `"}`, 400, "INVALID_MESSAGE", "correlation_id", "201 bytes"},
 		{"an over-long goal", "POST", "/v1/peers/self/goals", `{"goal_id":"` + long + `"}`, 400, "INVALID_MESSAGE", "goal_id", "201 bytes"},
@@ -56,14 +56,14 @@ func TestMailRequestsThatAreRefused(t *testing.T) {
 		{"a nack with a slip", "POST", "/v1/mailbox/messages/m/nack", `{"code":"AGENT_BUSY","mesage":"x"}`, 400, "INVALID_MESSAGE", "mesage", "did you mean message?"},
 		{"a nack without a code", "POST", "/v1/mailbox/messages/m/nack", `{}`, 400, "INVALID_MESSAGE", "code", "AGENT_BUSY, AGENT_OFFLINE, INVALID_MESSAGE"},
 		{"a nack of an unknown code", "POST", "/v1/mailbox/messages/m/nack", `{"code":"NO"}`, 400, "INVALID_MESSAGE", "code", "RATE_LIMITED"},
-		{"a nack that says too much", "POST", "/v1/mailbox/messages/m/nack", `{"code":"AGENT_BUSY","message":"` + tooMuch + `"}`, 400, "INVALID_MESSAGE", "message", "has 65537 bytes, at most 4096"},
+		{"a nack that is too long", "POST", "/v1/mailbox/messages/m/nack", `{"code":"AGENT_BUSY","message":"` + tooMuch + `"}`, 400, "INVALID_MESSAGE", "message", "has 65537 bytes, at most 4096"},
 		{"no message", "POST", "/v1/mailbox/messages", ``, 400, "INVALID_MESSAGE", "", "the body is empty: send a JSON object"},
 		{"a message with a slip", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"hi","calback":{}}`, 400, "INVALID_MESSAGE", "calback", "did you mean callback?"},
 		{"a message for no chat", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"hi","callback":{"channel":"feishu"}}`, 400, "INVALID_MESSAGE", "callback", "chat_id, session_id"},
 		{"a message that gives nothing to do", "POST", "/v1/mailbox/messages", `{"to":"agent_b","type":"task","task":{"id":"t"},"content":" "}`, 400, "INVALID_MESSAGE", "content", "empty"},
 		{"null for a message", "POST", "/v1/mailbox/messages", `null`, 400, "INVALID_MESSAGE", "to", ""},
 		{"a list of messages", "POST", "/v1/mailbox/messages", `[{"to":"agent_b"}]`, 400, "INVALID_MESSAGE", "", "JSON object"},
-		{"a message to nobody", "POST", "/v1/mailbox/messages", `{"content":"hi"}`, 400, "INVALID_MESSAGE", "to", ""},
+		{"a message without a receiver", "POST", "/v1/mailbox/messages", `{"content":"hi"}`, 400, "INVALID_MESSAGE", "to", ""},
 		{"a message to a path", "POST", "/v1/mailbox/messages", `{"to":"../x","content":"hi"}`, 400, "INVALID_MESSAGE", "to", ""},
 		{"a message without content", "POST", "/v1/mailbox/messages", `{"to":"agent_b"}`, 400, "INVALID_MESSAGE", "content", ""},
 		{"a message of blanks", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":" \n"}`, 400, "INVALID_MESSAGE", "content", "empty"},
@@ -72,7 +72,7 @@ func TestMailRequestsThatAreRefused(t *testing.T) {
 		{"a message of no priority", "POST", "/v1/mailbox/messages", `{"to":"agent_b","priority":6,"content":"hi"}`, 400, "INVALID_MESSAGE", "priority", "5"},
 		{"a forwarding of a number", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"hi","forward_of":7}`, 400, "INVALID_MESSAGE", "forward_of", "string"},
 		{"a forwarding of a long id", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"hi","forward_of":"` + long + `"}`, 400, "INVALID_MESSAGE", "forward_of", ""},
-		{"a task to nobody", "POST", "/v1/mailbox/tasks", `{"text":"do it"}`, 400, "INVALID_MESSAGE", "to", ""},
+		{"a task without a receiver", "POST", "/v1/mailbox/tasks", `{"text":"do it"}`, 400, "INVALID_MESSAGE", "to", ""},
 		{"a task of nothing", "POST", "/v1/mailbox/tasks", `{"to":"agent_b"}`, 400, "INVALID_MESSAGE", "text", "missing"},
 		{"a task of a blank", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":" \t"}`, 400, "INVALID_MESSAGE", "text", "missing"},
 		{"a task of a blank content", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","content":" "}`, 400, "INVALID_MESSAGE", "content", "empty"},
@@ -97,7 +97,7 @@ func TestMailRequestsThatAreRefused(t *testing.T) {
 		{"a step of no body", "POST", "/v1/mailbox/tasks/t1", ``, 400, "INVALID_MESSAGE", "", "the body is empty"},
 		{"a step to an unknown state", "POST", "/v1/mailbox/tasks/t1", `{"state":"done"}`, 400, "INVALID_MESSAGE", "state", "completed"},
 		{"a step of a stranger", "POST", "/v1/mailbox/tasks/t1", `{"state":"working","from":"a/b"}`, 400, "INVALID_MESSAGE", "from", ""},
-		{"a step that says too much", "POST", "/v1/mailbox/tasks/t1", `{"state":"working","text":"` + tooMuch + `"}`, 400, "INVALID_MESSAGE", "text", "65536"},
+		{"a step that is too long", "POST", "/v1/mailbox/tasks/t1", `{"state":"working","text":"` + tooMuch + `"}`, 400, "INVALID_MESSAGE", "text", "65536"},
 		{"a step with an odd part", "POST", "/v1/mailbox/tasks/t1", `{"state":"working","parts":[{"type":"file","path":"/a"},7]}`, 400, "INVALID_MESSAGE", "parts.1", ""},
 		{"a body of too much", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"` + strings.Repeat("x", 1<<20+5<<10) + `"}`, 413, "too_large", "", "1052672"},
 		{"a message of a MiB", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`, 400, "INVALID_MESSAGE", "", "1048576"},
@@ -281,7 +281,7 @@ func TestMailboxRoutesAreGuarded(t *testing.T) {
 		apitest.WantError(t, call(t, f, method, path, "{}", apitest.Header("Authorization", "Bearer nope")), 401, "unauthorized")
 		if method != "GET" || path == "/mcp" || path == "/v1/mailbox/ws" {
 			for name, change := range map[string]func(*http.Request){
-				"another origin": apitest.Header("Origin", "https://evil.example"), "what the browser says": apitest.Header("Sec-Fetch-Site", "cross-site")} {
+				"another origin": apitest.Header("Origin", "https://evil.example"), "the browser's header": apitest.Header("Sec-Fetch-Site", "cross-site")} {
 				f.Token = ""
 				if message := apitest.WantError(t, call(t, f, method, path, "{}", change, apitest.Header("Upgrade", "websocket")), 403, "cross_origin"); message == "" {
 					t.Error(name)
@@ -328,7 +328,7 @@ func TestMCPBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// A caller that has gone is nobody's fault.
+// A caller that is gone is not an error.
 func TestACallerThatHasGoneIsNotLogged(t *testing.T) {
 	var log bytes.Buffer
 	f := withMailbox(broken(context.Canceled))

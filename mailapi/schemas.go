@@ -14,7 +14,7 @@ func (a *API) schemas(*http.Request) (any, error) {
 	return map[string][]string{"schemas": web.List(mailbox.SchemaNames())}, nil
 }
 
-// schema serves one, by its name with or without ".json".
+// schema serves one of them, by its name with or without ".json".
 func (*API) schema(w http.ResponseWriter, r *http.Request) {
 	text, ok := mailbox.Schema(strings.TrimSuffix(r.PathValue("name"), ".json"))
 	if !ok {
@@ -22,5 +22,5 @@ func (*API) schema(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/schema+json")
-	_, _ = w.Write(text) // the caller has gone
+	_, _ = w.Write(text) // fails if the caller is gone
 }

@@ -17,10 +17,11 @@ import (
 
 var (
 	states = mailbox.TaskStates()
-	steps  = states[1:] // what an agent can report; it is given a task that is pending
+	steps  = states[1:] // the states that an agent can report; a new task is pending
 )
 
-// tasks serves GET /v1/mailbox/tasks: those taken and given, the newest first.
+// tasks serves GET /v1/mailbox/tasks: tasks of this agent and those that it
+// gave to others, the newest first.
 func (a *API) tasks(r *http.Request) (any, error) {
 	state, err := oneOf(r, "state", states...)
 	var direction agent.Direction
@@ -36,8 +37,8 @@ func (a *API) tasks(r *http.Request) (any, error) {
 	return taskRows(rows), nil
 }
 
-// task serves GET /v1/mailbox/tasks/{id}: several agents may have given tasks of
-// one id.
+// task serves GET /v1/mailbox/tasks/{id}: all tasks of that id, which several
+// agents may have given.
 func (a *API) task(r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	if err := checkMailID("id", id); err != nil {
@@ -58,15 +59,15 @@ func taskRows(rows []agent.TaskRecord) any {
 	return map[string][]agent.TaskRecord{"tasks": web.List(rows)}
 }
 
-// taskBody is what POST /v1/mailbox/tasks takes. It says what is to be done by
-// Text and Parts, or by Content in any of the forms that an envelope's may have.
+// taskBody is the body of POST /v1/mailbox/tasks. The task is in Text and Parts,
+// or in Content in any form that an envelope's content may have.
 type taskBody struct {
 	To        string            `json:"to"`
 	Text      string            `json:"text"`
 	Parts     []json.RawMessage `json:"parts"`
 	Content   json.RawMessage   `json:"content"`
 	TaskID    string            `json:"task_id"`
-	Deadline  json.RawMessage   `json:"deadline"` // as an envelope's: ISO 8601, or seconds or milliseconds
+	Deadline  json.RawMessage   `json:"deadline"` // like an envelope's: ISO 8601, or seconds or milliseconds
 	Priority  json.RawMessage   `json:"priority"`
 	Callback  json.RawMessage   `json:"callback"`
 	ForwardOf string            `json:"forward_of"`
@@ -124,15 +125,15 @@ func readTask(r *http.Request) (d agent.TaskDraft, err error) {
 	return d, nil
 }
 
-// given reports whether a field of the body is there, and not null.
+// given reports whether a field of the body is present, and not null.
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// taskEnvelope reads the body as the envelope that it will be, so that one
-// reader says what is possible.
+// taskEnvelope converts the body to its envelope and reads that, so that one
+// parser checks both.
 func taskEnvelope(body taskBody) (mailbox.Envelope, error) {
 	task := map[string]any{"id": body.TaskID, "state": mailbox.Pending}
 	if body.TaskID == "" {
-		task["id"] = "new" // the mailbox makes one up
+		task["id"] = "new" // the mailbox assigns the real one
 	}
 	if given(body.Deadline) {
 		task["deadline"] = body.Deadline
@@ -153,7 +154,7 @@ func taskEnvelope(body taskBody) (mailbox.Envelope, error) {
 	return envelope(fields)
 }
 
-// contentOf is a content of a text and further parts.
+// contentOf returns the content of a text and further parts.
 func contentOf(text string, parts []json.RawMessage) (json.RawMessage, error) {
 	if text != "" {
 		first, err := relay.Marshal(mailbox.Part{Type: mailbox.PartText, Text: text})
@@ -165,7 +166,7 @@ func contentOf(text string, parts []json.RawMessage) (json.RawMessage, error) {
 	return relay.Marshal(map[string]any{"parts": parts})
 }
 
-// split is the text of e, and its other parts.
+// split returns the text of e, and its other parts.
 func split(e mailbox.Envelope) (text string, others []mailbox.Part) {
 	for _, p := range e.Content.Parts {
 		if p.Type != mailbox.PartText {
@@ -175,7 +176,7 @@ func split(e mailbox.Envelope) (text string, others []mailbox.Part) {
 	return e.Text(), others
 }
 
-// taskField names the field of an error as the body of a task has it.
+// taskField names the field of an error by its name in the body of a task.
 func taskField(err error) error {
 	e, ok := errors.AsType[*mailbox.Error](err)
 	switch {
@@ -187,8 +188,8 @@ func taskField(err error) error {
 	return inField(strings.TrimPrefix(e.Field, "task."), err)
 }
 
-// partField names the field of an error as a body has it that says things by
-// text and parts; see contentOf.
+// partField names the field of an error by its name in a body with text and
+// parts; see contentOf.
 func partField(err error, text string) error {
 	e, ok := errors.AsType[*mailbox.Error](err)
 	if !ok || e.Field != "content" && !strings.HasPrefix(e.Field, "content.") {
@@ -207,8 +208,8 @@ func partField(err error, text string) error {
 	return inField(strings.TrimSuffix("parts."+strconv.Itoa(n)+"."+rest, "."), err)
 }
 
-// updateTask serves POST /v1/mailbox/tasks/{id}: a step of a task that this
-// agent took.
+// updateTask serves POST /v1/mailbox/tasks/{id}: a step of a task of this
+// agent.
 func (a *API) updateTask(r *http.Request) (any, error) {
 	update, err := readUpdate(r)
 	if err != nil {
@@ -232,7 +233,7 @@ func readUpdate(r *http.Request) (u agent.TaskUpdate, err error) {
 		Text  string            `json:"text"`
 		Parts []json.RawMessage `json:"parts"`
 		From  mailbox.AgentID   `json:"from"`
-		// What others call the text, by what it is for.
+		// Other names of the text, by its purpose.
 		Result string `json:"result"`
 		Reason string `json:"reason"`
 	}
@@ -259,7 +260,7 @@ func readUpdate(r *http.Request) (u agent.TaskUpdate, err error) {
 	if err != nil {
 		return u, err
 	}
-	// As the mailbox will send it; to whom it knows.
+	// The mailbox fills in the receiver when it sends this.
 	e, err := envelope(map[string]json.RawMessage{
 		"to": json.RawMessage(`"somebody"`), "type": json.RawMessage(`"message"`), "content": content})
 	if err != nil {

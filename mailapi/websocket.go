@@ -19,22 +19,22 @@ import (
 
 const (
 	registerTime = 10 * time.Second // for the first frame
-	handleTime   = 10 * time.Second // for one envelope of the bot's
-	pongTime     = 20 * time.Second // for the answer to a ping; one is sent after web.KeepAlive
+	handleTime   = 10 * time.Second // for one envelope from the bot
+	pongTime     = 20 * time.Second // for the answer to a ping, which is sent after web.KeepAlive
 )
 
-var errDead = errors.New("the bot answers no ping")
+var errDead = errors.New("the bot does not answer pings")
 
 // mailboxSocket is the connection of a bot at /v1/mailbox/ws.
 type mailboxSocket struct {
 	api   *API
 	conn  *websocket.Conn
-	alive context.Context // ends with nothing: a cancelled read or write would cut the connection without a close code
+	alive context.Context // never ends: a cancelled read or write would cut the connection without a close code
 	reads atomic.Int64    // frames read
 }
 
-// line serves GET /v1/mailbox/ws (docs/protocol.md 6.9): one envelope a text frame,
-// either way, after the bot has registered.
+// line serves GET /v1/mailbox/ws (docs/protocol.md 6.9): one envelope a text frame
+// in either direction, after the bot has registered.
 func (a *API) line(w http.ResponseWriter, r *http.Request) {
 	if !web.IsUpgrade(r) {
 		w.Header().Set("Connection", "Upgrade")
@@ -68,7 +68,7 @@ func (a *API) line(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read hands on what the bot sends until the connection ends.
+// read passes on the bot's frames until the connection ends.
 func (s *mailboxSocket) read(frames chan<- []byte, ended <-chan struct{}) {
 	defer close(frames)
 	for {
@@ -84,8 +84,8 @@ func (s *mailboxSocket) read(frames chan<- []byte, ended <-chan struct{}) {
 	}
 }
 
-// serve is the connection's life. It returns the code to close it with, 0 when
-// the bot is gone.
+// serve serves the connection until its end. It returns the code to close it
+// with, 0 if the bot is gone.
 func (s *mailboxSocket) serve(turn context.Context, frames <-chan []byte) (websocket.StatusCode, string) {
 	first, err := s.first(turn, frames)
 	if err == nil {
@@ -96,7 +96,7 @@ func (s *mailboxSocket) serve(turn context.Context, frames <-chan []byte) (webso
 	}
 	registered := make(chan struct{})
 	line := s.api.Mailbox.Attach(func(ctx context.Context, e mailbox.Envelope) error {
-		select { // mail comes behind the answer to the registration
+		select { // mail follows the answer to the registration
 		case <-registered:
 			return s.send(ctx, e)
 		case <-turn.Done():
@@ -134,7 +134,7 @@ func (s *mailboxSocket) serveRegistered(turn context.Context, line agent.Line, f
 	}
 }
 
-// closing is how a connection is closed that ended for a cause.
+// closing returns the code and reason to close a connection with for cause.
 func closing(cause error) (websocket.StatusCode, string) {
 	if errors.Is(cause, web.ErrStopping) {
 		return websocket.StatusGoingAway, web.ErrStopping.Error()
@@ -142,10 +142,10 @@ func closing(cause error) (websocket.StatusCode, string) {
 	return 0, ""
 }
 
-// errGone says that the bot has hung up.
+// errGone means that the bot has closed the connection.
 var errGone = errors.New("the bot is gone")
 
-// first waits for the bot to say who it is.
+// first waits for the bot's first envelope, which registers it.
 func (s *mailboxSocket) first(turn context.Context, frames <-chan []byte) (mailbox.Envelope, error) {
 	late := time.NewTimer(registerTime)
 	defer late.Stop()
@@ -154,7 +154,7 @@ func (s *mailboxSocket) first(turn context.Context, frames <-chan []byte) (mailb
 		return mailbox.Envelope{}, context.Cause(turn)
 	case <-late.C:
 		return mailbox.Envelope{}, &mailbox.Error{Code: mailbox.Unauthorized,
-			Message: "register first: nothing came within " + registerTime.String()}
+			Message: "register first: no frame came within " + registerTime.String()}
 	case frame, ok := <-frames:
 		if !ok {
 			return mailbox.Envelope{}, errGone
@@ -163,12 +163,12 @@ func (s *mailboxSocket) first(turn context.Context, frames <-chan []byte) (mailb
 	}
 }
 
-// decode reads what the bot says; what it may leave out is filled in.
+// decode reads an envelope from the bot, and fills in optional fields.
 func (s *mailboxSocket) decode(frame []byte) (mailbox.Envelope, error) {
 	return mailbox.DecodeLine(frame, s.api.Mailbox.Self(), time.Now())
 }
 
-// register lets the mailbox know the bot's card, and answers it.
+// register passes the bot's card to the mailbox, and answers the bot.
 func (s *mailboxSocket) register(turn context.Context, line agent.Line, first mailbox.Envelope) error {
 	ctx, cancel := context.WithTimeout(turn, handleTime)
 	defer cancel()
@@ -182,7 +182,8 @@ func (s *mailboxSocket) register(turn context.Context, line agent.Line, first ma
 	return nil
 }
 
-// refuse tells a bot why it may not stay, and how to close its connection.
+// refuse answers a bot that cannot register, and returns how to close its
+// connection.
 func (s *mailboxSocket) refuse(turn context.Context, first mailbox.Envelope, err error) (websocket.StatusCode, string) {
 	if turn.Err() != nil {
 		return closing(context.Cause(turn))
@@ -212,7 +213,7 @@ func (s *mailboxSocket) checkRegister(e mailbox.Envelope) error {
 	}
 	for _, p := range e.Content.Parts {
 		var own card
-		_ = json.Unmarshal(p.Data, &own) // what is of another form names nobody
+		_ = json.Unmarshal(p.Data, &own) // other data names no agent
 		if !own.names(self) {
 			return stranger("content.agent_id")
 		}
@@ -220,7 +221,7 @@ func (s *mailboxSocket) checkRegister(e mailbox.Envelope) error {
 	return nil
 }
 
-// card is what a bot says of itself, by the content or in it.
+// card has the names in a bot's card, which is the content or a part of it.
 type card struct {
 	AgentID *mailbox.AgentID `json:"agent_id"`
 	Camel   *mailbox.AgentID `json:"agentId"`
@@ -228,13 +229,13 @@ type card struct {
 	Card    *card            `json:"card"`
 }
 
-// names reports whether c names no other agent than self.
+// names reports whether c names no agent but self.
 func (c *card) names(self mailbox.AgentID) bool {
 	return c == nil || (c.AgentID == nil || *c.AgentID == self) && (c.Camel == nil || *c.Camel == self) &&
 		c.Agent.names(self) && c.Card.names(self)
 }
 
-// take hands an envelope of the bot's to the mailbox, and sends what answers it.
+// take passes an envelope from the bot to the mailbox, and sends the answer.
 func (s *mailboxSocket) take(turn context.Context, line agent.Line, frame []byte) {
 	ctx, cancel := context.WithTimeout(turn, handleTime)
 	defer cancel()
@@ -248,12 +249,12 @@ func (s *mailboxSocket) take(turn context.Context, line agent.Line, frame []byte
 		answer = new(problem(e, s.api.Mailbox.Self(), code, message))
 	}
 	if answer != nil {
-		_ = s.send(turn, *answer) // when it fails the reader sees the end
+		_ = s.send(turn, *answer) // if it fails the reader notices the end
 	}
 }
 
-// send writes an envelope to the bot. It fails when that takes too long; the
-// connection is over then.
+// send writes an envelope to the bot. It fails if that takes too long, which
+// also ends the connection.
 func (s *mailboxSocket) send(ctx context.Context, e mailbox.Envelope) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -267,8 +268,8 @@ func (s *mailboxSocket) send(ctx context.Context, e mailbox.Envelope) error {
 	return s.conn.Write(ctx, websocket.MessageText, frame)
 }
 
-// ping ends the turn of a bot that answers no ping, unless frames come: the pong
-// may stand behind them.
+// ping ends the turn of a bot that does not answer a ping, unless other frames
+// come, since the pong may follow them.
 func (s *mailboxSocket) ping(turn context.Context, dead context.CancelCauseFunc) {
 	tick := time.NewTicker(web.KeepAlive)
 	defer tick.Stop()
@@ -289,8 +290,8 @@ func (s *mailboxSocket) ping(turn context.Context, dead context.CancelCauseFunc)
 	}
 }
 
-// refusal is an error in the words of the protocol. What is no refusal may be
-// tried again, so it says AGENT_BUSY; the log says more.
+// refusal returns the protocol's code and text for err. An error that is not a
+// refusal may be retried, so its code is AGENT_BUSY; the log has the details.
 func (s *mailboxSocket) refusal(err error) (mailbox.Code, string) {
 	if e, ok := errors.AsType[*mailbox.Error](err); ok {
 		if e.Field != "" {
@@ -305,11 +306,11 @@ func (s *mailboxSocket) refusal(err error) (mailbox.Code, string) {
 	return mailbox.AgentBusy, "the mailbox cannot be reached now; send it again later"
 }
 
-// problem tells what is wrong with e: a nack where e can be told from others,
-// else an error.
+// problem returns the answer to a faulty e: a nack if e has an id, else an
+// error.
 func problem(e mailbox.Envelope, self mailbox.AgentID, code mailbox.Code, message string) mailbox.Envelope {
 	p := mailbox.NackFor(e, self, time.Now(), code, message)
-	p.To = self // whoever the bot said it was
+	p.To = self // regardless of the sender in e
 	if e.ID == "" || e.Type == mailbox.TypeAck || e.Type == mailbox.TypeNack {
 		p.Type = mailbox.TypeError
 	}

@@ -216,7 +216,7 @@ func TestBadFramesAreAnsweredAndTheConnectionStays(t *testing.T) {
 		{frame("e", `,"type":"message","content":" "`), "content: ", "nack", "e", "INVALID_MESSAGE"},
 		{frame("l", `,"type":"message","content":"`+strings.Repeat("x", 65_537)+`"`), "65536", "nack", "l", "INVALID_MESSAGE"},
 		{frame("d", `,"type":"task","task":{"id":"t","deadline":"soon"},"content":"do"`), "task.deadline: ", "nack", "d", "INVALID_MESSAGE"},
-		{frame("k", `,"type":"ack","content":{},"priority":9`), "priority: ", "error", "k", "INVALID_MESSAGE"}, // nobody acknowledges an ack
+		{frame("k", `,"type":"ack","content":{},"priority":9`), "priority: ", "error", "k", "INVALID_MESSAGE"}, // an ack is not acknowledged
 		{frame("refused", `,"type":"message","content":"hi"`), "10 minutes", "nack", "refused", "RATE_LIMITED"},
 		{frame("forged", `,"type":"message","content":"hi"`), "from: ", "nack", "forged", "INVALID_MESSAGE"},
 		{frame("full", `,"type":"message","content":"hi"`), "full", "nack", "full", "AGENT_BUSY"},
@@ -257,17 +257,17 @@ func TestWhoHasToRegisterFirst(t *testing.T) {
 		code  mailbox.Code
 		says  string
 	}{
-		"no JSON":             {`hello`, "INVALID_MESSAGE", "JSON"},
-		"no envelope":         {`{}`, "INVALID_MESSAGE", "to"},
-		"something else":      {frame("m", `,"type":"message","content":"hi"`), "INVALID_MESSAGE", "handshake.register"},
-		"another agent":       {strings.Replace(register, `"from":"agent_a"`, `"from":"agent_b"`, 1), "UNAUTHORIZED", "from: "},
-		"another agent's":     {strings.Replace(register, `"agent_id":"agent_a"`, `"agent_id":"agent_b"`, 1), "UNAUTHORIZED", "agent_id: "},
-		"in camelCase, too":   {strings.Replace(register, `"agent_id":"agent_a"`, `"agentId":"agent_b"`, 1), "UNAUTHORIZED", "agent_id: "},
-		"in a card":           {strings.Replace(register, `"agent_id":"agent_a"`, `"card":{"agent_id":"agent_b"}`, 1), "UNAUTHORIZED", "agent_id: "},
-		"beside a name":       {strings.Replace(register, `"agent_id":"agent_a"`, `"agent":"agent_a","agent_id":"agent_b"`, 1), "UNAUTHORIZED", "agent_id: "},
-		"in an agent":         {strings.Replace(register, `"agent_id":"agent_a"`, `"agent":{"agentId":"agent_b"}`, 1), "UNAUTHORIZED", "agent_id: "},
-		"nobody's card":       {strings.Replace(register, `"agent_id":"agent_a"`, `"agent_id":""`, 1), "UNAUTHORIZED", "agent_id: "},
-		"a path for an agent": {strings.Replace(register, `"from":"agent_a"`, `"from":"../x"`, 1), "INVALID_MESSAGE", "from: "},
+		"no JSON":                 {`hello`, "INVALID_MESSAGE", "JSON"},
+		"no envelope":             {`{}`, "INVALID_MESSAGE", "to"},
+		"something else":          {frame("m", `,"type":"message","content":"hi"`), "INVALID_MESSAGE", "handshake.register"},
+		"another agent":           {strings.Replace(register, `"from":"agent_a"`, `"from":"agent_b"`, 1), "UNAUTHORIZED", "from: "},
+		"another agent's":         {strings.Replace(register, `"agent_id":"agent_a"`, `"agent_id":"agent_b"`, 1), "UNAUTHORIZED", "agent_id: "},
+		"in camelCase, too":       {strings.Replace(register, `"agent_id":"agent_a"`, `"agentId":"agent_b"`, 1), "UNAUTHORIZED", "agent_id: "},
+		"in a card":               {strings.Replace(register, `"agent_id":"agent_a"`, `"card":{"agent_id":"agent_b"}`, 1), "UNAUTHORIZED", "agent_id: "},
+		"beside a name":           {strings.Replace(register, `"agent_id":"agent_a"`, `"agent":"agent_a","agent_id":"agent_b"`, 1), "UNAUTHORIZED", "agent_id: "},
+		"in an agent":             {strings.Replace(register, `"agent_id":"agent_a"`, `"agent":{"agentId":"agent_b"}`, 1), "UNAUTHORIZED", "agent_id: "},
+		"a card without an agent": {strings.Replace(register, `"agent_id":"agent_a"`, `"agent_id":""`, 1), "UNAUTHORIZED", "agent_id: "},
+		"a path for an agent":     {strings.Replace(register, `"from":"agent_a"`, `"from":"../x"`, 1), "INVALID_MESSAGE", "from: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSwitchboard(t)
@@ -381,7 +381,7 @@ func TestABotThatHangsUp(t *testing.T) {
 	p.conn.CloseNow()
 	<-line.closed
 	if err := line.send(t.Context(), letter("m1")); err == nil {
-		t.Error("it was sent to nobody")
+		t.Error("it was sent without a connection")
 	}
 	apitest.Until(t, "it has left", func() bool { return s.lines.Open() == 0 })
 }

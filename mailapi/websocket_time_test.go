@@ -17,8 +17,8 @@ import (
 	"feishu-relay/mailbox/agent"
 )
 
-// pipes is a network of pipes: the fake clock of a bubble stands still while
-// somebody waits for a socket.
+// pipes is a network of pipes: the fake clock of a bubble stops while a
+// goroutine waits for a socket.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {

@@ -10,15 +10,15 @@ import (
 
 // PlainText returns the text of a content in document order, without code
 // blocks, buttons and grey notes. At-nodes are written as "@Name", or as a tag
-// where they have no name; what is not the platform's JSON comes back as it is,
-// cut to [MaxContent] bytes.
+// if they have no name. A content that is not the platform's JSON is returned
+// unchanged, cut to [MaxContent] bytes.
 func PlainText(content, msgType string) string {
 	return strings.Join(blocksOf(content, msgType, atNode.text), "\n")
 }
 
-// blocksOf cuts a content into texts that are each read as a whole: a fence
-// left open in one element of a card does not reach into the next. At-nodes
-// are written by at.
+// blocksOf splits a content into texts that are read separately: a fence left
+// open in one element of a card does not extend into the next. at converts
+// at-nodes to text.
 func blocksOf(content, msgType string, at func(atNode) string) []string {
 	f := flattener{at: at}
 	object := decode(content)
@@ -30,13 +30,13 @@ func blocksOf(content, msgType string, at func(atNode) string) []string {
 		f.block(text)
 	case msgType != "text" && (f.post(object) || f.card(object)):
 	case msgType == "" || msgType == "text":
-		f.block(content) // a text that happens to be JSON
+		f.block(content) // a plain text that happens to be JSON
 	}
 	f.flush()
 	return f.blocks
 }
 
-// decode returns the object that content is the JSON of, or nil.
+// decode returns the JSON object in content, or nil.
 func decode(content string) map[string]any {
 	if len(content) > MaxContent || !strings.HasPrefix(strings.TrimSpace(content), "{") {
 		return nil
@@ -48,14 +48,14 @@ func decode(content string) map[string]any {
 	return object
 }
 
-// flattener turns a tree of nodes into texts.
+// flattener converts a tree of nodes to texts.
 type flattener struct {
 	at     func(atNode) string
 	blocks []string
 	b      strings.Builder
 }
 
-// block adds a text that stands for itself.
+// block adds a separate text.
 func (f *flattener) block(text string) {
 	f.flush()
 	f.add(clip(text, MaxContent))
@@ -73,7 +73,7 @@ func (f *flattener) add(text string) {
 }
 
 // post reads {"title":…,"content":[[node,…],…]}, also below a locale, and
-// reports whether v is one.
+// reports whether v is a post.
 func (f *flattener) post(v map[string]any) bool {
 	if inner, ok := v["post"].(map[string]any); ok {
 		v = inner
@@ -96,8 +96,8 @@ func (f *flattener) post(v map[string]any) bool {
 	return true
 }
 
-// localized picks one of the translations in v that are of the wanted form:
-// they all say the same.
+// localized returns one of the translations in v that are of the wanted form:
+// they all have the same content.
 func localized(v map[string]any, wanted func(any) bool) any {
 	for _, locale := range slices.Concat([]string{"zh_cn", "en_us"}, slices.Sorted(maps.Keys(v))) {
 		if wanted(v[locale]) {
@@ -107,9 +107,9 @@ func localized(v map[string]any, wanted func(any) bool) any {
 	return nil
 }
 
-// card reads a card of either schema, the form in which cards arrive, and that
-// form's copy of the sender's card, which is the better one; it reports
-// whether v is one.
+// card reads a card of either schema, or in the form in which cards arrive. If
+// that form includes a copy of the sender's card it prefers the copy. It
+// reports whether v is a card.
 func (f *flattener) card(v map[string]any) bool {
 	if dsl, ok := v["user_dsl"].(string); ok {
 		if inner := decode(dsl); inner != nil {
@@ -175,7 +175,7 @@ func (f *flattener) node(v map[string]any, depth int) {
 	}
 }
 
-// children writes what a container holds, in the order in which it is shown.
+// children writes the elements of a container, in display order.
 func (f *flattener) children(v map[string]any, depth int) {
 	f.flush()
 	for _, key := range []string{"header", "title", "text", "fields", "columns", "elements", "body"} {
@@ -184,7 +184,7 @@ func (f *flattener) children(v map[string]any, depth int) {
 	f.flush()
 }
 
-// isCode reports whether a post's list of styles says that the text is code.
+// isCode reports whether a post's list of styles marks the text as code.
 func isCode(style any) bool {
 	list, _ := style.([]any)
 	return slices.ContainsFunc(list, func(v any) bool {
@@ -223,13 +223,13 @@ func newAtNode(v map[string]any) atNode {
 	return n
 }
 
-// tag writes the node as an at-tag, for the scanner.
+// tag returns the node as an at-tag, for the scanner.
 func (n atNode) tag() string {
 	escape := func(s string) string { return html.EscapeString(strings.Join(strings.Fields(s), " ")) }
 	open := `<at ids="` + escape(n.ids) + `" mention_key="` + escape(n.key) + `">`
 	name := escape(n.name)
 	if len(open) > maxTag {
-		return "" // the scanner would take it for text
+		return "" // the scanner would read it as text
 	}
 	if len(name)+len("</at>") > maxTagName {
 		name = ""
@@ -237,7 +237,7 @@ func (n atNode) tag() string {
 	return open + name + `</at>`
 }
 
-// text writes the node for a reader.
+// text returns the node for human readers.
 func (n atNode) text() string {
 	switch {
 	case n.name != "":

@@ -2,7 +2,7 @@ package mention
 
 import "strings"
 
-// hide marks the bytes of text in which nothing addresses anybody: code, quoted
+// hide marks the bytes of text in which mentions do not count: code, quoted
 // lines, URLs and e-mail addresses. Each step is linear in the text.
 func hide(text string) []bool {
 	hidden := make([]bool, len(text))
@@ -12,10 +12,10 @@ func hide(text string) []bool {
 }
 
 // hideBlocks hides fenced code and quoted lines, and inline code in the
-// paragraphs between them. A fence that is never closed goes to the end.
+// paragraphs between them. An unclosed fence extends to the end.
 func hideBlocks(text string, hidden []bool) {
 	var fence string // the open fence's marks, "" outside
-	paragraph := 0   // where the current one begins
+	paragraph := 0   // where the current paragraph begins
 	at := 0
 	for line := range strings.Lines(text) {
 		start, end := at, at+len(line)
@@ -32,7 +32,7 @@ func hideBlocks(text string, hidden []bool) {
 			fence = marks
 		case bare == "":
 		default:
-			continue // the paragraph goes on
+			continue // the paragraph continues
 		}
 		hideInline(text[paragraph:start], hidden[paragraph:start])
 		mark(hidden[start:end])
@@ -54,8 +54,8 @@ func fenceMarks(line string) string {
 	return line[:n]
 }
 
-// hideInline hides what stands between two runs of equally many backticks. A
-// run without a partner is text.
+// hideInline hides the text between two runs of equally many backticks. A run
+// without a partner is text.
 func hideInline(text string, hidden []bool) {
 	type run struct{ start, end, partner int }
 	var runs []run
@@ -69,7 +69,7 @@ func hideInline(text string, hidden []bool) {
 		}
 		runs = append(runs, run{start: start, end: i})
 	}
-	next := map[int]int{} // length of a run to the nearest such run on the right
+	next := map[int]int{} // from the length of a run to the next such run
 	for i := len(runs) - 1; i >= 0; i-- {
 		length := runs[i].end - runs[i].start
 		runs[i].partner = next[length]
@@ -110,8 +110,8 @@ func hideAddresses(text string, hidden []bool) {
 	}
 }
 
-// urlStart returns where the URL begins whose "://" or first path has its slash
-// at text[slash], or -1 if there is none.
+// urlStart returns the start of the URL whose "://" or path has its first slash
+// at text[slash], or -1 if it is not in a URL.
 func urlStart(text string, slash int) int {
 	host := slash
 	if strings.HasPrefix(text[slash:], "//") && slash > 0 && text[slash-1] == ':' {
@@ -132,10 +132,10 @@ func urlStart(text string, slash int) int {
 	return start
 }
 
-// urlEnd returns where the URL ends that goes on at text[at]: before a byte
+// urlEnd returns the end of the URL that continues at text[at]: before a byte
 // that needs escaping, before text of another script, which often follows
-// without a space, before a bracket that closes what stands around it, and
-// before a list's separator with the next mention behind it.
+// without a space, before a closing bracket that was opened before the URL, and
+// before a separator followed by another mention.
 func urlEnd(text string, at int) int {
 	depth := 0
 	for ; at < len(text); at++ {

@@ -1,37 +1,37 @@
-// Package mention finds out which agents a message addresses.
+// Package mention finds the agents that a message addresses.
 //
-// A bot is addressed in many ways: by a name behind an '@' as a model writes
-// it, by the at-tags of the platform's texts and cards, by a placeholder with a
-// mention record beside the text, by at-nodes in posts and cards. [Directory]
-// knows the agents, and [Directory.Find] reads all of these forms.
+// A message addresses a bot in one of several forms: a name after an '@' as a
+// model writes it, an at-tag of the platform's texts and cards, a placeholder
+// with a mention record besides the text, an at-node in a post or card.
+// [Directory] knows the agents, and [Directory.Find] reads all of these forms.
 //
 // # Names
 //
-// The longest known name wins, letter case and full-width forms aside. A name
-// that ends in a letter of a script that separates words must not run on:
-// "@Ann" is not "@Anna", "@Ann-Marie" or "@ann.example". Scripts without word
-// boundaries may follow anything: "@小明请看" addresses 小明, and "@Ann请看"
-// addresses Ann. A name that two agents share names neither, unless an id tells
-// them apart. The relay name of an agent counts as one of its names.
+// The longest known name wins; letter case and full-width forms do not matter.
+// After a name that ends in a letter of a script with spaces between words the
+// word must end: "@Anna", "@Ann-Marie" and "@ann.example" do not address Ann.
+// Scripts without word boundaries may follow anything: "@小明请看" addresses 小明,
+// and "@Ann请看" addresses Ann. A name that two agents share addresses neither,
+// unless an id identifies one. The relay name of an agent is also one of its
+// names.
 //
 // # What does not count
 //
-// Nothing inside inline code, fenced code, lines quoted with '>', e-mail
-// addresses and URLs addresses anybody; nor do code blocks, buttons and the
+// Mentions inside inline code, fenced code, lines quoted with '>', e-mail
+// addresses and URLs do not count, nor do those in code blocks, buttons and the
 // grey notes of posts and cards.
 //
 // # Ids
 //
-// Ids are tried before names, since a name may be anybody's. The platform gives
-// a bot another id for every app that looks, so an unknown id is no
-// contradiction to a known name.
+// Ids take precedence over names, which anyone can choose. The platform gives a
+// bot a different id for every app that sees it, so an unknown id does not
+// contradict a known name.
 //
 // # Bounds
 //
 // At most [MaxContent] bytes of a content are read, [MaxRefs] mention records
-// and [MaxDepth] levels of JSON; what lies beyond is ignored. Time grows
-// linearly with the text. Malformed JSON is read as plain text, and no input is
-// an error.
+// and [MaxDepth] levels of JSON; the rest is ignored. Time grows linearly with
+// the text. Malformed JSON is read as plain text, and no input is an error.
 package mention
 
 import (
@@ -39,7 +39,7 @@ import (
 	"strings"
 )
 
-// Bounds of what is read of one message; what lies beyond is ignored.
+// Limits for reading one message; the rest is ignored.
 const (
 	MaxContent = 256 << 10 // bytes of a content; longer JSON is read as plain text
 	MaxRefs    = 256       // mention records
@@ -63,20 +63,20 @@ type Ref struct {
 	AgentName string
 }
 
-// Text is a message to look at.
+// Text is a message to search.
 type Text struct {
 	Content string // plain text, or the platform's JSON of a text, post or card
-	MsgType string // "text", "post", "interactive"; "" tells by the content
+	MsgType string // "text", "post", "interactive"; "": detected from the content
 	Refs    []Ref
 }
 
-// Found says who is addressed.
+// Found is the addressees of a message.
 type Found struct {
-	Agents []string // relay names in order of first appearance, none twice
-	All    bool     // everybody in the group was addressed
+	Agents []string // relay names in order of first appearance, without repeats
+	All    bool     // the message addresses everybody in the group
 }
 
-// Marks that stand where an agent's index may.
+// Special values in place of an agent's index.
 const (
 	nobody   = -1
 	several  = -2 // ambiguous
@@ -88,12 +88,12 @@ const (
 type Directory struct {
 	agents  []Agent
 	byAgent map[string]int // by Agent.ID
-	byID    map[string]int // by platform id; several where two agents claim it
+	byID    map[string]int // by platform id; several if two agents have it
 	names   *node
 }
 
 // NewDirectory returns a directory of agents. Entries with the same ID are one
-// agent; one without an ID is left out.
+// agent; an entry without an ID is left out.
 func NewDirectory(agents []Agent) *Directory {
 	d := &Directory{byAgent: map[string]int{}, byID: map[string]int{}, names: newNode()}
 	for _, name := range []string{"all", "_all", "所有人"} {
@@ -125,7 +125,7 @@ func NewDirectory(agents []Agent) *Directory {
 	return d
 }
 
-// join is what a key stands for that stood for was and is now claimed by i.
+// join returns the meaning of a key that meant was and is also claimed by i.
 func join(was, i int) int {
 	switch was {
 	case nobody, i:
@@ -143,8 +143,8 @@ func lookUp(m map[string]int, key string) int {
 	return nobody
 }
 
-// Find returns the agents that t addresses: those its text shows, in order of
-// appearance, then those that only its mention records name.
+// Find returns the agents that t addresses: those in its text, in order of
+// appearance, then those only in its mention records.
 func (d *Directory) Find(t Text) Found {
 	s := d.scan(t)
 	found := Found{All: s.all}
@@ -155,17 +155,17 @@ func (d *Directory) Find(t Text) Found {
 }
 
 // Resolve returns the mention records to send along with t, so that a receiver
-// to whom the sender's ids mean nothing knows who is addressed. The agents of
-// [Directory.Find] come first, each with its AgentName, a Name, and the OpenID
-// and Key by which t named it; then t's other records (of people, or of
-// agents named twice) follow.
+// that does not know the sender's ids learns which agents are addressed. The
+// agents of [Directory.Find] come first, each with its AgentName, a Name, and
+// the OpenID and Key by which t named it; then t's other records (of people, or
+// of agents named twice) follow.
 func (d *Directory) Resolve(t Text) []Ref {
 	s := d.scan(t)
 	var out []Ref
-	told := map[string]bool{"": true} // keys that are in out
+	listed := map[string]bool{"": true} // keys already in out
 	for _, h := range s.hits {
 		r := h.ref
-		if r.Key == "" && r.OpenID == "" { // the text showed the name alone
+		if r.Key == "" && r.OpenID == "" { // only the name is in the text
 			i := slices.IndexFunc(s.list, func(r Ref) bool { return d.ofRef(r) == h.agent })
 			if i >= 0 {
 				r = s.list[i]
@@ -180,28 +180,28 @@ func (d *Directory) Resolve(t Text) []Ref {
 			r.Name = a.ID
 		}
 		if strings.HasPrefix(r.OpenID, "cli_") {
-			r.OpenID = "" // an app id, by which some calls name bots
+			r.OpenID = "" // an app id, which some calls use for bots
 		}
-		told[r.Key] = true
+		listed[r.Key] = true
 		out = append(out, r)
 	}
 	for _, r := range s.list {
 		agent := d.ofRef(r)
 		addressed := agent >= 0 && s.hit[agent]
-		if told[r.Key] && (r.Key != "" || addressed) {
-			continue // it stands among the agents
+		if listed[r.Key] && (r.Key != "" || addressed) {
+			continue // it is among the agents
 		}
 		if addressed {
 			r.AgentName = d.agents[agent].ID
 		}
-		told[r.Key] = true
+		listed[r.Key] = true
 		out = append(out, r)
 	}
 	return out
 }
 
-// ofRef returns the agent that r records. What the sender's sidecar resolved
-// goes before the id, and the id before names.
+// ofRef returns the agent that r records. The agent that the sender's sidecar
+// resolved takes precedence over the id, and the id over names.
 func (d *Directory) ofRef(r Ref) int {
 	if i, ok := d.byAgent[r.AgentName]; ok {
 		return i
@@ -213,8 +213,9 @@ func (d *Directory) ofRef(r Ref) int {
 		return everyone
 	}
 	if r.AgentName != "" {
-		// The sender may know the agent under a display name. If not, it is an
-		// agent unknown here, and one that merely has its name is not meant.
+		// The sender may use the agent's display name. Otherwise the agent is
+		// unknown here, and another agent that only has the same display name
+		// is not meant.
 		return d.names.find(r.AgentName).agent
 	}
 	return d.names.find(r.Name).agent

@@ -24,7 +24,7 @@ func team() *mention.Directory {
 	})
 }
 
-const all = "*" // stands for Found.All in the tables
+const all = "*" // means Found.All in the tables
 
 func flat(f mention.Found) string {
 	names := f.Agents
@@ -52,7 +52,7 @@ func TestFindInText(t *testing.T) {
 		{"many ats", "@@@Ann", "ann"},
 
 		{"a longer name is another", "@Anna", "anna"},
-		{"a longer unknown name is nobody", "@Annabel", ""},
+		{"a longer unknown name is not found", "@Annabel", ""},
 		{"a digit goes on", "@Ann2", ""},
 		{"an underscore goes on", "@Ann_x", ""},
 		{"an accent goes on", "@Ann\u0301", ""},
@@ -185,7 +185,7 @@ func TestFindTags(t *testing.T) {
 		{"an ambiguous name with an id", `<at user_id="ou_t2">Twin</at>`, "twin_2"},
 		{"an id of two agents", `<at user_id="ou_shared"></at>`, ""},
 		{"an id of two agents with a name", `<at user_id="ou_shared">BotB</at>`, "agent_b"},
-		{"an id of nobody with an endless name", `<at id=ou_x>` + strings.Repeat("小", 500) + `</at>`, ""},
+		{"an unknown id with an endless name", `<at id=ou_x>` + strings.Repeat("小", 500) + `</at>`, ""},
 		{"no id but a name", `<at>BotB</at>`, "agent_b"},
 		{"everybody", `<at user_id="all">所有人</at>`, all},
 		{"everybody in a card", `<at id=all></at>`, all},
@@ -341,12 +341,12 @@ func TestResolve(t *testing.T) {
 			[]mention.Ref{{Key: "@_user_1", Name: "BotB", OpenID: "ou_b", AgentName: "agent_b"}},
 		},
 		{
-			"a record whose key stands in code stays unresolved",
+			"a record whose key is in code remains unresolved",
 			mention.Text{Content: "`@_user_1`", Refs: []mention.Ref{{Key: "@_user_1", OpenID: "ou_b"}}},
 			[]mention.Ref{{Key: "@_user_1", OpenID: "ou_b"}},
 		},
 		{
-			"a record without a key stands once",
+			"a record without a key occurs once",
 			mention.Text{Content: "@_user_1", Refs: []mention.Ref{{Key: "@_user_1", OpenID: "ou_b"}, {AgentName: "agent_b"}}},
 			[]mention.Ref{{Key: "@_user_1", Name: "BotB", OpenID: "ou_b", AgentName: "agent_b"}},
 		},

@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// node is a trie of folded names: one look-up behind an '@' costs no more than
-// the longest name, however many names there are.
+// node is a trie of folded names: the cost of a look-up after an '@' depends on
+// the longest name, not on the number of names.
 type node struct {
 	next  map[rune]*node
-	agent int    // whose name ends here: an index, or nobody, several, everyone
-	name  string // as it was given, without an '@'
+	agent int    // the agent whose name ends here: an index, or nobody, several, everyone
+	name  string // as given, without an '@'
 }
 
-// unknown is what is found for a name that nobody has.
+// unknown is the result for a name that no agent has.
 var unknown = newNode()
 
 func newNode() *node { return &node{next: map[rune]*node{}, agent: nobody} }
@@ -39,7 +39,7 @@ func (n *node) add(given string, i int) {
 	n.agent = join(n.agent, i)
 }
 
-// find returns whose name exactly name is.
+// find returns the node of exactly name.
 func (n *node) find(name string) *node {
 	if len(name) > MaxName*utf8.UTFMax {
 		return unknown
@@ -52,8 +52,8 @@ func (n *node) find(name string) *node {
 	return n
 }
 
-// match returns the longest name that begins at s[at:] and ends well there,
-// and where it ends. Bytes that are hidden, if any are, end it too.
+// match returns the longest name at the beginning of s[at:] that may end where
+// it ends, and its end. A hidden byte ends a name too; hidden may be nil.
 func (n *node) match(s string, hidden []bool, at int) (name *node, end int) {
 	name, end = unknown, at
 	for i := at; i < len(s) && (hidden == nil || !hidden[i]); {
@@ -63,7 +63,7 @@ func (n *node) match(s string, hidden []bool, at int) (name *node, end int) {
 			break
 		}
 		i += size
-		for last == ' ' && i < len(s) { // one space of a name is any number in a text
+		for last == ' ' && i < len(s) { // a space of a name matches any number in a text
 			r, size := utf8.DecodeRuneInString(s[i:])
 			if fold(r) != ' ' {
 				break
@@ -77,15 +77,15 @@ func (n *node) match(s string, hidden []bool, at int) (name *node, end int) {
 	return name, end
 }
 
-// normal is the form in which names are compared: without an '@' before it,
-// folded, and with single spaces.
+// normal returns the form in which names are compared: without an '@' before
+// it, folded, and with single spaces.
 func normal(name string) string {
 	name = strings.Map(fold, strings.Join(strings.Fields(name), " "))
 	return strings.TrimSpace(strings.TrimLeft(name, "@"))
 }
 
 // fold maps letters that differ only in case, full-width forms, and blanks to
-// one rune each. Line breaks stay: no name goes across them.
+// one rune each. Line breaks are kept: no name contains one.
 func fold(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z':
@@ -124,15 +124,15 @@ func endsWell(s string, end int, last rune) bool {
 }
 
 // startsWell reports whether an '@' at s[at:] may begin a mention: in an e-mail
-// address a word stands before it.
+// address a word precedes it.
 func startsWell(s string, at int) bool {
 	r, _ := utf8.DecodeLastRuneInString(s[:at])
 	return !wordRune(r) && r != '.' && r != '-'
 }
 
-// wordRune reports whether r is part of words that are told apart by what
-// stands between them. The letters of scripts written without spaces are not,
-// nor is invalid UTF-8.
+// wordRune reports whether r is a letter, digit, mark or underscore of a script that
+// separates words. Letters of scripts written without spaces are not, nor is
+// invalid UTF-8.
 func wordRune(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'

@@ -4,12 +4,12 @@ package mention
 type Hit struct {
 	From, To int
 	Agent    string
-	Name     string // as the directory has it
+	Name     string // as in the directory
 }
 
-// Plain returns the agents that text names with "@Name" as [Directory.Find] reads it, each
-// time and in order; not its at-tags, and its placeholders only where one is an agent's name. text is read as it is,
-// also where it is JSON, and up to [MaxContent] bytes.
+// Plain returns each "@Name" of an agent in text, in order, by the rules of [Directory.Find]. It ignores
+// at-tags, and placeholders that are not an agent's name. It reads text as plain text, even if it is JSON, up
+// to [MaxContent] bytes.
 func (d *Directory) Plain(text string) []Hit {
 	s := scanner{dir: d, hit: make([]bool, len(d.agents))}
 	var hits []Hit

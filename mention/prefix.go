@@ -1,8 +1,8 @@
 package mention
 
 // Prefix returns the agent whose name text begins with, with or without an '@' before it,
-// and what follows it. The longest name wins. The agent is "" where no name matches,
-// where two agents have it, or where it stands for everybody; rest is text then.
+// and the text after it. The longest name wins. If no name matches, two agents have it,
+// or it means everybody, the agent is "" and rest is text.
 func (d *Directory) Prefix(text string) (agent, rest string) {
 	if text == "" {
 		return "", ""

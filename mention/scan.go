@@ -12,16 +12,17 @@ type hit struct {
 	ref   Ref
 }
 
-// scanner goes through one message.
+// scanner searches one message.
 type scanner struct {
 	dir  *Directory
 	list []Ref           // the message's records
-	refs map[string]Ref  // those with a key, by it
-	keys map[string]bool // which of those the text shows, in code too
+	refs map[string]Ref  // the records with a key, by key
+	keys map[string]bool // which of these keys are in the text, in code too
 	hits []hit
-	hit  []bool // by agent: is it in hits
+	hit  []bool // by agent: whether it is in hits
 	all  bool
-	// plain, if not nil, is called for each name behind an '@' with its place.
+	// plain, if not nil, is called for each name after an '@' with its
+	// position.
 	plain func(from, to int, name *node)
 }
 
@@ -42,8 +43,9 @@ func (d *Directory) scan(t Text) *scanner {
 		s.block(b)
 	}
 	for _, r := range s.list {
-		// A record whose placeholder stands in the text was met there, or stands
-		// in code and does not count. What the sender resolved always does.
+		// A record whose placeholder is in the text was found there, or is in
+		// code and does not count. A record that the sender resolved always
+		// counts.
 		if _, resolved := d.byAgent[r.AgentName]; resolved || !s.keys[r.Key] {
 			s.found(d.ofRef(r), r)
 		}
@@ -51,8 +53,7 @@ func (d *Directory) scan(t Text) *scanner {
 	return s
 }
 
-// found enters an agent, or what stands for one, and reports whether it is
-// somebody.
+// found adds an agent, and reports whether agent is one or everyone.
 func (s *scanner) found(agent int, r Ref) bool {
 	switch {
 	case agent == everyone:
@@ -66,7 +67,7 @@ func (s *scanner) found(agent int, r Ref) bool {
 	return true
 }
 
-// shown notes that the text shows key.
+// shown records that key is in the text.
 func (s *scanner) shown(key string) (Ref, bool) {
 	r, ok := s.refs[key]
 	if ok {
@@ -75,13 +76,13 @@ func (s *scanner) shown(key string) (Ref, bool) {
 	return r, ok
 }
 
-// key enters whom the placeholder key stands for.
+// key adds the agent that the placeholder key refers to.
 func (s *scanner) key(key string) bool {
 	r, ok := s.shown(key)
 	return ok && s.found(s.dir.ofRef(r), r)
 }
 
-// block goes through a text that is read as a whole.
+// block searches a text that is read on its own.
 func (s *scanner) block(text string) {
 	if !strings.Contains(text, "@") && !strings.Contains(text, "＠") && !strings.Contains(text, "<") {
 		return
@@ -115,11 +116,11 @@ func (s *scanner) block(text string) {
 	}
 }
 
-// mention reads what stands behind the '@' at text[at:name] and returns where
-// to go on. The last mention ended at last.
+// mention reads the name after the '@' at text[at:name] and returns where to
+// continue. The previous mention ended at last.
 func (s *scanner) mention(text string, hidden []bool, at, name, last int) int {
 	if n := placeholder(text[at:]); n > 0 {
-		// The platform wrote it, so what stands before it does not matter.
+		// The platform wrote it, so the text before it does not matter.
 		s.key(text[at : at+n])
 		if s.plain != nil {
 			s.plain(at, at+n, s.dir.names.find(text[at:at+n]))
@@ -137,7 +138,7 @@ func (s *scanner) mention(text string, hidden []bool, at, name, last int) int {
 	return end
 }
 
-// tag enters whom an at-tag names: by its key, by its ids, else by its name.
+// tag adds the agent of an at-tag: by its key, by its ids, else by its name.
 func (s *scanner) tag(t atTag) {
 	known := t.key != "" && s.key(t.key)
 	if known {
@@ -186,8 +187,8 @@ func placeholder(s string) int {
 	return len(s) - len(rest) + digits
 }
 
-// clip cuts s to limit bytes, and a word that the cut went through, which would
-// else look like a shorter name.
+// clip cuts s to limit bytes, and drops a word cut in the middle, which would
+// look like a shorter name.
 func clip(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Bounds of an at-tag in bytes: what is longer is no tag.
+// Limits of an at-tag in bytes: a longer one is not a tag.
 const (
 	maxTag     = 1024 // from '<' to '>'
-	maxTagName = 512  // behind the '>', with the closing tag
+	maxTagName = 512  // after the '>', with the closing tag
 )
 
-// atTag is what <at …>Name</at> says.
+// atTag is a parsed <at …>Name</at>.
 type atTag struct {
 	ids  []string
 	key  string // mention_key
@@ -19,9 +19,9 @@ type atTag struct {
 }
 
 // parseTag reads the at-tag that s begins with, in any of the spellings that
-// the platform and models use, and returns its length; 0 if there is none. A
-// closing tag may be missing. A tag stands in one line: "<at" in a text must
-// not swallow what comes until the next '>'.
+// the platform and models use, and returns its length; 0 if s does not begin
+// with one. The closing tag may be missing. A tag must be on one line: a "<at"
+// in a text must not include the text up to the next '>'.
 func parseTag(s string) (t atTag, length int) {
 	if len(s) < 4 || !strings.EqualFold(s[:3], "<at") || !strings.Contains(" \t>/", s[3:4]) {
 		return t, 0
@@ -71,7 +71,7 @@ func attributeRune(r rune) bool {
 	return r == '_' || r == '-' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
 
-// attribute cuts the value off that s begins with, quoted or not.
+// attribute splits s after the value that it begins with, quoted or not.
 func attribute(s string) (value, rest string, ok bool) {
 	s = strings.TrimPrefix(s, `\`) // quotes that were escaped once too often
 	if s != "" && (s[0] == '"' || s[0] == '\'') {

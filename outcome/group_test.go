@@ -58,8 +58,8 @@ func everywhere(t *testing.T, test func(t *testing.T, p place)) {
 	}
 }
 
-// Three sidecars of one group: whoever is asked knows what became of a message
-// at each of them.
+// Three sidecars of one group: each of them knows the outcome of a message at
+// each of them.
 func TestOnePictureOfAGroup(t *testing.T) {
 	for _, secret := range []string{"", "s3cret"} {
 		t.Run("secret "+secret, func(t *testing.T) {

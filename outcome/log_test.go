@@ -433,8 +433,8 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// Reading goes on for a while after the last one who looked on, and begins anew
-// for the next.
+// Reading continues for a while after the last viewer, and begins again for the
+// next.
 func TestReadingOnlyWhileSomebodyLooksOn(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
 		readers := func(want, begun int) {
@@ -511,7 +511,7 @@ func TestWatchersGetWhatRecentMissed(t *testing.T) {
 	})
 }
 
-// A watcher sees what changes, once, and not what stood there before.
+// A watcher gets each change once, and no earlier outcomes.
 func TestWatch(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
 		add := func(o Outcome) {
@@ -561,7 +561,7 @@ func TestOwnOutcomesAreShownAtOnce(t *testing.T) {
 	})
 }
 
-// A store that is read late is told of too, as far as it is new.
+// Outcomes that are read late reach the watchers too, if they are new.
 func TestWatchWhileTheStoreIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
 		m.set(func() { m.silent = true })

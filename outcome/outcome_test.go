@@ -18,7 +18,7 @@ var (
 	refuse = &policy.Decision{Tier: policy.TierHardLimit, Reason: policy.StopMaxDepth, Depth: 3}
 )
 
-// at is an outcome at the time ms of one message; change says what it tells.
+// at is an outcome at the time ms of one message; change sets its fields.
 func at(ms relay.Millis, change func(*Outcome)) Outcome {
 	o := Outcome{Agent: "b", Channel: "feishu", ChatID: "oc_1", RelayMsgID: "om_1", Sender: "a", At: ms}
 	if change != nil {
@@ -43,11 +43,11 @@ func TestMerge(t *testing.T) {
 			at(2, func(o *Outcome) { o.Decision = refuse })},
 		{"a later stop takes the place of an earlier", at(1, func(o *Outcome) { o.Stopped = relay.JudgeError }),
 			at(2, func(o *Outcome) { o.Stopped = relay.Expired }), at(2, func(o *Outcome) { o.Stopped = relay.Expired })},
-		{"a repeat says nothing of a stop", at(1, func(o *Outcome) { o.Stopped = relay.MaxDepth }),
+		{"a repeat does not change a stop", at(1, func(o *Outcome) { o.Stopped = relay.MaxDepth }),
 			at(2, func(o *Outcome) { o.Stopped = relay.Duplicate }), at(2, func(o *Outcome) { o.Stopped = relay.MaxDepth })},
-		{"a repeat says nothing of a delivery", delivered, at(3, func(o *Outcome) { o.Stopped = relay.Duplicate }),
+		{"a repeat does not change a delivery", delivered, at(3, func(o *Outcome) { o.Stopped = relay.Duplicate }),
 			at(3, func(o *Outcome) { o.Delivered, o.Door = 2, "stream" })},
-		{"a line that is not signed says nothing of a stop", at(1, func(o *Outcome) { o.Stopped = relay.MaxDepth }),
+		{"an unsigned line does not change a stop", at(1, func(o *Outcome) { o.Stopped = relay.MaxDepth }),
 			at(2, func(o *Outcome) { o.Stopped = relay.BadSignature }), at(2, func(o *Outcome) { o.Stopped = relay.MaxDepth })},
 		{"and nothing of a decision", decided, at(2, func(o *Outcome) { o.Stopped, o.Detail = relay.BadSignature, "x" }),
 			at(2, func(o *Outcome) { o.Decision = allow })},

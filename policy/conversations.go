@@ -159,8 +159,8 @@ func (c *Conversations) LastUser(thread string, before int64, near int) (ts int6
 	if v == nil {
 		return 0, false
 	}
-	for i := len(v.said) - 1; i >= 0 && v.spoken && (near > 0 || ts == 0); i-- {
-		e := &v.said[i]
+	for i := len(v.entries) - 1; i >= 0 && v.spoken && (near > 0 || ts == 0); i-- {
+		e := &v.entries[i]
 		spoke := e.userTS
 		switch {
 		case e.user:
@@ -180,20 +180,20 @@ func (c *Conversations) LastUser(thread string, before int64, near int) (ts int6
 
 // conversation is one topic, or the chat outside of topics.
 type conversation struct {
-	said    []heldEntry // by ts; equal ones by line
+	entries []heldEntry // by ts; equal ones by line
 	spoken  bool        // a person wrote here, or a bot that knew of a person's message
-	counted int         // how many of said are counted
+	counted int         // how many of entries are counted
 	state   counting    // after those
-	first   counting    // before the first of said
+	first   counting    // before the first of entries
 }
 
 // add adds a line and returns by how many entries v has grown.
 func (v *conversation) add(e heldEntry) int {
-	at := len(v.said)
-	for at > 0 && v.said[at-1].ts > e.ts {
+	at := len(v.entries)
+	for at > 0 && v.entries[at-1].ts > e.ts {
 		at--
 	}
-	v.said = slices.Insert(v.said, at, e)
+	v.entries = slices.Insert(v.entries, at, e)
 	v.spoken = v.spoken || e.user || e.userTS != 0
 	if at < v.counted {
 		v.counted, v.state = 0, v.first
@@ -203,18 +203,18 @@ func (v *conversation) add(e heldEntry) int {
 
 // forget drops old entries and returns how many.
 func (v *conversation) forget() int {
-	if len(v.said) < maxPast+slackPast || len(v.said)%slackPast > 0 {
+	if len(v.entries) < maxPast+slackPast || len(v.entries)%slackPast > 0 {
 		return 0
 	}
-	end := len(v.said) - maxPast
-	for end > 0 && !v.said[end].user {
+	end := len(v.entries) - maxPast
+	for end > 0 && !v.entries[end].user {
 		end--
 	}
 	if end < slackPast {
 		return 0
 	}
-	for i := range v.said[:end] {
-		v.first.note(&v.said[i])
+	for i := range v.entries[:end] {
+		v.first.note(&v.entries[i])
 	}
 	v.first.known, v.first.empty = false, false
 	if v.counted >= end {
@@ -222,34 +222,34 @@ func (v *conversation) forget() int {
 	} else {
 		v.counted, v.state = 0, v.first
 	}
-	v.said = slices.Delete(v.said, 0, end)
+	v.entries = slices.Delete(v.entries, 0, end)
 	return end
 }
 
 // find returns the held entry of m, with its depth counted; nil if there is none or m
 // differs from it.
 func (v *conversation) find(m heldEntry, count Count) *heldEntry {
-	at, _ := slices.BinarySearchFunc(v.said, m.ts, func(e heldEntry, ts int64) int {
+	at, _ := slices.BinarySearchFunc(v.entries, m.ts, func(e heldEntry, ts int64) int {
 		if e.ts < ts {
 			return -1
 		}
 		return 1
 	})
-	for at < len(v.said) && v.said[at].ts == m.ts && v.said[at].id != m.id {
+	for at < len(v.entries) && v.entries[at].ts == m.ts && v.entries[at].id != m.id {
 		at++
 	}
-	if at == len(v.said) || v.said[at].ts != m.ts {
+	if at == len(v.entries) || v.entries[at].ts != m.ts {
 		return nil
 	}
 	for ; v.counted <= at; v.counted++ {
-		v.state.take(v.said, v.counted, count)
+		v.state.take(v.entries, v.counted, count)
 	}
-	e := &v.said[at]
+	e := &v.entries[at]
 	if e.userTS != m.userTS || e.user || e.sender != m.sender || e.parent != m.parent || e.partOf != m.partOf {
 		return nil
 	}
-	for i := at + 1; i < len(v.said) && v.said[i].ts == m.ts; i++ {
-		if next := &v.said[i]; next.user || next.userTS <= next.ts && next.userTS > e.start {
+	for i := at + 1; i < len(v.entries) && v.entries[i].ts == m.ts; i++ {
+		if next := &v.entries[i]; next.user || next.userTS <= next.ts && next.userTS > e.start {
 			return nil // a person wrote at the same time
 		}
 	}
@@ -274,9 +274,9 @@ type counting struct {
 	joined   bool      // a direct answer is counted
 }
 
-// take counts said[i], which follows the entries taken before.
-func (s *counting) take(said []heldEntry, i int, count Count) {
-	e := &said[i]
+// take counts entries[i], which follows the entries taken before.
+func (s *counting) take(entries []heldEntry, i int, count Count) {
+	e := &entries[i]
 	e.depth, e.border, e.start = 0, 0, 0
 	before := s.top
 	s.note(e)
@@ -289,7 +289,7 @@ func (s *counting) take(said []heldEntry, i int, count Count) {
 		// The person's message is not here, but a bot knew of it. If an entry
 		// counted before is newer than it, that count was wrong.
 		s.begin(s.cut, before)
-		s.known = i > 0 && said[i-1].ts <= s.cut || i == 0 && s.empty
+		s.known = i > 0 && entries[i-1].ts <= s.cut || i == 0 && s.empty
 	}
 	s.empty = false
 	if !s.known || e.line <= s.border || !s.person && s.start > 0 && e.parent != 0 {
@@ -322,7 +322,7 @@ func (s *counting) note(e *heldEntry) {
 	}
 }
 
-// depth counts e in the same way as talk.count.
+// depth counts e in the same way as exchange.count.
 func (s *counting) depth(e *heldEntry, count Count) int {
 	first := false
 	if s.person && e.sender != 0 && e.parent == s.asked {

@@ -11,7 +11,7 @@ import (
 	"feishu-relay/policy"
 )
 
-// The recount of these tests reads so many lines at first and at most.
+// The recount of these tests reads this many lines at first and at most.
 const near, far = 8, 64
 
 // recount counts m as a reader of the transcript does that holds nothing: among the last
@@ -115,7 +115,7 @@ func (c *chatter) next() policy.Entry {
 		e.Role, e.Sender, e.UserTS = policy.RoleUser, "u", 0
 		c.asked = append(c.asked, e.TS)
 		if c.is(10) {
-			return c.next() // nobody here recorded it, yet
+			return c.next() // it is not recorded here yet
 		}
 	case len(c.lines) > 0 && c.r.IntN(300) == 0:
 		e = c.some() // another program wrote it too

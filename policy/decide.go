@@ -76,7 +76,7 @@ func DecideUser(ctx context.Context, groupPolicy string, addressed bool, l Limit
 	return ask(ctx, l, q, j)
 }
 
-var errNoJudge = errors.New("there is no judge")
+var errNoJudge = errors.New("no judge is configured")
 
 // ask puts q to j and waits at most for the timeout.
 func ask(ctx context.Context, l Limits, q Question, j Judge) Decision {

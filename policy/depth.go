@@ -53,14 +53,14 @@ type history struct {
 	all      []*Entry
 	known    map[string]*Entry // by message id
 	openings []*Entry          // messages that opened topics, by time; see opened
-	room     []*Entry          // of the previous talk, reused
+	room     []*Entry          // of the previous exchange, reused
 }
 
 // depth counts m, which is one of h's entries and written by a bot.
 func (h *history) depth(m *Entry, c Count) int {
-	t := talk{h: h, m: m, said: h.room[:0]}
+	t := exchange{h: h, m: m, entries: h.room[:0]}
 	t.collect()
-	h.room = t.said
+	h.room = t.entries
 	return t.count(c)
 }
 
@@ -142,19 +142,19 @@ func (h *history) opened(topicGroup bool) []*Entry {
 	return h.openings
 }
 
-// talk is the bots' messages since a person last wrote, up to m. Later entries
+// exchange is the bots' messages since a person last wrote, up to m. Later entries
 // of the history are ignored.
-type talk struct {
-	h     *history
-	m     *Entry
-	said  []*Entry // newest first
-	asked string   // the id of the person's message, "" if unknown
+type exchange struct {
+	h       *history
+	m       *Entry
+	entries []*Entry // newest first
+	asked   string   // the id of the person's message, "" if unknown
 	// unknown: a person wrote a message that is not in the history.
 	unknown bool
 }
 
 // known returns a message by its id, nil if it is not in the history.
-func (t *talk) known(id string) *Entry {
+func (t *exchange) known(id string) *Entry {
 	if e := t.h.known[id]; e != nil && e.TS <= t.m.TS {
 		return e
 	}
@@ -162,14 +162,14 @@ func (t *talk) known(id string) *Entry {
 }
 
 // inTopicGroup reports whether every message is in a topic.
-func (t *talk) inTopicGroup() bool {
+func (t *exchange) inTopicGroup() bool {
 	first := t.h.all[0]
 	return first.ThreadID != "" || first.TS > t.m.TS
 }
 
 // collect gathers the bots' messages, from a topic on to its root's place,
 // until it reaches a person's message or the end of the history.
-func (t *talk) collect() {
+func (t *exchange) collect() {
 	visited := map[string]bool{} // topics; only an invalid history has more than two
 	last := t.m
 	for {
@@ -202,7 +202,7 @@ func (t *talk) collect() {
 }
 
 // rootID is the id of a topic's root, "" if none of its entries names it.
-func (t *talk) rootID(in []*Entry, last *Entry) string {
+func (t *exchange) rootID(in []*Entry, last *Entry) string {
 	if last.RootID != "" {
 		return last.RootID
 	}
@@ -220,7 +220,7 @@ func (t *talk) rootID(in []*Entry, last *Entry) string {
 // chatBefore returns the entries of the chat before a message that opened a
 // topic: the entries outside of topics, or, in a topic group, the messages that
 // opened topics.
-func (t *talk) chatBefore(opening *Entry) []*Entry {
+func (t *exchange) chatBefore(opening *Entry) []*Entry {
 	all := t.h.opened(t.inTopicGroup())
 	end, _ := slices.BinarySearchFunc(all, opening.TS, func(e *Entry, ts int64) int {
 		if e.TS <= ts {
@@ -237,7 +237,7 @@ func (t *talk) chatBefore(opening *Entry) []*Entry {
 
 // back adds the bots' messages of a topic or the chat, from the last entry to
 // the first. It reports whether a person's message ended it.
-func (t *talk) back(in []*Entry) (ended bool) {
+func (t *exchange) back(in []*Entry) (ended bool) {
 	var cut int64 // when a person last wrote, as far as the senders knew
 	for _, e := range in {
 		if e.UserTS <= e.TS {
@@ -253,7 +253,7 @@ func (t *talk) back(in []*Entry) (ended bool) {
 			t.endAt(in, cut)
 			return true
 		case e.byBot() || e == t.m: // the caller has decided that m is a bot's
-			t.said = append(t.said, e)
+			t.entries = append(t.entries, e)
 		}
 	}
 	if cut > 0 {
@@ -264,7 +264,7 @@ func (t *talk) back(in []*Entry) (ended bool) {
 
 // endAt records the person's message with the ts cut, from in or else from the
 // whole history: a topic's root may be outside of the topic.
-func (t *talk) endAt(in []*Entry, cut int64) {
+func (t *exchange) endAt(in []*Entry, cut int64) {
 	for _, place := range [][]*Entry{in, t.h.all} {
 		for _, e := range place {
 			if e.byUser() && e.TS == cut {
@@ -276,15 +276,15 @@ func (t *talk) endAt(in []*Entry, cut int64) {
 	t.unknown = true
 }
 
-// count counts said, joining pieces, parallel answers and turns. A sender's
+// count counts entries, joining pieces, parallel answers and turns. A sender's
 // first direct answer to the person, with its pieces, has depth 1.
-func (t *talk) count(c Count) int {
-	slices.Reverse(t.said)
+func (t *exchange) count(c Count) int {
+	slices.Reverse(t.entries)
 	start := t.afterPause(c.IdleReset)
 	answered := make(map[string]struct{}) // senders that answered the person directly
 	joined := make(map[string]struct{})   // parents of counted parallel answers
 	asked, n, direct := t.asked, 0, false
-	for i, e := range t.said {
+	for i, e := range t.entries {
 		first := false
 		if t.answers(e) {
 			_, again := answered[e.Sender]
@@ -297,7 +297,7 @@ func (t *talk) count(c Count) int {
 		if i < start {
 			continue
 		}
-		follows := i > start && continues(t.said[i-1], e, c.Turns)
+		follows := i > start && continues(t.entries[i-1], e, c.Turns)
 		direct = follows && direct || first && e.ParentID == asked
 		if follows {
 			continue
@@ -317,12 +317,12 @@ func (t *talk) count(c Count) int {
 }
 
 // afterPause returns the index after the last pause of at least idle.
-func (t *talk) afterPause(idle time.Duration) int {
+func (t *exchange) afterPause(idle time.Duration) int {
 	if idle <= 0 {
 		return 0
 	}
-	for i := len(t.said) - 1; i > 0; i-- {
-		if between(t.said[i-1].TS, t.said[i].TS) >= idle {
+	for i := len(t.entries) - 1; i > 0; i-- {
+		if between(t.entries[i-1].TS, t.entries[i].TS) >= idle {
 			return i
 		}
 	}
@@ -330,7 +330,7 @@ func (t *talk) afterPause(idle time.Duration) int {
 }
 
 // answers reports whether e answers the person's message directly.
-func (t *talk) answers(e *Entry) bool {
+func (t *exchange) answers(e *Entry) bool {
 	if e.Sender == "" || e.ParentID == "" {
 		return false
 	}

@@ -16,7 +16,7 @@ import (
 //
 // for sender A at second 3, answering u1 in topic T with root a0, having known a
 // user message of second 2. Senders that begin with u are people. The id is the
-// lower-case sender and second ("a3") unless given; "id=-" is none.
+// lower-case sender and second ("a3") unless given; "id=-" means no id.
 func say(t testing.TB, text string) []policy.Entry {
 	t.Helper()
 	var out []policy.Entry
@@ -94,7 +94,7 @@ func TestDepth(t *testing.T) {
 		{name: "a person's message has depth 0", say: "A@1|B@2|u@3", want: 0},
 		{name: "an empty role is a bot's", say: "u@1|A@2 role=|B@3", want: 2},
 		{name: "an entry of another role neither counts nor resets", say: "u@1|A@2|S@3 role=system|B@4", want: 2},
-		{name: "the message itself counts whatever its role says", say: "u@1|A@2|B@3 role=tool", want: 2},
+		{name: "the message itself counts with any role", say: "u@1|A@2|B@3 role=tool", want: 2},
 		{name: "two people in a row", say: "A@1|u@2|u2@3|B@4", want: 1},
 
 		// Order.
@@ -110,7 +110,7 @@ func TestDepth(t *testing.T) {
 		{name: "one answer recorded by three bots is one", say: "u@1|A@2 id=a|A@2 id=a|A@2 id=a|B@3", want: 2},
 		{name: "repeats of the message itself", say: "u@1|A@2 id=a|A@2 id=a|A@2 id=a", want: 1},
 		{name: "a repeat with another ts is no second message", say: "u@1|A@2 id=a|A@4 id=a|B@5", want: 2},
-		{name: "the first of repeats stands", say: "A@2 id=a|u@3|A@4 id=a|B@5", want: 1},
+		{name: "the first of repeats counts", say: "A@2 id=a|u@3|A@4 id=a|B@5", want: 1},
 		{name: "a repeated person's message", say: "u@1 id=u|A@2|u@1 id=u|B@3", want: 2},
 		{name: "entries without id are no repeats", say: "u@1|A@2 id=-|A@3 id=-|B@4", want: 3},
 		{name: "the message recorded as a person's by another sidecar still counts", say: "u@1|A@2|B@3 id=x role=user|B@3 id=x", want: 2},
@@ -163,7 +163,7 @@ func TestDepth(t *testing.T) {
 		{name: "a direct answer in a topic on the person's message", say: "u@1 id=u|A@2 t=T r=u|B@3 t=T r=u|C@4 t=T r=u p=u", want: 1},
 		{name: "a direct answer in a bot's topic does not restart the count", say: "u@1 id=u|A@2|B@3 t=T r=a2|C@4 t=T r=a2 p=b3", want: 3},
 		{name: "a direct answer without a sender counts all", say: "u@1 id=u|A@2|B@3|C@4 p=u from=-", want: 3},
-		{name: "a direct answer to a person nobody here heard", say: "A@1|B@5 p=a1 u=4|C@6 p=x u=4", want: 1},
+		{name: "a direct answer to a person's message unknown here", say: "A@1|B@5 p=a1 u=4|C@6 p=x u=4", want: 1},
 		{name: "turns: a direct answer in a row of its sender is 1", say: "u@1 id=u|A@2|B@3|A@4 p=x|A@5 p=u", count: turns, want: 1},
 		{name: "turns: so is what its sender goes on to say", say: "u@1 id=u|A@2|B@3|A@4 p=u|A@300", count: turns, want: 1},
 
@@ -178,7 +178,7 @@ func TestDepth(t *testing.T) {
 		{name: "a known person later than user_ts ends it first", say: "A@1|u@3|B@4 u=2|C@5", want: 2},
 		{name: "user_ts after a known person", say: "u@1|A@2|B@5 u=4|C@6", want: 2},
 		{name: "user_ts of the known person", say: "u@1 id=u|A@2 p=u u=1|B@3 p=u u=1", want: 1},
-		{name: "parallel answers to a person nobody here heard", say: "u@1|A@2|B@5 p=x u=4|C@6 p=x u=4", want: 1},
+		{name: "parallel answers to a person's message unknown here", say: "u@1|A@2|B@5 p=x u=4|C@6 p=x u=4", want: 1},
 		{name: "the same with nothing between the heard and the unheard", say: "u@1 id=u|A@5 p=x u=4|B@6 p=x u=4", want: 1},
 		{name: "unheard person, different parents", say: "B@5 p=x u=4|C@6 p=y u=4", want: 2},
 		{name: "unheard person, a known parent is not theirs", say: "A@1|B@5 p=a1 u=4|C@6 p=a1 u=4", want: 2},
@@ -200,7 +200,7 @@ func TestDepth(t *testing.T) {
 		{name: "the root is named by another entry of the topic", say: "u@1|A@2|B@3 t=T r=a2|C@4 t=T", want: 3},
 		{name: "the root carries the topic's id", say: "u@1|A@2|B@3 t=T|C@4 t=T r=b3", want: 3},
 		{name: "what follows such a root in the chat is not in the topic", say: "u@1|A@2|B@3 t=T|C@4|D@5 t=T r=b3", want: 3},
-		{name: "another topic's first message does not stand before such a root", say: "u@1|A@2|X@2.5 t=S|B@3 t=T|C@4 t=T r=b3", want: 3},
+		{name: "another topic's first message does not precede such a root", say: "u@1|A@2|X@2.5 t=S|B@3 t=T|C@4 t=T r=b3", want: 3},
 		{name: "the root carries the topic's id and names itself", say: "u@1|A@2|B@3 t=T r=b3|C@4 t=T r=b3", want: 3},
 		{name: "an unknown root ends the count", say: "A@1|B@2|C@3 t=T r=zz|D@4 t=T r=zz", want: 2},
 		{name: "a topic that names no root ends at its beginning", say: "A@1|B@2|C@3 t=T|D@4 t=T", want: 2},

@@ -80,7 +80,7 @@ func TestDepthsOfRepeats(t *testing.T) {
 	}
 }
 
-// Entries without a ts stand where they were given.
+// Entries without a ts keep the given order.
 func TestDepthsWithoutTimes(t *testing.T) {
 	h := say(t, "u@0 | A@0 id=- | B@0 id=- | u@5 id=u5 | A@0 id=- | B@0 id=-")
 	if got := policy.Depths(h, policy.Count{}); !slices.Equal(got, []int{0, 1, 2, 0, 1, 2}) {

@@ -43,8 +43,8 @@ type group struct {
 	wg     sync.WaitGroup
 }
 
-// ask says something as a person, to every bot, and returns when all are
-// silent, with the number of their messages.
+// ask sends a person's message to every bot, and returns when all are silent,
+// with the number of their messages.
 func (g *group) ask() int {
 	g.mu.Lock()
 	g.said = 0
@@ -68,7 +68,7 @@ func (g *group) appendLocked(e policy.Entry) policy.Entry {
 	return e
 }
 
-// answer thinks, says something about m, and lets the others hear it.
+// answer waits, sends an answer to m, and delivers it to the others.
 func (g *group) answer(bot int, m policy.Entry) {
 	g.mu.Lock()
 	pause := g.think(g.rand)

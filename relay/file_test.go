@@ -38,7 +38,7 @@ func TestMetadataFiles(t *testing.T) {
 		{"names alone", `["img_1",{"key":"img_2","type":"image"}]`, 1},
 		{"of no type", `[{"key":"img_1"},{"key":"img_1","type":"virus"}]`, 0},
 		{"without a key", `[{"key":"","type":"image"},{"key":7,"type":"image"}]`, 0},
-		{"a key that is none", `[{"key":"a\u0000","type":"image"},{"key":"` + strings.Repeat("x", relay.MaxID+1) + `","type":"image"}]`, 0},
+		{"an invalid key", `[{"key":"a\u0000","type":"image"},{"key":"` + strings.Repeat("x", relay.MaxID+1) + `","type":"image"}]`, 0},
 		{"twice the same", `[{"key":"img_1","type":"image"},{"key":"img_1","type":"file"}]`, 1},
 	} {
 		if got := (relay.Metadata{relay.MetaFiles: json.RawMessage(tt.json)}).Files(); len(got) != tt.want {

@@ -364,9 +364,9 @@ func withoutText(err error) error {
 		return fmt.Errorf("field %q is not a %s", e.Field, e.Type)
 	}
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("no JSON object (byte %d)", e.Offset)
+		return fmt.Errorf("not a JSON object (byte %d)", e.Offset)
 	}
-	return errors.New("no JSON object of the expected form")
+	return errors.New("not a JSON object of the expected form")
 }
 
 // CutMark ends a text that was cut to fit a line; %d is its full size in bytes.

@@ -47,10 +47,10 @@ func TestDecode(t *testing.T) {
 		{"ts in seconds keeps its fraction", with(`,"ts":1795211093.522`), func(m *relay.Message) { m.TS = 1795211093522 }},
 		{"ts in seconds as a string", with(`,"ts":"1795211093.25"`), func(m *relay.Message) { m.TS = 1795211093250 }},
 		{"empty ts is unknown", with(`,"ts":""`), nil},
-		{"odd seq is none", with(`,"seq":"first"`), nil},
-		{"negative seq is none", with(`,"seq":-4`), nil},
+		{"invalid seq becomes 0", with(`,"seq":"first"`), nil},
+		{"negative seq becomes 0", with(`,"seq":-4`), nil},
 		{"seq as a string", with(`,"seq":"17"`), func(m *relay.Message) { m.Seq = 17 }},
-		{"the platform's id stands in for a missing one", `{"message_id":"om_1","chat_id":"oc_x","content":"hi","sender_bot_open_id":"ou_a","sender_agent_name":"agent_a","channel":"feishu","metadata":{"chat_type":"group"}}`,
+		{"the platform's id replaces a missing one", `{"message_id":"om_1","chat_id":"oc_x","content":"hi","sender_bot_open_id":"ou_a","sender_agent_name":"agent_a","channel":"feishu","metadata":{"chat_type":"group"}}`,
 			func(m *relay.Message) { m.RelayMsgID, m.MessageID = "om_1", "om_1" }},
 		{"missing channel is the default", `{"relay_msg_id":"r1","chat_id":"oc_x","content":"hi","sender_bot_open_id":"ou_a","sender_agent_name":"agent_a","metadata":{"chat_type":"group"}}`, nil},
 		{"an open_id alone names the sender", `{"relay_msg_id":"r1","chat_id":"oc_x","content":"hi","sender_bot_open_id":"ou_a","metadata":{"chat_type":"group"}}`,
@@ -215,7 +215,7 @@ func TestUnknownMetadataIsCarriedByteExact(t *testing.T) {
 		t.Errorf("chat_type: got %q, want %q", got, want)
 	}
 	if got := got.Metadata.Text("big") + got.Metadata.Text("missing"); got != "" {
-		t.Errorf("text of what is none: got %q", got)
+		t.Errorf("text of another type: got %q", got)
 	}
 }
 

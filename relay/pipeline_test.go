@@ -56,7 +56,7 @@ func TestReasonsAreDistinctWords(t *testing.T) {
 	seen := map[relay.Reason]bool{relay.Pass: true}
 	for _, why := range relay.Reasons() {
 		if seen[why] {
-			t.Errorf("%q stands twice", why)
+			t.Errorf("%q occurs twice", why)
 		}
 		seen[why] = true
 	}

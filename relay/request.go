@@ -22,7 +22,7 @@ type Outbound struct {
 	Metadata  Metadata  `json:"metadata"`
 }
 
-// Heard is what a bot reports that it heard from a person.
+// Heard is a person's message that a bot reports to have received.
 type Heard struct {
 	Channel    string    `json:"channel"`
 	ChatID     ChatID    `json:"chat_id"`

@@ -104,7 +104,7 @@ func takeSignature(line []byte) (unsigned []byte, sig string, err error) {
 func members(line []byte) (map[string]json.RawMessage, error) {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
-		return nil, errors.New("no JSON object")
+		return nil, errors.New("not a JSON object")
 	}
 	fields := map[string]json.RawMessage{}
 	for dec.More() {
@@ -162,7 +162,7 @@ func checkNumbers(message []byte) error {
 				end++
 			}
 			if !exact(string(message[i:end])) {
-				return errors.New("a number has more digits than a double keeps; write it as a text")
+				return errors.New("a number has more digits than a double keeps; write it as a string")
 			}
 			i = end - 1
 		}

@@ -85,7 +85,7 @@ func TestVerify(t *testing.T) {
 		"not UTF-8":                          strings.Replace(signed, "hello", "hell\xff", 1),
 		"half a surrogate":                   strings.Replace(signed, "hello", `\ud800`, 1),
 		"a torn line":                        signed[:len(signed)-1],
-		"more behind it":                     signed + "{}",
+		"more after it":                      signed + "{}",
 		"an array":                           "[" + signed + "]",
 		"null":                               "null",
 		"nothing":                            "",

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// The benchmarks stand beside what a bare loop of system calls needs for the
-// same: sub-benchmarks ours and bare. Those of several processes run both in
-// turn and report their ratio.
+// The benchmarks are compared with the time that a bare loop of system calls
+// needs for the same: sub-benchmarks ours and bare. Those of several processes
+// run both in turn and report their ratio.
 
 // benchEntry is a message of about 400 bytes as a line.
 func benchEntry(i int) Entry {

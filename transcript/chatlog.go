@@ -99,7 +99,7 @@ func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err err
 		}
 	}
 	err = l.log.Do(waited, func(size int64) error {
-		if err := l.takeIn(size); err != nil {
+		if err := l.readNew(size); err != nil {
 			return err
 		}
 		if known, err := l.contains(&a.Entry); known || err != nil {
@@ -136,11 +136,11 @@ func (l *chatLog) readAhead(size int64) bool {
 	return behind >= 0 && behind <= maxBehind && l.readOn(size) == nil
 }
 
-// left is called before the file is closed. After a rotation the remembered lines are
+// closing is called before the file is closed. After a rotation the remembered lines are
 // still valid. If the file was moved in another way, a person has changed the record,
 // and they are read again. Whether it was rotated is checked while the file is open,
 // since the inode number of a deleted and closed file is reused.
-func (l *chatLog) left(moved bool) {
+func (l *chatLog) closing(moved bool) {
 	l.loaded = false
 	if moved {
 		if _, rotated, err := l.store.olderThan(l.name, l.log.Info()); err != nil || !rotated {
@@ -149,9 +149,9 @@ func (l *chatLog) left(moved bool) {
 	}
 }
 
-// takeIn reads the lines that others appended. The file is locked and has size
+// readNew reads the lines that others appended. The file is locked and has size
 // bytes.
-func (l *chatLog) takeIn(size int64) error {
+func (l *chatLog) readNew(size int64) error {
 	switch {
 	case !l.loaded || size-l.place.Offset() > maxBehind:
 		return l.load(quickWindow)

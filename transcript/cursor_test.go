@@ -129,7 +129,7 @@ func TestPageOfAFileThatIsDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// lines returns entries as they stand in a file.
+// lines returns entries as they are in a file.
 func lines(tb testing.TB, entries ...Entry) (all string) {
 	tb.Helper()
 	for _, e := range entries {

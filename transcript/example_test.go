@@ -8,7 +8,7 @@ import (
 	"feishu-relay/transcript"
 )
 
-// Two sidecars share a folder. Both heard the bot's answer; it stands once.
+// Two sidecars share a folder. Both got the bot's answer; it is recorded once.
 func Example() {
 	dir, err := os.MkdirTemp("", "transcripts")
 	if err != nil {

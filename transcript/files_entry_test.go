@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The files of a message stand in its line, an edit brings its own, and what others wrote
+// The files of a message are in its line, an edit brings its own, and what others wrote
 // there costs no message.
 func TestFilesOfEntries(t *testing.T) {
 	dir := t.TempDir()

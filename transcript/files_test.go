@@ -113,7 +113,7 @@ func TestForeignHands(t *testing.T) {
 				t.Fatal(err)
 			}
 			add(t, s, true, message(200))
-			add(t, s, true, messages(0, 10)...) // they do not stand there any more
+			add(t, s, true, messages(0, 10)...) // they are no longer there
 			add(t, s, false, messages(0, 10)...)
 			add(t, s, false, before...)
 			expectTail(t, s, 1000, slices.Concat(before, []Entry{message(200)}, messages(0, 10)))

@@ -137,9 +137,9 @@ func (f *follower) begin(n int) error {
 
 func (f *follower) hash(id string) uint64 { return maphash.String(f.store.seed, id) }
 
-// give yields e unless it was yielded before; it reports whether the caller
+// yieldNew yields e unless it was yielded before; it reports whether the caller
 // wants more.
-func (f *follower) give(e Entry) bool {
+func (f *follower) yieldNew(e Entry) bool {
 	if e.MessageID != "" {
 		id := f.hash(e.MessageID)
 		if f.seen.has(id) {
@@ -202,7 +202,7 @@ func (f *follower) take(line jsonl.Line) bool {
 	if line.Text == nil || !whole && !blank(line.Text) {
 		f.store.skipped.Add(1)
 	}
-	return !found || f.give(e)
+	return !found || f.yieldNew(e)
 }
 
 // lookAgain is how often a step searches the files again while they are being

@@ -45,7 +45,7 @@ func expectEachOnce(tb testing.TB, ids map[string]int, want int) {
 	tb.Helper()
 	for id, n := range ids {
 		if n != 1 {
-			tb.Errorf("%s stands %d times", id, n)
+			tb.Errorf("%s occurs %d times", id, n)
 		}
 	}
 	if len(ids) != want {
@@ -197,7 +197,7 @@ func TestAnyInterleavingGivesEachOnce(t *testing.T) {
 					e := message(r.IntN(150))
 					got, err := s.Append("feishu", "oc_x", e)
 					if err != nil || got == known[e.MessageID] {
-						t.Fatalf("append %s: %t, %v; it stood there: %t", e.MessageID, got, err, known[e.MessageID])
+						t.Fatalf("append %s: %t, %v; it was there: %t", e.MessageID, got, err, known[e.MessageID])
 					}
 					if got {
 						known[e.MessageID] = true
@@ -307,7 +307,7 @@ func TestKilledWritersLoseNothing(t *testing.T) {
 			}
 			exit := h.cmd.Wait()
 			if exit == nil {
-				t.Fatal("a writer ended by itself")
+				t.Fatal("a writer ended early")
 			}
 		}
 	}
@@ -316,15 +316,15 @@ func TestKilledWritersLoseNothing(t *testing.T) {
 	ids, junk := count(t, dir)
 	for id := range acknowledged {
 		if ids[id] != 1 {
-			t.Errorf("%s was acknowledged and stands %d times", id, ids[id])
+			t.Errorf("%s was acknowledged and occurs %d times", id, ids[id])
 		}
 	}
 	for id, n := range ids {
 		if n != 1 {
-			t.Errorf("%s stands %d times", id, n)
+			t.Errorf("%s occurs %d times", id, n)
 		}
 	}
-	t.Logf("%d kills: %d acknowledged, %d stand, %d torn lines", rounds*writers, len(acknowledged), len(ids), junk)
+	t.Logf("%d kills: %d acknowledged, %d recorded, %d torn lines", rounds*writers, len(acknowledged), len(ids), junk)
 }
 
 func TestStoppedHolderOfTheLock(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // What a store that appends answers from its memory is what another one reads from the
-// files, whoever writes, cuts and rotates them.
+// files, regardless of who writes, cuts and rotates them.
 func TestMemoryAgreesWithTheFiles(t *testing.T) {
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 3))

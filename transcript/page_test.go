@@ -36,21 +36,21 @@ func (p Page) shown() []Entry {
 	return all
 }
 
-// expectContext checks that before each shown entry stand those n that stand
-// before it in all.
+// expectContext checks that before each shown entry are those n that are before
+// it in all.
 func expectContext(tb testing.TB, p Page, all []Entry, n int) {
 	tb.Helper()
 	for _, i := range p.Shown {
 		at := slices.Index(all, p.Entries[i])
 		want := all[max(0, at-n):at]
 		if got := p.Entries[max(0, i-len(want)):i]; !slices.Equal(got, want) {
-			tb.Fatalf("before %s stand %s, want %s", p.Entries[i].MessageID, ids(got), ids(want))
+			tb.Fatalf("before %s are %s, want %s", p.Entries[i].MessageID, ids(got), ids(want))
 		}
 	}
 }
 
-// Whoever pages back sees every message that stood there when they began, each
-// once and in order, while the chat goes on and its file is rotated.
+// A reader that pages back gets every message that was there when it began,
+// each once and in order, while the chat goes on and its file is rotated.
 func TestPagingBack(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -82,7 +82,7 @@ func TestPagingBack(t *testing.T) {
 }
 
 // A search finds the same as looking at every entry, also where it takes many
-// pages, and tells what stands before each find.
+// pages, and returns the entries before each find.
 func TestSearching(t *testing.T) {
 	s := open(t, t.TempDir(), &Options{RotateSize: 5000, Keep: 10_000})
 	all := messages(0, 300)
@@ -226,7 +226,7 @@ func TestLastOfAChat(t *testing.T) {
 	}
 }
 
-// FuzzPage lets anything stand in the file and in the cursor.
+// FuzzPage tries any content of the file and of the cursor.
 func FuzzPage(f *testing.F) {
 	ten := []byte(lines(f, messages(0, 10)...))
 	f.Add(ten, "", "T")

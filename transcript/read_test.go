@@ -162,7 +162,7 @@ func benchLike(i int) Entry {
 	return e
 }
 
-// FuzzBack lets anything stand in the file.
+// FuzzBack tries any content of the file.
 func FuzzBack(f *testing.F) {
 	line, _ := encode(message(1))
 	f.Add(line)

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// view is a line in the form that encode writes, split into its fields without
+// rawEntry is a line in the form that encode writes, split into its fields without
 // copying.
-type view struct {
+type rawEntry struct {
 	role, content, sender, messageID text
 	senderName, threadID, parentID   text
 	rootID, msgType, partOf, editOf  text
@@ -26,7 +26,7 @@ type text struct {
 // scan splits a flat object without spaces, of known keys, strings and whole
 // numbers, and refuses other lines. Each sidecar reads every line of all others,
 // and encoding/json would cost more than the rest of an append.
-func scan(line []byte) (v view, ok bool) {
+func scan(line []byte) (v rawEntry, ok bool) {
 	s := scanner{b: line}
 	if !s.byte('{') {
 		return v, false
@@ -77,7 +77,7 @@ func scan(line []byte) (v view, ok bool) {
 }
 
 // entry copies the line once; the fields are parts of that copy.
-func (v *view) entry(line []byte) (e Entry, ok bool) {
+func (v *rawEntry) entry(line []byte) (e Entry, ok bool) {
 	e.TS, e.UserTS = v.ts, v.userTS
 	whole := string(line)
 	for _, f := range [...]struct {
@@ -110,7 +110,7 @@ func (t *text) string() (string, bool) {
 
 // id returns the message_id of a whole and valid entry; false if the line must
 // be decoded to get it.
-func (v *view) id() ([]byte, bool) {
+func (v *rawEntry) id() ([]byte, bool) {
 	role := string(v.role.raw)
 	return v.messageID.raw, v.messageID.plain && (role == RoleUser || role == RoleAssistant)
 }

@@ -261,7 +261,7 @@ func (s *Store) chat(key chatKey) *chatLog {
 		return l
 	}
 	l := &chatLog{store: s, name: fileName(key.channel, key.chatID)}
-	l.log = jsonl.Log{Folder: &s.dir, Name: l.name, Max: s.opts.RotateSize, Fair: true, Left: l.left}
+	l.log = jsonl.Log{Folder: &s.dir, Name: l.name, Max: s.opts.RotateSize, Fair: true, Left: l.closing}
 	if other, ok, _ := s.chats.PeekOrAdd(key, l); ok {
 		return other
 	}

@@ -290,7 +290,7 @@ func TestTailAsItWasAtATime(t *testing.T) {
 	for i := range 2 * maxRecent {
 		add(t, warm, true, Entry{Role: RoleAssistant, MessageID: fmt.Sprint(i), TS: int64(1000 + i)})
 	}
-	late := Entry{Role: RoleUser, MessageID: "late", TS: 1001} // stands last in the file
+	late := Entry{Role: RoleUser, MessageID: "late", TS: 1001} // last in the file
 	add(t, warm, true, late)
 	for name, s := range map[string]*Store{"in memory": warm, "from the file": open(t, dir, nil)} {
 		for _, c := range []struct {

@@ -34,8 +34,8 @@ func TestATurnThatIsNotNeededEnds(t *testing.T) {
 	})
 }
 
-// A folder that is replaced while a paused process has the lock of a file in it holds up
-// nobody.
+// A paused process that has the lock of a file does not block writers after the folder
+// was replaced.
 func TestAReplacedFolderIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -1,8 +1,8 @@
 // Package attempts counts wrong passwords by the address that they come from.
 //
-// It never keeps the right one out: programs on one host share an address, and so
-// do all behind a reverse proxy. A caller compares first, and asks only about wrong
-// ones how to answer.
+// It never refuses the right one: programs on one host share an address, and so do
+// all clients of a reverse proxy. A caller compares the password first, and calls
+// [Failures.Count] only for wrong ones.
 package attempts
 
 import (
@@ -18,19 +18,20 @@ import (
 const (
 	// PerMinute is how many failures an address may have in a minute.
 	PerMinute = 20
-	// maxAddresses is how many are remembered; the one that failed least recently goes first.
+	// maxAddresses is how many addresses are remembered; the one that failed least recently
+	// is dropped first.
 	maxAddresses = 4096
 )
 
 // Failures counts wrong passwords. It is safe for concurrent use.
 type Failures struct {
 	mu        sync.Mutex
-	byAddress *lru.LRU[netip.Prefix, []time.Time] // when the latest were answered, oldest first; guarded by mu
-	refused   int64                               // counted, up to PerMinute of an address; guarded by mu
-	tooMany   int64                               // counted beyond that; guarded by mu
+	byAddress *lru.LRU[netip.Prefix, []time.Time] // times of the latest counted failures, oldest first; guarded by mu
+	refused   int64                               // failures up to PerMinute of an address; guarded by mu
+	tooMany   int64                               // failures beyond that; guarded by mu
 }
 
-// Totals returns how many failures were counted: within [PerMinute], and beyond.
+// Totals returns the numbers of failures: within [PerMinute], and beyond.
 func (f *Failures) Totals() (refused, tooMany int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,7 +45,8 @@ func New() *Failures {
 }
 
 // Count counts a failure from an address, as [net/http.Request] has it in RemoteAddr. It
-// returns 0, or beyond [PerMinute] the whole seconds until a further one is answered.
+// returns 0, or beyond [PerMinute] the seconds, rounded up, until the next one is
+// answered.
 func (f *Failures) Count(remoteAddr string) (retryAfter int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,11 +62,12 @@ func (f *Failures) Count(remoteAddr string) (retryAfter int) {
 	return int(math.Ceil((time.Minute - now.Sub(times[0])).Seconds()))
 }
 
-// prefix is what counts as one address: of IPv6, the 64 bits that one network has.
+// prefix is the part of an address that is counted: of IPv6 the first 64 bits,
+// which identify a network.
 func prefix(remoteAddr string) netip.Prefix {
 	addr, err := netip.ParseAddrPort(remoteAddr)
 	if err != nil {
-		return netip.Prefix{} // all of them together
+		return netip.Prefix{} // invalid addresses count as one
 	}
 	ip := addr.Addr().Unmap().WithZone("")
 	bits := 64

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	keepAgain  = 10 * time.Second // until a message that could not be put on disk is tried again
-	maxWritten = 1000             // messages in progress; beyond it a chat waits for the answer to its own
+	keepAgain  = 10 * time.Second // pause before storing a message is retried
+	maxWritten = 1000             // messages in progress; beyond it a chat waits for an answer to its message
 )
 
-// attempt writes e to ch once and returns how that ended.
+// attempt writes e to ch once and returns the result.
 func (d *Deliveries) attempt(ctx context.Context, e *entry, ch Channel) error {
 	write, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	wrote, result := make(chan (<-chan struct{}), 1), make(chan error, 1)
 	d.mu.Lock()
-	m := e.m // an earlier write may still be ending
+	m := e.m // an earlier write may not have ended yet
 	d.mu.Unlock()
 	go func() {
 		defer func() {
 			if v := recover(); v != nil {
-				d.log.Error("a message made its delivery panic and is not delivered",
+				d.log.Error("a delivery panicked; the message is not delivered",
 					"msg_id", m.Key, "stack", string(debug.Stack()))
 				result <- fmt.Errorf("%w: its delivery panicked", ErrRefused)
 			}
@@ -31,15 +31,15 @@ func (d *Deliveries) attempt(ctx context.Context, e *entry, ch Channel) error {
 		result <- ch.Write(write, &m, func(ended <-chan struct{}) {
 			select {
 			case wrote <- ended:
-			default: // written a second time on the same connection
+			default: // written again on the same connection
 			}
 		})
 	}()
 	return d.await(ctx, e, wrote, result, cancel)
 }
 
-// await waits until what was written has ended. Without a result the bot has
-// accepted the message and settles it.
+// await waits for the end of a written message. Without a result the bot has
+// accepted the message and settles it later.
 func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan struct{}), result <-chan error,
 	cancel context.CancelCauseFunc) error {
 	if cancel == nil {
@@ -70,16 +70,16 @@ func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan s
 			d.accept(e)
 			result = nil
 			patience.Reset(e.nextLook(time.Until(e.since.Add(d.opts.Timeout))))
-		case s := <-e.told:
+		case s := <-e.settled:
 			if result != nil && e.channel.Serial() && s.state != Retry {
-				go linger(result, cancel, d.opts.Timeout) // the bot may still be answering
+				go drain(result, cancel, d.opts.Timeout) // the bot may still be answering
 			} else {
 				cancel(nil)
 			}
 			return errorOf(s)
 		case <-withdrawn:
 			if withdrawn = nil; e.kept {
-				d.keep(e, e.onDisk()) // without its text
+				d.keep(e, e.onDisk()) // now without its text
 			}
 		case <-patience.C:
 			if e.since.IsZero() {
@@ -92,12 +92,12 @@ func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan s
 				continue
 			}
 			cancel(ErrTimedOut)
-			select { // an answer of this very moment counts
+			select { // an answer at the same time counts
 			case err := <-result:
 				if err == nil || errors.Is(err, ErrRefused) {
 					return err
 				}
-			case s := <-e.told:
+			case s := <-e.settled:
 				return errorOf(s)
 			default:
 			}
@@ -118,7 +118,7 @@ func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan s
 	}
 }
 
-// onDisk is the state of a message in progress on disk.
+// onDisk is the state in which a message in progress is stored.
 func (e *entry) onDisk() State {
 	if e.phase == accepted {
 		return accepted202
@@ -126,8 +126,8 @@ func (e *entry) onDisk() State {
 	return InProgress
 }
 
-// nextLook is when a message in progress is looked at again, of which left is left
-// until its time-out.
+// nextLook is the time until a message in progress is checked again; left is the
+// time until its timeout.
 func (e *entry) nextLook(left time.Duration) time.Duration {
 	if e.kept || e.m.Mail && e.phase != accepted {
 		return left
@@ -135,8 +135,9 @@ func (e *entry) nextLook(left time.Duration) time.Duration {
 	return min(left, keepAgain)
 }
 
-// linger lets a post end by itself whose message is settled already.
-func linger(result <-chan error, cancel context.CancelCauseFunc, limit time.Duration) {
+// drain waits up to limit for the end of a write whose message is settled
+// already, and then cancels it.
+func drain(result <-chan error, cancel context.CancelCauseFunc, limit time.Duration) {
 	defer cancel(nil)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -159,7 +160,7 @@ func errorOf(s settlement) error {
 	return errRetry
 }
 
-// written notes that e was written whole.
+// written records that e was written whole.
 func (d *Deliveries) written(e *entry, ended <-chan struct{}) {
 	d.mu.Lock()
 	e.phase, e.since, e.gone, e.had = written, time.Now(), ended, true
@@ -175,14 +176,14 @@ func (d *Deliveries) written(e *entry, ended <-chan struct{}) {
 	}
 }
 
-// proceed lets the next message of the chat follow.
+// proceed lets the next message of the chat be written.
 func (e *entry) proceed() {
 	if e.hooks.Next != nil {
 		e.next.Do(e.hooks.Next)
 	}
 }
 
-// accept notes that the bot settles e later.
+// accept records that the bot settles e later.
 func (d *Deliveries) accept(e *entry) {
 	d.mu.Lock()
 	if e.since.IsZero() {
@@ -198,7 +199,7 @@ func (d *Deliveries) accept(e *entry) {
 	}
 }
 
-// end notes how e ended and calls its hooks.
+// end records the result of e and calls its hooks.
 func (d *Deliveries) end(e *entry, state State, err error) Result {
 	r := Result{State: state, Channel: e.named, Err: err}
 	if e.hooks.Ended != nil {
@@ -206,24 +207,24 @@ func (d *Deliveries) end(e *entry, state State, err error) Result {
 	}
 	e.proceed()
 	p := &past{e.m.Ref, r}
-	if !e.tried || !p.mayCome() || !d.keep(e, state) {
-		d.unkeep(e) // what is not kept as ended must not be written again
+	if !e.tried || !p.answerCounts() || !d.keep(e, state) {
+		d.removeKept(e) // an ended message must not be written again
 	}
-	if e.tried { // else the bot was not given it
+	if e.tried { // else the bot has not seen it
 		d.mu.Lock()
 		d.ended.Add(e.m.ID, p)
 		d.mu.Unlock()
 	}
 	d.forget(e)
 	select {
-	case s := <-e.told: // it came in the moment of the time-out
+	case s := <-e.settled: // it arrived at the time of the timeout
 		_ = d.settleEnded(p, s.state)
 	default:
 	}
 	return r
 }
 
-// forget removes e from what is under way.
+// forget removes e from the messages that have not ended.
 func (d *Deliveries) forget(e *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package delivery brings messages to the bot by whichever channel to it is
-// open: the gateway, INJECT_URL or the stream. One rule holds for all of them,
-// and for chat messages and mail alike.
+// Package delivery delivers messages to the bot by the channel that is open:
+// the gateway, INJECT_URL or the stream. One rule applies to all channels, and
+// to chat messages and mail alike.
 //
 // # The rule
 //
@@ -10,29 +10,29 @@
 //   - an answer: the bot has it ([Delivered]);
 //   - a refusal: the bot will never take it ([Refused]);
 //   - an error or the end of the connection: it is written again after a pause,
-//     until [Options].MaxAge has passed since its turn came ([Expired]);
+//     until [Options].MaxAge has passed since its turn ([Expired]);
 //   - [Options].Timeout without an answer: it is not written again ([TimedOut]);
 //   - a withdrawal while it waits, or once it would be written again ([Withdrawn]).
 //
 // A channel may report that the bot has accepted a message and settles it later
 // ([ErrAccepted]). The bot settles it, or any other message in progress, through
-// [Deliveries.Settle]; so does an answer that comes after the time-out, which
-// turns TimedOut into Delivered.
+// [Deliveries.Settle]; so does an answer after the timeout, which turns TimedOut
+// into Delivered.
 //
 // # Order
 //
 // The messages of a chat are written in the order in which [Deliveries.Deliver]
-// was called, also when several of them are written again on a new connection.
-// On a serial channel the next message of a chat waits until the one before it
-// has ended or was accepted. A message that the bot failed on does not hold up
-// the later ones of other channels.
+// was called, also if several of them are written again on a new connection. On
+// a serial channel the next message of a chat waits until the one before it has
+// ended or was accepted. A message on which the bot failed does not delay later
+// ones of other channels.
 //
 // # On disk
 //
 // A message that stays in progress for over a second, or that was accepted, is
-// kept in a file of its own until it ends. After a restart an accepted one stays
-// in progress, and any other is written again. Of one that timed out its name
-// stays for a day, for a late answer.
+// stored in a file of its own until it ends. After a restart an accepted one is
+// still in progress, and any other is written again. The id of a message that
+// timed out is kept for a day, for a late answer.
 package delivery
 
 import (
@@ -52,32 +52,31 @@ import (
 	"feishu-relay/relay"
 )
 
-// Bounds.
 const (
-	writeWithin = 30 * time.Second       // for writing a message whole; then the write counts as failed
-	keepAfter   = time.Second            // in progress, until the message is put on disk
-	pauseFirst  = 250 * time.Millisecond // before a write that did not reach the bot is repeated, doubled up to
+	writeWithin = 30 * time.Second       // for writing a message whole; after that the write counts as failed
+	keepAfter   = time.Second            // time in progress until the message is stored on disk
+	pauseFirst  = 250 * time.Millisecond // after a write that did not reach the bot, doubled up to pauseMax
 	pauseMax    = 15 * time.Second
-	maxEnded    = 5000           // ended messages that a repeated or late settlement may name
-	lateFor     = 24 * time.Hour // over a restart, messages that timed out are known so long
-	maxAccepted = 1000           // accepted messages; beyond it a chat waits for the settlement of its own
+	maxEnded    = 5000           // ended messages remembered for repeated or late settlements
+	lateFor     = 24 * time.Hour // how long messages that timed out are remembered over a restart
+	maxAccepted = 1000           // accepted messages; beyond it a chat waits for the settlement of its message
 	maxBytes    = 64 << 20       // of the texts of accepted messages; likewise
 )
 
 // Errors of a channel's Write.
 var (
-	// ErrRefused says that the bot will never take the message.
+	// ErrRefused means that the bot will never take the message.
 	ErrRefused = errors.New("the bot refused the message")
-	// ErrAccepted says that the bot has the message and settles it later.
+	// ErrAccepted means that the bot has the message and settles it later.
 	ErrAccepted = errors.New("the bot accepted the message and settles it later")
-	// ErrNotWritten says that nothing of the message has reached the bot.
+	// ErrNotWritten means that no part of the message has reached the bot.
 	ErrNotWritten = errors.New("the bot was not reached")
-	// ErrEnded says that the connection ended before the bot answered.
+	// ErrEnded means that the connection ended before the bot answered.
 	ErrEnded = errors.New("the connection ended before the bot answered")
 )
 
-// ErrTimedOut is returned by Attempt when the bot did not answer in time, and is
-// the cause with which the context of the channel's Write is cancelled then.
+// ErrTimedOut is returned by Attempt if the bot did not answer in time. The
+// context of the channel's Write is cancelled with it as the cause.
 var ErrTimedOut = errors.New("the bot did not answer within DELIVERY_TIMEOUT")
 
 var (
@@ -85,33 +84,33 @@ var (
 	errRetry   = errors.New("the bot asked for the message again")
 )
 
-// Message is what the bot is to get.
+// Message is a message for the bot.
 type Message struct {
 	Ref
 	relay.Inbound
-	Given  []string // ids of the transcript lines that its text shows
-	Waited bool     // it has waited behind an earlier message of the chat: its age does not expire it
+	Given  []string // ids of the transcript messages quoted in its text
+	Waited bool     // it waited for an earlier message of the chat, so its age does not expire it
 	Again  bool     // it was written before
 }
 
-// Ref names a message, without its text.
+// Ref identifies a message, without its text.
 type Ref struct {
-	ID      relay.MessageID // relay_msg_id: what the bot calls it
-	Key     string          // what it is known by here, unique
+	ID      relay.MessageID // relay_msg_id: the id that the bot uses
+	Key     string          // its unique key here
 	Channel string
 	Chat    relay.ChatID
 	Sender  relay.AgentName
 	Sent    time.Time // when its text was final
-	Mail    bool      // direct mail between agents: not kept on disk, the inbox has it
+	Mail    bool      // direct mail between agents: not stored here, since the inbox has it
 }
 
 // chat is the key of the message's chat.
 func (r Ref) chat() string { return r.Channel + "/" + string(r.Chat) }
 
-// State is what became of a message.
+// State is the result of a delivery.
 type State string
 
-// The states. The first three are also what a bot may say in a settlement.
+// The states. The first three are also the settlements that a bot may send.
 const (
 	Delivered  State = "delivered"
 	Refused    State = "refused"
@@ -125,15 +124,15 @@ const (
 // Result is how a delivery ended.
 type Result struct {
 	State   State
-	Channel string // that wrote it last; "" if none did
+	Channel string // the channel that wrote it last; "" if none did
 	Err     error  // why it was not delivered
 }
 
 // Hooks are called by [Deliveries.Deliver], one at a time. Each may be nil.
 type Hooks struct {
-	Written func()       // written whole, and not answered; called on each write
+	Written func()       // written whole and not answered yet; called for each write
 	Next    func()       // the next message of the chat may follow
-	Kept    func()       // the message is on disk here: whoever else keeps it may forget it
+	Kept    func()       // the message is stored here: other copies may be removed
 	Ended   func(Result) // the delivery has ended; the copy on disk is removed afterwards
 }
 
@@ -149,16 +148,15 @@ type Channel interface {
 	// Serial reports whether the next message of a chat waits for the answer.
 	Serial() bool
 	Pauses() Pauses
-	// Write writes m once and returns when the bot has answered: nil, an error
-	// that wraps one of the errors above, or any other for an answer that was an
-	// error. It calls written once m is written whole; ended is closed when the
-	// connection is, nil where Write itself reports that. When ctx is done it
+	// Write writes m once and returns after the bot's answer: nil, an error that
+	// wraps one of the errors above, or any other if the answer was an error. It
+	// calls written once m is written whole; ended is closed with the
+	// connection, or nil if Write itself reports that. When ctx is done it
 	// returns soon.
 	Write(ctx context.Context, m *Message, written func(ended <-chan struct{})) error
 }
 
-// Pauses bound the pause after an answer that was an error: it doubles from First
-// up to Most.
+// Pauses bound the pause after an error answer: it doubles from First up to Most.
 type Pauses struct{ First, Most time.Duration }
 
 // Options configure [New]. Root and MaxAge are required.
@@ -166,20 +164,21 @@ type Options struct {
 	Root    *os.Root      // the folder of the messages kept on disk, one file each
 	MaxAge  time.Duration // RELAY_MAX_AGE
 	Timeout time.Duration // DELIVERY_TIMEOUT; 0: 15 min
-	Grace   time.Duration // how long an answer is waited for when ctx ends
+	Grace   time.Duration // how long to wait for an answer after ctx is done
 	Logger  *slog.Logger  // nil: discard
 	// Resumed returns the hooks of a message that an earlier process left.
 	Resumed func(*Message) Hooks
-	// Review is asked about each message before it is first written; nil: none is withdrawn then.
+	// Review is called for each message before it is first written; nil: none is withdrawn then.
 	Review Review
-	// Late is called when a message that had timed out or expired was answered.
+	// Late is called when the bot answers a message that had timed out or
+	// expired.
 	Late func(Ref, Result)
-	// Failed is called with each error that a message is written again for.
+	// Failed is called with each error after which a message is written again.
 	Failed func(Ref, error)
 }
 
-// Deliveries are the messages on their way to one bot. Its methods are safe for
-// concurrent use.
+// Deliveries delivers messages to one bot. Its methods are safe for concurrent
+// use.
 type Deliveries struct {
 	opts     Options
 	log      *slog.Logger
@@ -192,7 +191,7 @@ type Deliveries struct {
 	ended   *lru.Cache[relay.MessageID, *past] // guarded by mu
 	present presence                           // guarded by mu
 	changed chan struct{}                      // closed when a channel has changed; guarded by mu
-	count   int                                // of accepted messages; guarded by mu
+	count   int                                // number of accepted messages; guarded by mu
 	bytes   int                                // of their texts; guarded by mu
 	last    time.Time                          // the newest entry's begun; guarded by mu
 	left    []*entry                           // messages read from disk, until Run; guarded by mu
@@ -214,21 +213,21 @@ type entry struct {
 	hooks Hooks
 	next  sync.Once
 	begun time.Time // unique: the order of the chat
-	turn  time.Time // its turn came: no earlier message of the chat holds it up
+	turn  time.Time // when its turn came, with no earlier message of the chat before it
 	line  *line     // nil: mail
 
 	phase   phase
-	channel Channel         // that writes it
-	named   string          // the channel's name, also after a restart
-	since   time.Time       // it was written whole; zero: never
+	channel Channel         // the channel that writes it
+	named   string          // the channel's name, kept over a restart
+	since   time.Time       // when it was written whole; zero: never
 	tried   bool            // a write has begun
-	had     bool            // it was written whole once: the bot was there since it was sent
-	gone    <-chan struct{} // closed with the connection it was written to
+	had     bool            // it was written whole once, so the bot was present after it was sent
+	gone    <-chan struct{} // closed with the connection on which it was written
 	kept    bool            // on disk
-	told    chan settlement // of capacity 1
-	// withdrawn is the reason why it is not written again; "": it was not withdrawn.
+	settled chan settlement // of capacity 1
+	// withdrawn is the reason for the withdrawal; "": not withdrawn.
 	withdrawn string
-	stop      chan struct{} // closed once it is withdrawn
+	stop      chan struct{} // closed when it is withdrawn
 	over      chan struct{} // closed when it has ended
 }
 
@@ -243,27 +242,27 @@ type past struct {
 	Result
 }
 
-// mayCome reports whether an answer may still come, and count.
-func (p *past) mayCome() bool { return !p.Mail && (p.State == TimedOut || p.State == Expired) }
+// answerCounts reports whether a late answer would still count.
+func (p *past) answerCounts() bool { return !p.Mail && (p.State == TimedOut || p.State == Expired) }
 
-// phase is where an entry is.
+// phase is the progress of an entry.
 type phase int
 
 const (
 	waiting  phase = iota // for a channel, or for its turn in the chat
-	writing               // not known to be whole yet
+	writing               // not known to be written whole yet
 	written               // whole, not answered
 	accepted              // the bot settles it later
 	pausing               // the bot answered with an error
 )
 
-// New returns deliveries by these channels, the first open one of which is used.
-// It reads what an earlier process left and starts nothing.
+// New returns deliveries by these channels; the first open one is used. It reads
+// the messages that an earlier process left, and starts no delivery.
 func New(o Options, channels ...Channel) (*Deliveries, error) {
 	d := &Deliveries{opts: o, log: o.Logger, channels: channels, lines: map[string]*line{}, entries: map[string]*entry{},
 		mail: map[string]document{}, held: map[string]time.Time{}, opened: time.Now(), changed: make(chan struct{})}
 	d.ended, _ = lru.NewWithEvict(maxEnded, func(_ relay.MessageID, p *past) { // fails only for a size below 1
-		if p.mayCome() {
+		if p.answerCounts() {
 			d.remove(p.Key)
 		}
 	})
@@ -283,8 +282,8 @@ func New(o Options, channels ...Channel) (*Deliveries, error) {
 	return d, d.load()
 }
 
-// Run follows the channels and goes on with what an earlier process left, until
-// ctx is done and that has stopped.
+// Run watches the channels and resumes the deliveries that an earlier process
+// left, until ctx is done and these have stopped.
 func (d *Deliveries) Run(ctx context.Context) {
 	for _, ch := range d.channels {
 		if ch.Changed() != nil {
@@ -322,7 +321,7 @@ func (d *Deliveries) follow(ctx context.Context, ch Channel) {
 	}
 }
 
-// look notes whether the bot is there. The caller holds mu.
+// look records whether the bot is present. The caller holds mu.
 func (d *Deliveries) look() {
 	there := false
 	for _, ch := range d.channels {
@@ -331,12 +330,12 @@ func (d *Deliveries) look() {
 	d.present.note(time.Now(), there)
 }
 
-// Deliver brings m to the bot and returns how that ended; it is an error only
-// when ctx ended first. Messages of one chat are begun one at a time, each after
-// Next of the one before.
+// Deliver delivers m to the bot and returns the result; the error is only that
+// of ctx. For messages of one chat, each call must begin after Next of the
+// message before.
 func (d *Deliveries) Deliver(ctx context.Context, m Message, hooks Hooks) (Result, error) {
 	e := d.begin(m, hooks)
-	d.review(e, d.opts.Review) // entered, so that whoever withdraws it later finds it
+	d.review(e, d.opts.Review) // after enter, so that a later withdrawal finds it
 	return d.run(ctx, e)
 }
 
@@ -345,8 +344,8 @@ func (d *Deliveries) begin(m Message, hooks Hooks) *entry {
 	defer d.mu.Unlock()
 	now := time.Now()
 	d.last = later(now, d.last.Add(1))
-	e := &entry{m: m, hooks: hooks, begun: d.last, turn: now, told: make(chan settlement, 1), over: make(chan struct{}),
-		stop: make(chan struct{})}
+	e := &entry{m: m, hooks: hooks, begun: d.last, turn: now, settled: make(chan settlement, 1),
+		over: make(chan struct{}), stop: make(chan struct{})}
 	d.enter(e)
 	return e
 }
@@ -358,7 +357,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// enter makes e known. The caller holds mu.
+// enter adds e. The caller holds mu.
 func (d *Deliveries) enter(e *entry) {
 	d.entries[e.m.Key] = e
 	if e.m.Mail {
@@ -372,8 +371,8 @@ func (d *Deliveries) enter(e *entry) {
 	e.line.entries = append(e.line.entries, e)
 }
 
-// Waited reports whether a message of this chat and age waited, in an earlier
-// process, behind one that the bot had and had not answered.
+// Waited reports whether a message of this chat, sent at this time, waited in
+// an earlier process for one that the bot had not answered.
 func (d *Deliveries) Waited(channel string, chat relay.ChatID, sent time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -381,7 +380,7 @@ func (d *Deliveries) Waited(channel string, chat relay.ChatID, sent time.Time) b
 	return held && !sent.Before(since) && sent.Before(d.opened)
 }
 
-// Has reports whether a message of this key has not ended.
+// Has reports whether a message with this key has not ended.
 func (d *Deliveries) Has(key string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -400,14 +399,14 @@ func (d *Deliveries) Expired(sent time.Time) bool {
 
 func (d *Deliveries) run(ctx context.Context, e *entry) (Result, error) {
 	defer func() {
-		if v := recover(); v != nil { // in a hook: the chat goes on without it
+		if v := recover(); v != nil { // in a hook: the chat continues without this message
 			d.log.Error("a panic at the end of a delivery", "msg_id", e.m.Key, "stack", string(debug.Stack()))
-			d.unkeep(e)
+			d.removeKept(e)
 			d.forget(e)
 			panic(v)
 		}
 	}()
-	missed, failed := 0, 0 // writes in a row that did not reach the bot; answers that were errors
+	missed, failed := 0, 0 // writes in a row that did not reach the bot; error answers
 	err := d.attemptInTurn(ctx, e)
 	for {
 		switch {
@@ -446,8 +445,8 @@ func (d *Deliveries) run(ctx context.Context, e *entry) (Result, error) {
 	}
 }
 
-// rest waits for a pause, but not beyond the message's deadline, or until the bot
-// settles the message: then it returns true and how.
+// rest waits for pause, but not beyond the message's deadline. If the bot settles
+// the message meanwhile, it returns true and the settlement.
 func (d *Deliveries) rest(ctx context.Context, e *entry, pause time.Duration) (settled bool, err error) {
 	d.mu.Lock()
 	timer := time.NewTimer(min(pause, time.Until(d.deadline(e))))
@@ -456,7 +455,7 @@ func (d *Deliveries) rest(ctx context.Context, e *entry, pause time.Duration) (s
 	select {
 	case <-timer.C:
 		return false, nil
-	case s := <-e.told:
+	case s := <-e.settled:
 		return true, errorOf(s)
 	case <-e.stop:
 		return true, &WithdrawnError{}
@@ -465,10 +464,10 @@ func (d *Deliveries) rest(ctx context.Context, e *entry, pause time.Duration) (s
 	}
 }
 
-// attemptInTurn writes e once when its turn has come, or goes on to wait for the
-// settlement of one that was accepted.
+// attemptInTurn waits for the turn of e and writes it once. For an accepted
+// message it only waits for the settlement.
 func (d *Deliveries) attemptInTurn(ctx context.Context, e *entry) error {
-	if e.phase == accepted { // before a restart
+	if e.phase == accepted { // accepted before a restart
 		return d.await(ctx, e, nil, nil, nil)
 	}
 	ch, err := d.turn(ctx, e)
@@ -479,8 +478,8 @@ func (d *Deliveries) attemptInTurn(ctx context.Context, e *entry) error {
 }
 
 // turn waits until a channel is open and the earlier messages of the chat are
-// written, and returns that channel. Without a channel the delivery is over: the
-// error tells how, nil that the bot has the message.
+// written, and returns that channel. A nil channel means that the delivery has
+// ended, with the error; a nil error means that the bot has the message.
 func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 	blocked := false
 	for {
@@ -500,7 +499,7 @@ func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 		if !blocked {
 			left = time.Until(d.deadline(e))
 		}
-		if ch != nil && left > 0 && len(e.told) == 0 && !blocked {
+		if ch != nil && left > 0 && len(e.settled) == 0 && !blocked {
 			e.start(ch)
 			d.mu.Unlock()
 			return ch, nil
@@ -515,7 +514,7 @@ func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 		case <-moved:
 		case <-timer.C:
 		case <-e.stop:
-		case s := <-e.told: // it was written before, and settled only now
+		case s := <-e.settled: // written before, and settled only now
 			timer.Stop()
 			return nil, errorOf(s)
 		case <-ctx.Done():
@@ -533,7 +532,7 @@ func (e *entry) start(ch Channel) {
 	e.since, e.gone = time.Time{}, nil
 }
 
-// open is the channel to use now; nil: none. The caller holds mu.
+// open is the channel to use now, or nil. The caller holds mu.
 func (d *Deliveries) open() Channel {
 	for _, ch := range d.channels {
 		if ch.Open() {
@@ -552,7 +551,7 @@ func (e *entry) blocked(ch Channel) bool {
 		case x == e:
 			earlier = false
 		case ch.Serial() && (x.phase == writing || x.phase == written) && x.channel == ch:
-			return true // also a later one, where the bot asked for e again
+			return true // also a later one, if the bot asked for e again
 		case !earlier:
 		case x.phase == waiting, x.phase == writing, x.phase == pausing && ch.Serial():
 			return true
@@ -572,9 +571,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// deadline is when e expires unless it is in progress: MaxAge after it was sent
-// where no channel was open meanwhile, else MaxAge after its turn came. The caller
-// holds mu.
+// deadline is when e expires unless it is in progress: MaxAge after it was sent if
+// no channel was open meanwhile, else MaxAge after its turn came. The caller holds
+// mu.
 func (d *Deliveries) deadline(e *entry) time.Time {
 	until := e.m.Sent.Add(d.opts.MaxAge)
 	if e.had || e.m.Waited || d.present.between(e.m.Sent, until) {
@@ -591,14 +590,14 @@ func (d *Deliveries) move(e *entry, to phase) {
 	e.wake()
 }
 
-// enterAccepted notes that the bot settles e later. The caller holds mu.
+// enterAccepted counts e as accepted. The caller holds mu.
 func (d *Deliveries) enterAccepted(e *entry) {
 	e.phase = accepted
 	d.count++
 	d.bytes += len(e.m.Content)
 }
 
-// leaveAccepted ends the count of an accepted message. The caller holds mu.
+// leaveAccepted no longer counts e as accepted. The caller holds mu.
 func (d *Deliveries) leaveAccepted(e *entry) {
 	if e.phase == accepted {
 		d.count--
@@ -614,11 +613,11 @@ func (e *entry) wake() {
 	}
 }
 
-// Attempt writes a piece of mail to ch once and returns how that ended: nil,
-// ErrTimedOut or an error of Write. Mail that was accepted before a restart is not
-// written again. When ctx is cancelled with a [Settled], that is how it ended.
+// Attempt writes a mail to ch once and returns nil, ErrTimedOut or an error of
+// Write. It does not write mail again that was accepted before a restart. If ctx
+// is cancelled with a [Settled], that is the result.
 func (d *Deliveries) Attempt(ctx context.Context, m Message, ch Channel, hooks Hooks) error {
-	e := &entry{m: m, hooks: hooks, begun: time.Now(), told: make(chan settlement, 1), over: make(chan struct{}),
+	e := &entry{m: m, hooks: hooks, begun: time.Now(), settled: make(chan settlement, 1), over: make(chan struct{}),
 		stop: make(chan struct{})}
 	d.mu.Lock()
 	doc, resumed := d.mail[m.Key]
@@ -651,15 +650,15 @@ func (d *Deliveries) Attempt(ctx context.Context, m Message, ch Channel, hooks H
 		d.end(e, TimedOut, err)
 	case settled:
 		d.end(e, s.State, nil)
-	case ctx.Err() == nil: // the mailbox tries again
-		d.unkeep(e)
+	case ctx.Err() == nil: // the mailbox retries
+		d.removeKept(e)
 		d.forget(e)
 	}
 	return err
 }
 
-// Settled is the cause with which the context of an Attempt is cancelled when the
-// mail was settled elsewhere.
+// Settled is the cause with which a caller cancels the context of an Attempt
+// whose mail was settled elsewhere.
 type Settled struct{ State State }
 
 func (s *Settled) Error() string { return "the mail was settled as " + string(s.State) }

@@ -13,7 +13,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxFile is the most bytes of a file that is read; a larger one is passed over.
+// maxFile is the most bytes of a file that is read; a larger one is skipped.
 const maxFile = 16 << 20
 
 const suffix = ".json"
@@ -24,35 +24,35 @@ const accepted202 State = "accepted"
 // document is a message on disk.
 type document struct {
 	Ref       Ref             `json:"message"`
-	State     State           `json:"state"` // in_progress or accepted; timed_out or expired where an answer may still come
+	State     State           `json:"state"` // in_progress or accepted; timed_out or expired while an answer may come
 	Door      string          `json:"door"`
-	Since     time.Time       `json:"since"` // it was written to the bot; of one that ended: since it has
+	Since     time.Time       `json:"since"` // when it was written to the bot or, if it has ended, when it ended
 	Begun     time.Time       `json:"begun"`
 	Turn      time.Time       `json:"turn"`
-	Inbound   *relay.Inbound  `json:"inbound,omitempty"` // not of mail
+	Inbound   *relay.Inbound  `json:"inbound,omitempty"` // not for mail
 	Source    *relay.Message  `json:"source,omitempty"`
 	Mentioned bool            `json:"mentioned,omitempty"`
 	Final     relay.Millis    `json:"final,omitempty"`
 	ShownAs   relay.MessageID `json:"shown_as,omitempty"`
 	Given     []string        `json:"given,omitempty"`
 	Shows     []string        `json:"shows,omitempty"`
-	Withdrawn string          `json:"withdrawn,omitempty"` // why it is not written again; its text is gone
+	Withdrawn string          `json:"withdrawn,omitempty"` // reason of the withdrawal; the text is removed
 }
 
-// keepInProgress puts e on disk in the state that it is in.
+// keepInProgress stores e in its current state.
 func (d *Deliveries) keepInProgress(e *entry) {
 	switch {
 	case e.phase == accepted:
 		if !e.kept {
 			d.keep(e, accepted202)
 		}
-	case !e.m.Mail: // the inbox has it
+	case !e.m.Mail: // the inbox stores mail
 		d.keep(e, InProgress)
 	}
 }
 
-// keep puts e on disk, or notes its new state there, and reports whether it could.
-// Else whoever else keeps the message goes on doing so.
+// keep stores e, or its new state, on disk and reports whether it succeeded. If
+// not, other copies of the message must be kept.
 func (d *Deliveries) keep(e *entry, state State) bool {
 	d.mu.Lock()
 	m := e.m
@@ -60,7 +60,7 @@ func (d *Deliveries) keep(e *entry, state State) bool {
 		Withdrawn: e.withdrawn}
 	d.mu.Unlock()
 	if doc.Withdrawn != "" {
-		m = emptied(m)
+		m = withoutText(m)
 	}
 	ended := state != InProgress && state != accepted202
 	switch {
@@ -87,7 +87,7 @@ func (d *Deliveries) keep(e *entry, state State) bool {
 	return true
 }
 
-func (d *Deliveries) unkeep(e *entry) {
+func (d *Deliveries) removeKept(e *entry) {
 	if e.kept {
 		d.remove(e.m.Key)
 	}
@@ -99,8 +99,8 @@ func (d *Deliveries) remove(key string) {
 	}
 }
 
-// load reads what an earlier process left. A file that is not a message is
-// passed over and stays.
+// load reads the messages that an earlier process left. It skips and keeps a
+// file that is not a message.
 func (d *Deliveries) load() error {
 	names, err := safefile.Names(d.opts.Root)
 	if err != nil {
@@ -108,7 +108,7 @@ func (d *Deliveries) load() error {
 	}
 	for _, name := range names {
 		if strings.HasSuffix(name, ".tmp") {
-			_ = d.opts.Root.Remove(name) // a killed process was writing it
+			_ = d.opts.Root.Remove(name) // left by a killed process
 		}
 		if !strings.HasSuffix(name, suffix) {
 			continue
@@ -146,7 +146,7 @@ func (d *Deliveries) read(name string) error {
 		return err
 	}
 	old := &past{doc.Ref, Result{State: doc.State, Channel: doc.Door}}
-	if old.mayCome() && safefile.Name(doc.Ref.Key)+suffix == name {
+	if old.answerCounts() && safefile.Name(doc.Ref.Key)+suffix == name {
 		if time.Since(doc.Since) >= lateFor {
 			d.remove(doc.Ref.Key)
 		} else {
@@ -158,7 +158,7 @@ func (d *Deliveries) read(name string) error {
 		return errors.New("not a message in progress")
 	}
 	if doc.Ref.Mail {
-		if time.Since(doc.Since) > d.opts.Timeout { // settled, or timed out meanwhile
+		if time.Since(doc.Since) > d.opts.Timeout { // timed out meanwhile
 			d.remove(doc.Ref.Key)
 		} else {
 			d.mail[doc.Ref.Key] = doc
@@ -166,7 +166,7 @@ func (d *Deliveries) read(name string) error {
 		return nil
 	}
 	e := &entry{m: Message{Ref: doc.Ref}, begun: doc.Begun, turn: doc.Turn, since: doc.Since, named: doc.Door,
-		tried: true, kept: true, had: true, told: make(chan settlement, 1), over: make(chan struct{}),
+		tried: true, kept: true, had: true, settled: make(chan settlement, 1), over: make(chan struct{}),
 		stop: make(chan struct{}), withdrawn: doc.Withdrawn}
 	if e.withdrawn != "" {
 		close(e.stop)

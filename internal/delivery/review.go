@@ -8,20 +8,20 @@ import (
 	"feishu-relay/relay"
 )
 
-// A Review says of a message that has not ended what is to become of it: a reason to withdraw
-// it, "" for none. It may change the message's text, which takes effect where nothing of it was
-// written. given says that it was written whole once, or is being written.
+// A Review decides on a message that has not ended: it returns a reason to withdraw the
+// message, or "". It may change the message's text, which takes effect only if nothing of it
+// was written. given reports that the message was written whole once, or is being written.
 type Review func(m *Message, given bool) (reason string)
 
-// WithdrawnError says that a message was withdrawn, and why.
+// WithdrawnError means that a message was withdrawn.
 type WithdrawnError struct{ Reason string }
 
 func (e *WithdrawnError) Error() string { return "it was withdrawn: " + e.Reason }
 
-// Review asks review about each message of a chat that has not ended. One that is withdrawn
-// ends as [Withdrawn] unless it is in progress, and its text goes from the disk; one in progress
-// ends as the bot says, and is not written again. It waits for none of that. review is called
-// without a lock.
+// Review calls review for each message of a chat that has not ended. A withdrawn message ends as
+// [Withdrawn] unless it is in progress, and its text is removed from the disk. One in progress
+// is not written again and ends with the bot's answer. Review does not wait for these ends. It
+// calls review without a lock.
 func (d *Deliveries) Review(channel string, chat relay.ChatID, review Review) {
 	key := Ref{Channel: channel, Chat: chat}.chat()
 	d.mu.Lock()
@@ -47,7 +47,7 @@ func (d *Deliveries) review(e *entry, review Review) {
 	}
 }
 
-// reviewed notes what a Review said; false: e has been written meanwhile, or was not after all.
+// reviewed applies the result of a Review; it returns false if given no longer holds.
 func (d *Deliveries) reviewed(e *entry, m Message, given bool, reason string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,12 +64,12 @@ func (d *Deliveries) reviewed(e *entry, m Message, given bool, reason string) bo
 	return true
 }
 
-// given reports whether the bot may have read of e. The caller holds mu.
+// given reports whether the bot may have read a part of e. The caller holds mu.
 func (e *entry) given() bool {
 	return e.had || e.phase == writing || e.phase == written || e.phase == accepted
 }
 
-// withdrawal is the error with which e ends; nil: it was not withdrawn.
+// withdrawal is the error with which e ends; nil if it was not withdrawn.
 func (d *Deliveries) withdrawal(e *entry) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,8 +79,8 @@ func (d *Deliveries) withdrawal(e *entry) error {
 	return &WithdrawnError{e.withdrawn}
 }
 
-// emptied is m without what it says.
-func emptied(m Message) Message {
+// withoutText returns m without its text.
+func withoutText(m Message) Message {
 	m.Content, m.Plain, m.Metadata = "", "", nil
 	if m.Source != nil {
 		source := *m.Source
@@ -90,8 +90,9 @@ func emptied(m Message) Message {
 	return m
 }
 
-// Redacted is the file of a message without the text of one that was recalled: of the message
-// itself, which is withdrawn then for a reason, or of one that its text shows. nil: it has none.
+// Redacted returns the file of a message without the text of the recalled message id: of the
+// message itself, which is then withdrawn for reason, or of one quoted in its text. It returns
+// nil if the file has no such text.
 func Redacted(file []byte, id relay.MessageID, reason string) []byte {
 	var doc document
 	if json.Unmarshal(file, &doc) != nil || doc.Inbound == nil {
@@ -101,7 +102,7 @@ func Redacted(file []byte, id relay.MessageID, reason string) []byte {
 	m.Source = doc.Source
 	switch {
 	case m.is(id) && !m.empty():
-		m = emptied(m)
+		m = withoutText(m)
 		doc.Withdrawn = cmp.Or(doc.Withdrawn, reason)
 	case slices.Contains(doc.Shows, string(id)) && m.Source != nil && m.Content != m.Source.Content:
 		m.Content, doc.Shows = m.Source.Content, nil
@@ -125,5 +126,5 @@ func (m *Message) is(id relay.MessageID) bool {
 	return s != nil && (s.MessageID == id || s.RelayMsgID == id || s.Metadata.Text("edit_of") == string(id))
 }
 
-// empty reports whether m says nothing.
+// empty reports whether m has no text.
 func (m *Message) empty() bool { return m.Content == "" && (m.Source == nil || m.Source.Content == "") }

@@ -63,8 +63,9 @@ func TestWithdrawnWhileItWaits(t *testing.T) {
 	})
 }
 
-// What was written and not answered ends as the bot says while it is there, and is not written
-// again where it is not. Its text goes from the disk; a restart knows of it.
+// A message that was written and not answered ends with the bot's answer while the bot is
+// present, and is not written again where it is not. Its text goes from the disk; a restart
+// knows of it.
 func TestWithdrawnAfterItWasWritten(t *testing.T) {
 	for name, c := range map[string]struct {
 		restart bool

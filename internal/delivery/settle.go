@@ -11,10 +11,10 @@ import (
 	"feishu-relay/relay"
 )
 
-// ErrUnknown says that this bot was not given a message of that id.
+// ErrUnknown means that this bot was not given a message of that id.
 var ErrUnknown = errors.New("this bot was not given a message of that id")
 
-// ConflictError says that a message was settled otherwise before.
+// ConflictError means that a message was settled differently before.
 type ConflictError struct{ State State }
 
 func (e *ConflictError) Error() string {
@@ -25,10 +25,10 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("the message was settled before: it is %s", state)
 }
 
-// Settle notes what the bot says of a message that it was given: Delivered,
-// Refused (with a reason) or Retry. A repeat has no further effect. It returns
-// [ErrUnknown], a [ConflictError], or the error of ctx if that ends before the
-// settlement has taken effect, which it does all the same.
+// Settle settles a message that the bot was given as Delivered, Refused (with a
+// reason) or Retry. A repeat has no effect. It returns [ErrUnknown], a
+// [ConflictError], or the error of ctx if that ends before the settlement has
+// taken effect; it takes effect even then.
 func (d *Deliveries) Settle(ctx context.Context, id relay.MessageID, to State, reason string) error {
 	over, err := d.settle(id, to, reason)
 	if over == nil {
@@ -51,8 +51,8 @@ func (d *Deliveries) Settle(ctx context.Context, id relay.MessageID, to State, r
 // Acknowledge is Settle as Delivered, without waiting.
 func (d *Deliveries) Acknowledge(id relay.MessageID) { _, _ = d.settle(id, Delivered, "") }
 
-// settle returns a channel that is closed when the message has ended; nil where
-// nothing is left to wait for.
+// settle returns a channel that is closed when the message has ended; nil if
+// there is nothing to wait for.
 func (d *Deliveries) settle(id relay.MessageID, to State, reason string) (over <-chan struct{}, err error) {
 	d.mu.Lock()
 	e := d.find(id)
@@ -72,7 +72,7 @@ func (d *Deliveries) settle(id relay.MessageID, to State, reason string) (over <
 		return nil, nil // it will be written again anyway
 	}
 	select {
-	case e.told <- settlement{to, reason}:
+	case e.settled <- settlement{to, reason}:
 	default: // another settlement of it is about to take effect
 	}
 	if to == Retry {
@@ -81,11 +81,11 @@ func (d *Deliveries) settle(id relay.MessageID, to State, reason string) (over <
 	return e.over, nil
 }
 
-// settleEnded settles a message that had ended. An answer after the time-out
+// settleEnded settles a message that had ended. An answer after the timeout
 // counts.
 func (d *Deliveries) settleEnded(p *past, to State) error {
 	d.mu.Lock()
-	was, kept := p.State, p.mayCome()
+	was, kept := p.State, p.answerCounts()
 	late := to == Delivered && (was == TimedOut || was == Expired)
 	if late {
 		p.State, p.Err = Delivered, nil
@@ -96,7 +96,7 @@ func (d *Deliveries) settleEnded(p *past, to State) error {
 	case late:
 		d.opts.Late(p.Ref, r)
 		if kept {
-			d.remove(p.Key) // only now: a crash before must find that an answer may come
+			d.remove(p.Key) // only now: after a crash before this an answer may still come
 		}
 		return nil
 	case was == to, to == Refused && was == TimedOut: // both are undeliverable
@@ -144,14 +144,14 @@ func (d *Deliveries) InProgress() []Pending {
 	return out
 }
 
-// Count is how many messages there are, and since when the oldest is one of them.
+// Count is a number of messages, and since when the oldest counts.
 type Count struct {
 	Messages int
 	Oldest   time.Duration
 }
 
-// Counts returns the messages that the bot was not given yet, or is to be given
-// again, and those in progress. Mail is among the latter only.
+// Counts returns the number of messages still to be written to the bot, a first
+// time or again, and of those in progress. Mail counts among the latter only.
 func (d *Deliveries) Counts() (undelivered, inProgress Count) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,10 +168,10 @@ func (d *Deliveries) Counts() (undelivered, inProgress Count) {
 	return undelivered, inProgress
 }
 
-// maxSpans is how many times at which the bot was there are remembered.
+// maxSpans is how many spans of the bot's presence are remembered.
 const maxSpans = 64
 
-// presence is when the bot was there: the newest spans, oldest first.
+// presence is when the bot was present: the newest spans, oldest first.
 type presence struct {
 	spans []span
 }
@@ -180,7 +180,7 @@ type span struct {
 	from, to time.Time // to is zero while it lasts
 }
 
-// note notes whether the bot is there now.
+// note records whether the bot is present now.
 func (p *presence) note(now time.Time, there bool) {
 	last := len(p.spans) - 1
 	lasts := last >= 0 && p.spans[last].to.IsZero()
@@ -195,7 +195,7 @@ func (p *presence) note(now time.Time, there bool) {
 	}
 }
 
-// between reports whether the bot was there at some time from one time to another.
+// between reports whether the bot was present at any time between from and to.
 func (p *presence) between(from, to time.Time) bool {
 	return slices.ContainsFunc(p.spans, func(s span) bool {
 		return !s.from.After(to) && (s.to.IsZero() || !s.to.Before(from))

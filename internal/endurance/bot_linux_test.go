@@ -60,7 +60,7 @@ type sdk struct {
 	base   string
 }
 
-// teamSetup says which bots a team has and what its sidecars have in common.
+// teamSetup is the bots of a team and the common settings of their sidecars.
 type teamSetup struct {
 	redis    bool
 	webhooks []string // names of bots with a webhook
@@ -68,7 +68,7 @@ type teamSetup struct {
 	env      map[string]string
 }
 
-// newTeam starts nothing yet but the Redis and the Feishu stand-in.
+// newTeam starts only the Redis and the simulated Feishu.
 func newTeam(t *testing.T, o teamSetup) *team {
 	t.Helper()
 	logs := t.TempDir() // not in DATA_DIR, whose files may fail

@@ -90,9 +90,9 @@ var clockCases = []struct {
 	{"jumps by days", 0, []time.Duration{48 * time.Hour, 0, -48 * time.Hour}},
 }
 
-// The clock of a sidecar is wrong by hours or days, or jumps, while bots talk, and then it is right again. Each message
-// comes once, or is stopped as expired where the clocks differ; mail comes and is acknowledged; the sidecars
-// whose clocks are right lose nothing among themselves; somebody says that a clock is wrong.
+// The clock of a sidecar is wrong by hours or days, or jumps, while bots talk, and then it is right again.
+// Each message comes once, or is stopped as expired where the clocks differ; mail comes and is acknowledged;
+// the sidecars whose clocks are right lose nothing among themselves; a sidecar reports that a clock is wrong.
 func TestWrongClocks(t *testing.T) {
 	if os.Getenv(faultsEnv) == "" {
 		t.Skip("it builds the program with another package time: `make faults` runs it")
@@ -154,7 +154,7 @@ func (w *clockTest) run(t *testing.T, start time.Duration, jumps []time.Duration
 		limit := map[string]any{"limit": 9}
 		must(t, w.victim.insistOn(limited(t), http.MethodPatch, "/v1/groups/"+w.chat, limit))
 		if ahead != 0 {
-			eventually(limited(t), t, "somebody says that a clock is wrong", func() bool { return w.said(t) })
+			eventually(limited(t), t, "a sidecar reports that a clock is wrong", func() bool { return w.said(t) })
 		}
 	}
 	w.calm(limited(t), t)
@@ -175,14 +175,14 @@ func (w *clockTest) jump(ahead time.Duration) {
 	w.victim.ahead.Store(int64(ahead))
 }
 
-// said reports whether a sidecar's status says that a clock is wrong.
+// said reports whether a sidecar's status reports a wrong clock.
 func (w *clockTest) said(t *testing.T) bool {
 	for _, b := range w.bots {
 		var st status
 		b.do(limited(t), http.MethodGet, "/v1/status", nil, &st)
 		for _, e := range st.Errors {
 			if e.Part == "clock" {
-				t.Logf("%s says: %s", b.name, e.Error)
+				t.Logf("%s reports: %s", b.name, e.Error)
 				return true
 			}
 		}

@@ -89,7 +89,7 @@ type version struct {
 }
 
 // earlier builds the version that from names: a tag or a commit; "" is the last version tag, or
-// where there is none the last version that CHANGELOG.md names.
+// without one the last version that CHANGELOG.md names.
 func earlier(ctx context.Context, from string) (v version, err error) {
 	if shallow, err := git("rev-parse", "--is-shallow-repository"); err != nil {
 		return v, fmt.Errorf("the history is needed, so run this in a git clone: %w", err)

@@ -25,7 +25,7 @@ import (
 	"feishu-relay/internal/wait"
 )
 
-// patience is how long anything is waited for. Only a test that fails waits so long.
+// patience is the longest wait. Only a test that fails waits that long.
 const patience = 5 * time.Minute
 
 func must(t *testing.T, err error) {

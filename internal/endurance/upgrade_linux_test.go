@@ -21,7 +21,7 @@ const (
 
 const secret = "a secret of the upgrade tests"
 
-// earlierVersion is the version to upgrade from; the test is skipped where nobody asked for it.
+// earlierVersion is the version to upgrade from; the test is skipped unless it is requested.
 func earlierVersion(t *testing.T) version {
 	t.Helper()
 	if os.Getenv(upgradeEnv) == "" {

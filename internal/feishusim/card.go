@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Bounds of a card (docs/feishu.md 5.2).
+// Limits of a card (docs/feishu.md 5.2).
 const (
 	maxCardBytes    = 30 << 10
 	maxCardElements = 200
 	maxCardDepth    = 32
-	streamFor       = 10 * time.Minute // then its streaming mode ends by itself
+	streamFor       = 10 * time.Minute // after that its streaming mode ends automatically
 )
 
 // card is the card of a message, or an entity of CardKit.
 type card struct {
-	id       string // of an entity
-	app      string // that made it
+	id       string // id of an entity
+	app      string // the app that made it
 	tree     map[string]any
-	initial  map[string]any // with the mentions of its creation resolved
-	message  *message       // that shows the entity; nil: not sent yet
+	initial  map[string]any // with mentions resolved at creation
+	message  *message       // the message that shows the entity; nil: not sent yet
 	sequence int64
-	since    time.Time // streaming since then; zero: it does not
+	since    time.Time // start of streaming; zero: not streaming
 }
 
 // parseCard reads an inline card, version 1 or 2, or a template.
@@ -44,7 +44,7 @@ func parseCard(content string) (*card, error) {
 	return k, k.duplicate()
 }
 
-// inline reads the card of a message, for which errors are those of a message.
+// inline reads the card of a message and returns errors of the message API.
 func inline(content string) (*card, error) {
 	k, err := parseCard(content)
 	if e, ok := errors.AsType[*apiError](err); ok {
@@ -53,7 +53,7 @@ func inline(content string) (*card, error) {
 	return k, err
 }
 
-// duplicate refuses a card with one element_id twice.
+// duplicate refuses a card in which an element_id occurs twice.
 func (k *card) duplicate() error {
 	seen := map[string]bool{}
 	for _, e := range k.elements() {
@@ -66,7 +66,7 @@ func (k *card) duplicate() error {
 	return nil
 }
 
-// v2 tells version 2 of the card JSON.
+// v2 reports whether the card JSON has version 2.
 func (k *card) v2() bool { return str(k.tree["schema"]) == "2.0" }
 
 func (k *card) clone() *card {
@@ -74,7 +74,7 @@ func (k *card) clone() *card {
 		return nil
 	}
 	c := &card{app: k.app, initial: k.initial, since: k.since}
-	_ = json.Unmarshal([]byte(compact(k.tree)), &c.tree) // a copy of what was parsed
+	_ = json.Unmarshal([]byte(compact(k.tree)), &c.tree) // a deep copy
 	return c
 }
 
@@ -87,7 +87,7 @@ func (k *card) streams() bool {
 	return !k.since.IsZero() && time.Since(k.since) < streamFor
 }
 
-// configured follows the streaming mode that the card's config says.
+// configured applies the streaming mode in the card's config.
 func (k *card) configured() {
 	on, _ := k.config()["streaming_mode"].(bool)
 	switch {
@@ -102,7 +102,7 @@ func (k *card) configured() {
 var parts = []string{"header", "title", "subtitle", "body", "i18n_elements", "zh_cn", "en_us", "text", "fields",
 	"extra", "elements", "columns", "actions"}
 
-// walk visits v and what it holds, in reading order.
+// walk visits v and its children, in reading order.
 func walk(v any, visit func(map[string]any)) {
 	switch v := v.(type) {
 	case []any:
@@ -119,7 +119,7 @@ func walk(v any, visit func(map[string]any)) {
 	}
 }
 
-// elements are all nodes of the card that have a tag.
+// elements returns all nodes of the card that have a tag.
 func (k *card) elements() []map[string]any {
 	var all []map[string]any
 	walk(k.tree, func(n map[string]any) {
@@ -130,7 +130,7 @@ func (k *card) elements() []map[string]any {
 	return all
 }
 
-// text is what a person reads in the card, in document order.
+// text returns the card's text as a person reads it, in document order.
 func (k *card) text(c *converter) string {
 	if k.tree["type"] == "template" {
 		return "[card]"
@@ -149,8 +149,8 @@ func (k *card) text(c *converter) string {
 	return strings.Join(lines, "\n")
 }
 
-// cardText resolves the mentions in a card's markdown: for the reader of the
-// event, and for a person.
+// cardText resolves the mentions in a card's markdown, for the event and for
+// display.
 func (c *converter) cardText(in string) (received, shown string) {
 	var r, t strings.Builder
 	at := 0
@@ -181,7 +181,7 @@ func (c *converter) cardTag(received, shown *strings.Builder, id, label string) 
 	received.WriteString("<at id=" + id + "></at>")
 }
 
-// card is a copy of tree with its mentions resolved.
+// card returns a copy of tree with its mentions resolved.
 func (c *converter) card(tree map[string]any) map[string]any {
 	return c.resolved(tree).(map[string]any)
 }
@@ -224,11 +224,11 @@ func depth(v any) int {
 	return deepest + 1
 }
 
-// Contents of a card message, by what the reader asks for (docs/feishu.md 3.2 and 5.3).
+// Contents of a card message, by card_msg_content_type (docs/feishu.md 3.2 and 5.3).
 const upgrade = "请升级至最新版本客户端，以查看内容"
 
-// received is the content in an event: a placeholder or the simplified card,
-// and the sender's card.
+// received returns the content in an event: a placeholder or the simplified
+// card, and the sender's card.
 func (k *card) received() string {
 	v := k.simplified()
 	if k.tree["type"] != "template" {
@@ -237,7 +237,8 @@ func (k *card) received() string {
 	return compact(v)
 }
 
-// content is what a read-back shows for a card_msg_content_type.
+// content returns the content that the API reads back for a
+// card_msg_content_type.
 func (k *card) content(kind string) string {
 	switch {
 	case k.tree["type"] == "template":
@@ -254,7 +255,7 @@ func (k *card) content(kind string) string {
 	return compact(k.simplified())
 }
 
-// simplified is the old form: paragraphs of text nodes.
+// simplified returns the old form: paragraphs of text nodes.
 func (k *card) simplified() map[string]any {
 	header, _ := k.tree["header"].(map[string]any)
 	title, _ := header["title"].(map[string]any)
@@ -271,8 +272,8 @@ func (k *card) simplified() map[string]any {
 	return map[string]any{"title": str(title["content"]), "elements": lines}
 }
 
-// raw is the node format of raw_card_content: what an element holds stands
-// under property.
+// raw converts v to the node format of raw_card_content, which has an element's
+// fields under property.
 func raw(v any) any {
 	switch v := v.(type) {
 	case []any:

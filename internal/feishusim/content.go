@@ -13,15 +13,15 @@ import (
 	"feishu-relay/relay"
 )
 
-// converter turns what is sent into what is received (docs/feishu.md 3.2 and 5.1),
-// and collects the mentions on its way.
+// converter converts contents as sent to contents as received (docs/feishu.md 3.2
+// and 5.1), and collects the mentions.
 type converter struct {
 	s        *Server
 	sender   string
 	chat     *chat
 	literal  bool
 	mentions []mention
-	leading  []string // entities that no "@Name" in the text names
+	leading  []string // mentioned entities without an "@Name" in the text
 }
 
 // Tags of a mention in texts and posts, and in cards.
@@ -33,7 +33,7 @@ var (
 
 func (c *converter) lead(entity string) { c.leading = append(c.leading, entity) }
 
-// key is what stands in the text for a mentioned entity.
+// key returns the placeholder in the text for a mentioned entity.
 func (c *converter) key(entity string) string {
 	for _, m := range c.mentions {
 		if m.entity == entity {
@@ -46,7 +46,7 @@ func (c *converter) key(entity string) string {
 }
 
 // at resolves the id that a sender mentions. An open_id of another app's name
-// space means nobody.
+// space is unknown.
 func (c *converter) at(id, label string) (key, shown string) {
 	if id == "all" {
 		return "@_all", "@所有人"
@@ -73,7 +73,7 @@ func (c *converter) resolve(id string) (string, bool) {
 	return "", false
 }
 
-// convert returns the content as it is received, and what a person reads.
+// convert returns the content as received, and the text that a person reads.
 func (c *converter) convert(msgType, content string) (received, text string, err error) {
 	if err := object(content); err != nil {
 		return "", "", err
@@ -83,7 +83,7 @@ func (c *converter) convert(msgType, content string) (received, text string, err
 		var v struct {
 			Text string `json:"text"`
 		}
-		_ = json.Unmarshal([]byte(content), &v) // an object: checked
+		_ = json.Unmarshal([]byte(content), &v) // checked to be an object
 		received, text = c.text(v.Text)
 		return compact(map[string]string{"text": received}), text, nil
 	case "post":
@@ -94,7 +94,7 @@ func (c *converter) convert(msgType, content string) (received, text string, err
 	return "", "", fmt.Errorf("no msg_type %.40q", msgType)
 }
 
-// text converts at-tags, or the "@Name" of what a person typed.
+// text converts at-tags, or "@Name" in a text typed by a person.
 func (c *converter) text(in string) (received, shown string) {
 	if c.literal {
 		return c.typed(in)
@@ -103,7 +103,7 @@ func (c *converter) text(in string) (received, shown string) {
 	return c.tags(textAt, in, func(groups []string) (id, label string) { return groups[1], groups[2] })
 }
 
-// tags replaces each match of re, by its key and by its name.
+// tags replaces each match of re: by its key in received, by its name in shown.
 func (c *converter) tags(re *regexp.Regexp, in string, parts func([]string) (id, label string)) (received, shown string) {
 	var r, t strings.Builder
 	at := 0
@@ -120,7 +120,7 @@ func (c *converter) tags(re *regexp.Regexp, in string, parts func([]string) (id,
 	return r.String() + in[at:], t.String() + in[at:]
 }
 
-// typed converts what a person typed: "@Name" of a member is a mention.
+// typed converts a text typed by a person: "@Name" of a member is a mention.
 func (c *converter) typed(in string) (received, shown string) {
 	members := slices.Clone(c.chat.members)
 	slices.SortStableFunc(members, func(a, b string) int { return len(c.s.name(b)) - len(c.s.name(a)) })
@@ -165,8 +165,8 @@ func (c *converter) named(members []string, in string) (key string, used int) {
 	return "", 0
 }
 
-// ends reports whether a name is over where rest begins: "@Ann" is not "@Anna",
-// but Chinese has no word boundary.
+// ends reports whether a name may end before rest: "@Anna" does not mention
+// Ann, but Chinese has no word boundaries.
 func ends(name, rest string) bool {
 	last, _ := utf8.DecodeLastRuneInString(name)
 	next, _ := utf8.DecodeRuneInString(rest)
@@ -176,19 +176,19 @@ func ends(name, rest string) bool {
 	return rest == "" || !word(last) || !word(next)
 }
 
-// mediaText names what has no text.
+// mediaText returns a short description of a message without text.
 func mediaText(msgType, content string) string {
 	var v struct {
 		Name string `json:"file_name"`
 	}
-	_ = json.Unmarshal([]byte(content), &v) // a name is a nicety
+	_ = json.Unmarshal([]byte(content), &v) // the name is optional
 	if v.Name != "" {
 		return "[" + msgType + " " + v.Name + "]"
 	}
 	return "[" + msgType + "]"
 }
 
-// object says what is wrong with content that is no JSON object.
+// object returns an error if content is not a JSON object.
 func object(content string) error {
 	var v map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(content), &v); err != nil || v == nil {
@@ -197,11 +197,11 @@ func object(content string) error {
 	return nil
 }
 
-// compact is JSON on one line, with nothing escaped that need not be.
+// compact returns v as JSON on one line, without unnecessary escapes.
 func compact(v any) string {
 	data, err := relay.Marshal(v)
 	if err != nil {
-		return "{}" // values of ours always encode
+		return "{}" // unreachable: these values always encode
 	}
 	return string(data)
 }

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Bounds of the control API.
+// Limits of the control API.
 const (
 	maxControlBody = 1 << 20
 	maxWait        = 10 * time.Minute
 )
 
-// control is the API under /sim/, for the machine itself only: a page in a
-// browser cannot use it either.
+// control serves the API under /sim/, for this machine only and not for web
+// pages.
 func (s *Server) control() http.Handler {
 	mux := http.NewServeMux()
 	handle(mux, "POST /sim/apps", func(a App) (any, error) { return locked(s, func() (App, error) { return s.addApp(a) }) })
@@ -74,7 +74,7 @@ func (s *Server) control() http.Handler {
 	})
 }
 
-// local reports whether an address or Host header is a loopback one.
+// local reports whether an address or Host header is a loopback address.
 func local(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -84,7 +84,7 @@ func local(hostport string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// place names things in the control API.
+// place is the parameters that identify objects in the control API.
 type place struct {
 	Group   string `json:"group"`
 	Member  string `json:"member"`
@@ -101,7 +101,8 @@ type emission struct {
 	Event json.RawMessage `json:"event"`
 }
 
-// handle decodes the body, which may not have fields that are not known.
+// handle adds a route that decodes the body, in which unknown fields are an
+// error.
 func handle[T any](mux *http.ServeMux, pattern string, do func(T) (any, error)) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		var in T
@@ -141,7 +142,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 	writeJSON(w, http.StatusOK, v)
 }
 
-// State is everything that was set up.
+// State is all apps, users and groups.
 type State struct {
 	Apps   []AppState `json:"apps"`
 	Users  []User     `json:"users"`
@@ -149,15 +150,15 @@ type State struct {
 	Faults []Fault    `json:"faults"`
 }
 
-// AppState is an app and how it stands.
+// AppState is an app and its current state.
 type AppState struct {
 	App
 	Connections int `json:"connections"` // ready for events
 	Waiting     int `json:"waiting"`     // events that are not acknowledged
 }
 
-// State returns everything that was set up, in the order in which it came; the
-// secrets are in it.
+// State returns all apps, users and groups, in the order of their creation,
+// secrets included.
 func (s *Server) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +183,8 @@ func (s *Server) State() State {
 	return out
 }
 
-// controlMessages lists messages: of a chat, of a sender, with a text in them,
-// after a message; with wait it blocks until there is one.
+// controlMessages lists messages, filtered by chat, sender, text, and the
+// message they follow; with wait it blocks until there is one.
 func (s *Server) controlMessages(w http.ResponseWriter, r *http.Request) {
 	match, err := s.messageFilter(r)
 	if err != nil {
@@ -253,7 +254,7 @@ func (s *Server) controlDeliveries(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{"deliveries": all}, nil)
 }
 
-// lookUp tells the ids of an app or user, as an app sees it.
+// lookUp returns the ids of an app or user, as an app sees it.
 func (s *Server) lookUp(app, of string) (map[string]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,23 +23,24 @@ const (
 	TransportWebhook = "webhook"
 )
 
-// Delivery is one try to bring an event to an app.
+// Delivery is one attempt to deliver an event to an app.
 type Delivery struct {
 	Time      time.Time `json:"time"`
 	App       string    `json:"app_id"`
 	EventID   string    `json:"event_id"`
 	EventType string    `json:"event_type"`
-	MessageID string    `json:"message_id,omitempty"` // of the message it tells of
+	MessageID string    `json:"message_id,omitempty"` // of the message that the event is about
 	Transport string    `json:"transport"`
 	Conn      string    `json:"conn,omitempty"` // device_id of the connection
 	Attempt   int       `json:"attempt"`        // 1 is the first
 	Acked     int       `json:"acked"`          // code or HTTP status of the answer; 0: none (yet)
-	Late      bool      `json:"late,omitempty"` // the answer came after its time: it did not count
+	Late      bool      `json:"late,omitempty"` // the answer came too late and did not count
 	Body      []byte    `json:"-"`              // the event's JSON
 	frame     string    // message_id of the frame
 }
 
-// pending is an event on its way to an app, until it is acknowledged or given up.
+// pending is an event to be delivered to an app, until it is acknowledged or
+// dropped.
 type pending struct {
 	app       *app
 	id        string
@@ -48,10 +49,10 @@ type pending struct {
 	body      []byte
 	attempts  int
 	step      int       // in the schedule
-	on        *conn     // waits for its acknowledgement
-	try       *Delivery // the last one; nil: none yet
-	posting   bool      // a webhook's answer is awaited
-	early     bool      // a fault keeps it back
+	on        *conn     // the connection whose acknowledgement it waits for
+	try       *Delivery // the last attempt; nil: none yet
+	posting   bool      // waits for a webhook's answer
+	early     bool      // held back by a fault
 	timer     *time.Timer
 }
 
@@ -61,7 +62,7 @@ func (p *pending) stop() {
 	}
 }
 
-// after runs f in a while, in place of what was planned for p.
+// after runs f after d, in place of the call planned for p.
 func (s *Server) after(p *pending, d time.Duration, f func()) {
 	p.stop()
 	p.timer = time.AfterFunc(d, func() {
@@ -73,7 +74,7 @@ func (s *Server) after(p *pending, d time.Duration, f func()) {
 	})
 }
 
-// deliverMessage brings a new message to all who receive it.
+// deliverMessage delivers a new message to all apps that receive it.
 func (s *Server) deliverMessage(c *chat, m *message) {
 	for _, id := range c.members {
 		a := s.apps[id]
@@ -94,7 +95,7 @@ func (s *Server) deliverMessage(c *chat, m *message) {
 	}
 }
 
-// receiveEvent is a message as a sees it (docs/feishu.md 3.1).
+// receiveEvent returns a message as a sees it (docs/feishu.md 3.1).
 func (s *Server) receiveEvent(a *app, c *chat, m *message) map[string]any {
 	sender := senderUser
 	if m.SenderType == senderApp {
@@ -136,7 +137,7 @@ func (s *Server) receiveEvent(a *app, c *chat, m *message) map[string]any {
 	}
 }
 
-// ids are an entity's ids in an event.
+// ids returns an entity's ids in an event.
 func (s *Server) ids(a *app, entity string) map[string]any {
 	out := map[string]any{"open_id": openID(a.ID, entity), "union_id": s.unionID(entity)}
 	if s.users[entity] != nil && a.may(scopeUserID) {
@@ -145,7 +146,7 @@ func (s *Server) ids(a *app, entity string) map[string]any {
 	return out
 }
 
-// memberEvent tells of a member that came or went.
+// memberEvent delivers the event of a member that joined or left.
 func (s *Server) memberEvent(c *chat, entity string, came bool) {
 	verb, kind := "deleted", "left"
 	if came {
@@ -241,7 +242,7 @@ func (s *Server) release(p *pending) {
 	s.first(p)
 }
 
-// first is the first try.
+// first makes the first attempt.
 func (s *Server) first(p *pending) {
 	p.early = false
 	if s.fault(FaultLose, p.app.ID) != nil {
@@ -255,7 +256,7 @@ func (s *Server) first(p *pending) {
 	}
 }
 
-// push tries to deliver: over one connection of the app at random, or to its
+// push makes an attempt: over one connection of the app at random, or to its
 // webhook. The caller holds s.mu.
 func (s *Server) push(p *pending) {
 	p.attempts++
@@ -299,7 +300,7 @@ func (s *Server) push(p *pending) {
 	s.after(p, s.opts.AckTimeout, func() { s.missed(p) })
 }
 
-// note keeps the record of a try.
+// note records an attempt.
 func (s *Server) note(d *Delivery) {
 	s.deliveries = append(s.deliveries, d)
 	if len(s.deliveries) > maxDeliveries {
@@ -310,7 +311,7 @@ func (s *Server) note(d *Delivery) {
 	s.bump()
 }
 
-// settle takes an answer to the try with this frame.
+// settle handles an answer to the attempt with this frame.
 func (s *Server) settle(a *app, frame string, code int) {
 	if s.fault(FaultNoAck, a.ID) != nil {
 		return
@@ -325,7 +326,7 @@ func (s *Server) settle(a *app, frame string, code int) {
 	}
 }
 
-// settled decides what an answer means for the event.
+// settled handles an answered attempt: the event is done, or missed.
 func (s *Server) settled(a *app, d *Delivery) {
 	at := slices.IndexFunc(a.pending, func(p *pending) bool { return p.id == d.EventID })
 	timely := at >= 0 && (a.pending[at].on != nil || a.pending[at].posting)
@@ -342,7 +343,7 @@ func (s *Server) settled(a *app, d *Delivery) {
 	}
 }
 
-// missed plans the next try of an event that was not acknowledged.
+// missed plans the next attempt for an event that was not acknowledged.
 func (s *Server) missed(p *pending) {
 	p.on, p.posting = nil, false
 	p.stop()
@@ -357,7 +358,7 @@ func (s *Server) missed(p *pending) {
 	})
 }
 
-// drop ends an event: it has arrived, or is given up.
+// drop ends an event that was acknowledged, or will not be delivered again.
 func (s *Server) drop(p *pending) {
 	p.stop()
 	if p.app.held == p {
@@ -367,7 +368,8 @@ func (s *Server) drop(p *pending) {
 	s.bump()
 }
 
-// flush delivers what waits for a connection, in its order: one is there again.
+// flush delivers the events that wait for a connection, in order, when the app
+// has one again.
 func (s *Server) flush(a *app) {
 	for _, p := range slices.Clone(a.pending) {
 		if p.on == nil && !p.posting && !p.early {
@@ -376,7 +378,7 @@ func (s *Server) flush(a *app) {
 	}
 }
 
-// Deliveries are all tries to deliver events, oldest first.
+// Deliveries returns all attempts to deliver events, oldest first.
 func (s *Server) Deliveries() []Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -387,7 +389,7 @@ func (s *Server) Deliveries() []Delivery {
 	return all
 }
 
-// Waiting is how many events of an app are not acknowledged yet.
+// Waiting returns the number of events of an app that are not acknowledged yet.
 func (s *Server) Waiting(app string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

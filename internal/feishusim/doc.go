@@ -2,23 +2,23 @@
 // the REST API that bots use, the long connection and webhooks. Tests use it in
 // process, the demo and bot developers through `feishu-relay sim`.
 //
-// It follows what is known of the platform (docs/feishu.md), and is not the platform:
-// where Feishu's own behaviour is not known, the simplest one was taken. Nothing
-// is kept after [Server.Close].
+// It follows the known behaviour of the platform (docs/feishu.md), and is not the
+// platform: where Feishu's behaviour is not known, it does the simplest.
+// [Server.Close] discards all state.
 //
-// # What it plays
+// # What it simulates
 //
 //   - Identity: an open_id belongs to the app that sees it, union_id and app_id to
 //     all; tenant tokens that expire; permission errors by the app's scopes.
 //   - Messages: text, post, cards (inline, template, CardKit entity with streaming),
 //     files; reply, topic, edit, PATCH, recall, forward, reactions, uuid; the codes
-//     for what goes wrong. Contents are turned into what is received: at-tags into
+//     of errors. Contents are converted to their received form: at-tags to
 //     @_user_N and mentions, posts without their locale, cards with user_dsl.
-//   - Groups: an owner and managers, who recall what others said.
-//   - Events: who receives a message is decided by scopes ([ScopeAt] and its
-//     neighbours), one connection of the app at random gets it, and what is not
-//     acknowledged in time comes again. A bot never hears itself,
-//     but gets the events of its own reactions.
+//   - Groups: an owner and managers, who may recall messages of others.
+//   - Events: scopes decide who receives a message ([ScopeAt] and its neighbours),
+//     one connection of the app at random gets it, and events that are not
+//     acknowledged in time are delivered again. A bot does not receive its own
+//     messages, but gets the events of its own reactions.
 //   - Reads: bots, users, chats, members, messages, history, files.
 //   - Faults: see [Fault].
 //
@@ -40,8 +40,8 @@
 //
 // # Over HTTP
 //
-// The same under /sim/, on loopback addresses only; things are named by id or by
-// a name that only one has:
+// The same is available under /sim/, on loopback addresses only. Objects are
+// named by id or by a unique name:
 //
 //	curl -s $SIM/sim/state
 //	curl -s $SIM/sim/apps   -d '{"name":"BotC","scopes":["im:message","im:message.group_at_msg:readonly"]}'

@@ -73,7 +73,7 @@ var (
 	errSequence    = failure(300317, "sequence number compare failed")
 )
 
-// cardError is how the message API reports what is wrong with a card.
+// cardError returns an error of a card as the message API reports it.
 func cardError(code int, msg string) *apiError {
 	return failure(230099, fmt.Sprintf("Failed to create card content, ext=ErrCode: %d; ErrMsg: %s; ", code, msg))
 }

@@ -14,7 +14,7 @@ import (
 
 // Kinds of faults.
 const (
-	// FaultDrop cuts the long connections that are there, without a close frame.
+	// FaultDrop cuts the existing long connections, without a close frame.
 	FaultDrop = "drop"
 	// FaultClose closes them with the close code Code (default 1001).
 	FaultClose = "close"
@@ -23,8 +23,8 @@ const (
 	// FaultHandshake refuses upgrades: Handshake-Status Code (default 514),
 	// Handshake-Autherrcode AuthCode.
 	FaultHandshake = "handshake"
-	// FaultSilent accepts connections and reads, but never writes. With a Count:
-	// so many connections, those that are there first.
+	// FaultSilent accepts connections and reads, but never writes. With a Count
+	// it affects that many connections, existing ones first.
 	FaultSilent = "silent"
 	// FaultDelay delivers events later, by Delay.
 	FaultDelay = "delay"
@@ -33,32 +33,33 @@ const (
 	// FaultReorder delivers an event after the one that follows it, or after
 	// Delay (default 1 s) if none does.
 	FaultReorder = "reorder"
-	// FaultLose does not deliver at the first time: the schedule does.
+	// FaultLose drops the first delivery; the schedule repeats it.
 	FaultLose = "lose"
-	// FaultNoAck takes no acknowledgement for one.
+	// FaultNoAck ignores acknowledgements.
 	FaultNoAck = "noack"
 	// FaultFragment sends events in Parts pieces (default 2), in any order, Delay apart.
 	FaultFragment = "fragment"
 	// FaultAnswer answers calls of Route with Code, Msg, Status and Header. The
 	// call has no effect unless Applied is set: then only its answer is lost.
 	FaultAnswer = "answer"
-	// FaultNative decides when App hears other bots, given the scopes: Mode "on";
-	// "off": never; "first": the event is on its way Delay before the sender's
-	// call is answered; "last": Delay (default 1 s) after it. It has no Count.
+	// FaultNative decides when App receives other bots' messages, given the
+	// scopes: Mode "on"; "off": never; "first": the event is sent Delay before
+	// the sender's call is answered; "last": Delay (default 1 s) after it. It has
+	// no Count.
 	FaultNative = "native"
 )
 
-// Fault is something that goes wrong on purpose.
+// Fault is a simulated fault.
 type Fault struct {
 	Kind     string        `json:"kind"`
-	App      string        `json:"app,omitempty"`   // only of this app; "": of all
-	Count    int           `json:"count,omitempty"` // so often; 0: until [Server.ClearFaults]
+	App      string        `json:"app,omitempty"`   // the affected app; "": all
+	Count    int           `json:"count,omitempty"` // how often it happens; 0: until [Server.ClearFaults]
 	Code     int           `json:"code,omitempty"`
 	AuthCode int           `json:"auth_code,omitempty"`
-	Status   int           `json:"status,omitempty"` // HTTP; 0: 400 where Code is set, else 500
+	Status   int           `json:"status,omitempty"` // HTTP; 0: 400 if Code is set, else 500
 	Msg      string        `json:"msg,omitempty"`
 	Header   http.Header   `json:"header,omitempty"` // of an answer
-	Route    string        `json:"route,omitempty"`  // method and path; "*" stands for one part of the path
+	Route    string        `json:"route,omitempty"`  // method and path; "*" matches one part of the path
 	Applied  bool          `json:"applied,omitempty"`
 	Delay    time.Duration `json:"-"`               // "delay_ms" in JSON
 	Parts    int           `json:"parts,omitempty"` // pieces of an event
@@ -83,7 +84,7 @@ func (f *Fault) UnmarshalJSON(data []byte) error {
 
 type fault struct {
 	Fault
-	left int // 0: for ever
+	left int // 0: unlimited
 }
 
 var faultKinds = []string{
@@ -110,9 +111,8 @@ func (f *Fault) check() error {
 	return nil
 }
 
-// Fault makes something go wrong from now on. A new one of the kind and app
-// takes the place of the old one, but answers stand in line. It panics where f
-// makes no sense.
+// Fault starts a fault. It replaces the fault of the same kind and app, except
+// answers, which queue up. It panics if f is invalid.
 func (s *Server) Fault(f Fault) { must(0, s.addFault(f)) }
 
 func (s *Server) addFault(f Fault) error {
@@ -146,7 +146,7 @@ func (s *Server) addFault(f Fault) error {
 	return nil
 }
 
-// ClearFaults ends all faults; connections that are silent stay so.
+// ClearFaults ends all faults; silent connections remain silent.
 func (s *Server) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *Server) breakConnections(f Fault) {
 	}
 }
 
-// fault finds a fault of the app, and counts it. The caller holds s.mu.
+// fault returns a fault of the app, and counts its use. The caller holds s.mu.
 func (s *Server) fault(kind, app string) *Fault {
 	for i, f := range s.faults {
 		if f.Kind == kind && (f.App == "" || f.App == app) {
@@ -192,7 +192,7 @@ func (s *Server) used(i int) {
 	}
 }
 
-// answerFault is the answer planned for a request, or nil.
+// answerFault returns the fault with the answer planned for a request, or nil.
 func (s *Server) answerFault(r *http.Request) *Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +223,7 @@ func matches(route, method, path string) bool {
 	return slices.EqualFunc(a, b, func(pattern, part string) bool { return pattern == "*" || pattern == part })
 }
 
-// write answers as planned.
+// write sends the planned answer.
 func (f *Fault) write(w http.ResponseWriter) {
 	for key, values := range f.Header {
 		for _, v := range values {
@@ -237,7 +237,7 @@ func (f *Fault) write(w http.ResponseWriter) {
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, http.StatusText(status)) // a caller that is gone needs no answer
+		_, _ = io.WriteString(w, http.StatusText(status)) // fails if the caller is gone
 		return
 	}
 	if status == 0 {
@@ -246,7 +246,7 @@ func (f *Fault) write(w http.ResponseWriter) {
 	writeJSON(w, status, map[string]any{"code": f.Code, "msg": f.Msg, "data": map[string]any{}, "error": map[string]any{}})
 }
 
-// native is how another bot's message reaches app. The caller holds s.mu.
+// native returns how another bot's message reaches app. The caller holds s.mu.
 func (s *Server) native(app string) (mode string, delay time.Duration) {
 	for _, f := range s.faults {
 		if f.Kind == FaultNative && (f.App == "" || f.App == app) {
@@ -256,7 +256,7 @@ func (s *Server) native(app string) (mode string, delay time.Duration) {
 	return "on", 0
 }
 
-// nativeHold is how long a sender's answer waits behind the event.
+// nativeHold returns how long a sender's answer is held back after the event.
 func (s *Server) nativeHold() time.Duration {
 	for _, f := range s.faults {
 		if f.Kind == FaultNative && f.Mode == "first" {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Sender types as the REST API says them; events say "bot" for "app".
+// Sender types of the REST API; events have "bot" instead of "app".
 const (
 	senderUser = "user"
 	senderApp  = "app"
 )
 
-// Message is what was said in a chat, as a person sees it by now.
+// Message is a message of a chat, as a person sees it now.
 type Message struct {
 	ID         string     `json:"message_id"`
 	ChatID     string     `json:"chat_id"`
@@ -24,9 +24,9 @@ type Message struct {
 	SenderName string     `json:"sender_name"`
 	SenderType string     `json:"sender_type"` // app or user
 	Type       string     `json:"msg_type"`
-	Content    string     `json:"content"`            // as it was sent, or last edited
-	Text       string     `json:"text"`               // also of cards, with what was streamed into them
-	Mentions   []string   `json:"mentions,omitempty"` // ids of apps and users, when it was created
+	Content    string     `json:"content"`            // as sent, or last edited
+	Text       string     `json:"text"`               // also of cards, with streamed text
+	Mentions   []string   `json:"mentions,omitempty"` // ids of the apps and users mentioned at creation
 	CreateTime int64      `json:"create_time"`        // ms
 	UpdateTime int64      `json:"update_time"`        // ms
 	CardID     string     `json:"card_id,omitempty"`
@@ -36,7 +36,7 @@ type Message struct {
 	Reactions  []Reaction `json:"reactions,omitempty"`
 }
 
-// Reaction is an emoji below a message.
+// Reaction is an emoji reaction to a message.
 type Reaction struct {
 	ID    string `json:"reaction_id"`
 	By    string `json:"by"` // id of the app or the user
@@ -48,7 +48,7 @@ type message struct {
 	Message
 	seq      uint64 // place among all messages
 	revision uint64 // of the last change
-	received string // content as it is received, of all types but cards
+	received string // content as received, except for cards
 	mentions []mention
 	card     *card    // of an interactive message
 	children []string // of a merged forward
@@ -69,17 +69,17 @@ type draft struct {
 	sender    string
 	msgType   string
 	content   string
-	mention   []string // entities to mention, of users' texts
+	mention   []string // entities to mention, in users' texts
 	reply     *message
 	inThread  bool    // the reply opens a topic
-	thread    *thread // goes there without answering anything
+	thread    *thread // the topic to post to without a reply
 	card      *card
-	forwarded *message // received form is taken from it
+	forwarded *message // the message whose received form is copied
 	children  []string
-	literal   bool // typed by a person: tags are text, "@Name" is a mention
+	literal   bool // typed by a person: tags are plain text, "@Name" is a mention
 }
 
-// create makes the message of d, shows it to those who watch, and hands it to
+// create makes the message of d, announces it to watchers, and delivers it to
 // the bots. The caller holds s.mu and has checked d.
 func (s *Server) create(d draft) (*message, error) {
 	now := time.Now()
@@ -148,7 +148,7 @@ func (s *Server) fill(m *message, d draft) error {
 	return nil
 }
 
-// placeInThread sets what the message answers and the topic it stands in.
+// placeInThread sets the message that m answers, and its topic.
 func (s *Server) placeInThread(m *message, d draft) {
 	if d.thread != nil {
 		m.ThreadID, m.RootID, m.ParentID = d.thread.id, d.thread.root, d.thread.root
@@ -183,7 +183,7 @@ func (s *Server) openThread(root *message) {
 	}
 }
 
-// touch notes that m is new or has changed. The caller holds s.mu.
+// touch records that m is new or has changed. The caller holds s.mu.
 func (s *Server) touch(m *message, kind string) {
 	s.revision++
 	m.revision = s.revision
@@ -196,14 +196,14 @@ func (s *Server) touch(m *message, kind string) {
 	s.bump()
 }
 
-// snapshot is what m looks like now.
+// snapshot returns the current state of m.
 func (m *message) snapshot() Message {
 	shown := m.Message
 	shown.Mentions, shown.Reactions = slices.Clone(m.Mentions), slices.Clone(m.Reactions)
 	return shown
 }
 
-// recall takes a message back. The caller holds s.mu.
+// recall recalls a message. The caller holds s.mu.
 func (s *Server) recall(m *message, by string) {
 	m.Deleted = true
 	m.UpdateTime = time.Now().UnixMilli()
@@ -227,8 +227,8 @@ func (s *Server) recall(m *message, by string) {
 	}
 }
 
-// Messages are all messages of a chat (id or name), oldest first; of all chats
-// for "". A chat that is not there has none.
+// Messages returns all messages of a chat (id or name), oldest first; of all
+// chats for "". An unknown chat has none.
 func (s *Server) Messages(chat string) []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// post converts a rich text: the locale goes, mentions become keys, and a md
+// post converts a rich text: the locale is removed, mentions become keys, and a md
 // paragraph is flattened, with its markdown kept in content_v2 (docs/feishu.md 3.2).
 func (c *converter) post(content string) (received, text string, err error) {
 	title, paragraphs, err := parsePost(content)
@@ -46,7 +46,7 @@ func (c *converter) post(content string) (received, text string, err error) {
 	return compact(out), strings.Join(lines, "\n"), nil
 }
 
-// parsePost takes the Chinese version, else the first by name, and also one
+// parsePost reads the Chinese version, else the first by name, or a post
 // without a locale, as the SDKs' helpers make it.
 func parsePost(content string) (title string, paragraphs [][]map[string]any, err error) {
 	type version struct {
@@ -113,7 +113,7 @@ var (
 	mdKey   = regexp.MustCompile(`@_user_\d+`)
 )
 
-// flatten is one line of markdown as the nodes of a plain paragraph.
+// flatten converts one line of markdown to the nodes of a plain paragraph.
 func (c *converter) flatten(line string) []map[string]any {
 	if strings.TrimSpace(line) == "---" {
 		return []map[string]any{{"tag": "hr"}}
@@ -130,7 +130,7 @@ func (c *converter) flatten(line string) []map[string]any {
 		key := line[where[0]:where[1]]
 		i := slices.IndexFunc(c.mentions, func(m mention) bool { return m.key == key })
 		if i < 0 {
-			continue // a text that looks like a key
+			continue // text that only looks like a key
 		}
 		add(line[at:where[0]])
 		nodes = append(nodes, map[string]any{"tag": "at", "user_id": key, "user_name": c.s.name(c.mentions[i].entity), "style": []string{}})
@@ -140,7 +140,7 @@ func (c *converter) flatten(line string) []map[string]any {
 	return nodes
 }
 
-// str is v if it is a string.
+// str returns v if it is a string, else "".
 func str(v any) string {
 	s, _ := v.(string)
 	return s

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Bounds of the recorded requests; beyond them the oldest are forgotten.
+// Limits of the recorded requests; beyond them the oldest are dropped.
 const (
 	maxRequests     = 5_000
-	maxRequestBytes = 64 << 20 // bodies of all together
-	maxRecordedBody = maxBody  // of one; more is only counted and hashed
+	maxRequestBytes = 64 << 20 // bytes of all bodies
+	maxRecordedBody = maxBody  // bytes of a body; the rest is only counted and hashed
 )
 
-// Request is a call as it came, for comparisons byte by byte.
+// Request is a call as received, for comparisons byte by byte.
 type Request struct {
 	Time   time.Time   `json:"time"`
 	Method string      `json:"method"`
-	URI    string      `json:"uri"` // path and query as they stood in the request
+	URI    string      `json:"uri"` // path and query as in the request
 	Host   string      `json:"host"`
 	Header http.Header `json:"header"`
 	Body   []byte      `json:"body,omitempty"` // the first MiB
@@ -30,8 +30,8 @@ type Request struct {
 	SHA256 string      `json:"sha256"`         // of the whole body
 }
 
-// Requests are the calls of the apps, in the order in which they were answered:
-// REST, bootstrap calls and upgrades to a WebSocket. Secrets are in them.
+// Requests returns the calls of the apps, in the order of their answers: REST,
+// bootstrap calls and upgrades to a WebSocket, secrets included.
 func (s *Server) Requests() []Request {
 	s.requests.mu.Lock()
 	defer s.requests.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *Server) record(r *http.Request) *recording {
 	}}
 }
 
-// Write notes a part of the body.
+// Write records a part of the body.
 func (r *recording) Write(b []byte) (int, error) {
 	_, _ = r.sum.Write(b) // never fails
 	r.req.Size += int64(len(b))
@@ -81,10 +81,10 @@ func (r *recording) tee(body io.ReadCloser) io.ReadCloser {
 	return teed{io.TeeReader(body, r), body}
 }
 
-// finish reads what is left of an upload's body, and keeps the request.
+// finish reads the rest of an upload's body, and records the request.
 func (r *recording) finish(req *http.Request) {
 	if t, ok := req.Body.(teed); ok {
-		_, _ = io.Copy(io.Discard, io.LimitReader(t, maxFile)) // a caller that is gone sends no more
+		_, _ = io.Copy(io.Discard, io.LimitReader(t, maxFile)) // fails if the caller is gone
 	}
 	r.req.SHA256 = hex.EncodeToString(r.sum.Sum(nil))
 	r.to.mu.Lock()

@@ -11,20 +11,21 @@ import (
 	"time"
 )
 
-// maxBody is the most bytes of a request that is no upload; more is refused.
+// maxBody is the most bytes of a request's body, except for uploads; a larger
+// one is refused.
 const maxBody = 1 << 20
 
 // call is one request of an app.
 type call struct {
 	s    *Server
-	app  *app // nil where none is needed
+	app  *app // nil if the route needs none
 	r    *http.Request
 	body []byte // nil for an upload, which reads r.Body itself
 	rec  *recording
-	hold time.Duration // before the answer
+	hold time.Duration // pause before the answer
 }
 
-// top is an answer whose fields stand beside code and msg, not under data.
+// top is an answer whose fields are next to code and msg, not under data.
 type top map[string]any
 
 // download is an answer that is a file.
@@ -38,7 +39,7 @@ type route struct {
 	run     func(*call) (any, error)
 }
 
-// routes is everything the server answers. Unknown paths get Feishu's own 404.
+// routes returns the handler of all routes. Unknown paths get Feishu's own 404.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	for _, table := range [][]route{authRoutes, identityRoutes, messageRoutes, readRoutes, chatRoutes, mediaRoutes,
@@ -77,7 +78,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt route) {
 	if planned == nil || planned.Applied {
 		answer, err = c.run(rt)
 	} else {
-		r.Body = c.rec.tee(r.Body) // it is read, but nothing happens
+		r.Body = c.rec.tee(r.Body) // the body is read, but has no effect
 	}
 	c.rec.finish(r)
 	if c.hold > 0 {
@@ -107,7 +108,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt route) {
 	}
 }
 
-// run does what the route does: with the lock, but for uploads.
+// run calls the route's handler, holding the lock except for uploads.
 func (c *call) run(rt route) (any, error) {
 	if !rt.upload {
 		var err error
@@ -192,5 +193,5 @@ func write(w http.ResponseWriter, answer any) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, compact(v)) // a caller that is gone needs no answer
+	_, _ = io.WriteString(w, compact(v)) // fails if the caller is gone
 }

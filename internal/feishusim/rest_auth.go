@@ -19,8 +19,8 @@ type token struct {
 	expires time.Time
 }
 
-// tokenFor gives out the app's token: the same one until less than a quarter of
-// its life is left (30 min of 2 h), then a new one; both are valid (docs/feishu.md 6.1).
+// tokenFor returns the app's token: the same one until less than a quarter of its
+// lifetime is left (30 min of 2 h), then a new one; both are valid (docs/feishu.md 6.1).
 func tokenFor(field string) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		var in struct {
@@ -47,7 +47,7 @@ func (a *app) is(secret string) bool {
 	return subtle.ConstantTimeCompare([]byte(a.Secret), []byte(secret)) == 1
 }
 
-// token is the app's token. The caller holds s.mu.
+// token returns the app's token. The caller holds s.mu.
 func (s *Server) token(a *app) *token {
 	now := time.Now()
 	var best *token

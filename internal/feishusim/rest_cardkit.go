@@ -40,7 +40,7 @@ type cardChange struct {
 	Element  string   `json:"element"`
 	Partial  string   `json:"partial_element"`
 	Content  *string  `json:"content"`
-	element  string   // of the path
+	element  string   // from the path
 }
 
 type cardData struct {
@@ -63,7 +63,7 @@ func createCard(c *call) (any, error) {
 	return map[string]any{"card_id": k.id}, nil
 }
 
-// keep makes a card an entity: with an id of digits.
+// keep makes a card an entity, with an id of digits.
 func (s *Server) keep(k *card) {
 	k.id = "7" + strconv.FormatUint(1e17+rand.Uint64N(9e17), 10)
 	s.cards[k.id] = k
@@ -118,7 +118,7 @@ func convertCardID(c *call) (any, error) {
 	return map[string]any{"card_id": m.card.id}, nil
 }
 
-// change checks what all changes have in common, makes one, and shows it.
+// change makes a route that checks a change, applies it with do, and shows it.
 func change(do func(*card, *cardChange) error) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		k := c.s.cards[c.r.PathValue("card")]
@@ -159,7 +159,8 @@ func replaceCard(k *card, in *cardChange) error {
 	return nil
 }
 
-// setCard takes the settings with and without their "config" (docs/feishu.md 5.2).
+// setCard accepts the settings with and without their "config" (docs/feishu.md
+// 5.2).
 func setCard(k *card, in *cardChange) error {
 	var settings map[string]any
 	if json.Unmarshal([]byte(in.Settings), &settings) != nil || settings == nil {
@@ -174,14 +175,14 @@ func setCard(k *card, in *cardChange) error {
 		k.tree["config"] = config
 	}
 	if on, _ := settings["streaming_mode"].(bool); on {
-		k.since = time.Time{} // it begins anew
+		k.since = time.Time{} // streaming begins again
 	}
 	maps.Copy(config, settings)
 	k.configured()
 	return nil
 }
 
-// setContent is the streaming of a text: always the whole of it.
+// setContent streams a text, of which each call has the whole.
 func setContent(k *card, in *cardChange) error {
 	switch {
 	case in.Content == nil || *in.Content == "" || len([]rune(*in.Content)) > maxContent:
@@ -291,8 +292,8 @@ func (k *card) splice(id string, change func(list []any, at int) []any) bool {
 	return done
 }
 
-// batchCard does several changes in one; the elements stand in params, as JSON
-// values or as strings of JSON.
+// batchCard makes several changes in one call; the elements are in params, as
+// JSON values or as strings of JSON.
 func batchCard(k *card, in *cardChange) error {
 	var actions []struct {
 		Action string                     `json:"action"`
@@ -315,7 +316,7 @@ func batchCard(k *card, in *cardChange) error {
 			err = addElements(k, one)
 		case "delete_elements":
 			var ids []string
-			_ = json.Unmarshal([]byte(text(a.Params["element_ids"])), &ids) // none: refused below
+			_ = json.Unmarshal([]byte(text(a.Params["element_ids"])), &ids) // no ids are refused below
 			if ids == nil {
 				err = errField
 			}
@@ -338,7 +339,7 @@ func batchCard(k *card, in *cardChange) error {
 	return nil
 }
 
-// text is a string of JSON as it is, and any other value's JSON.
+// text returns the value of a JSON string, and the JSON of any other value.
 func text(v json.RawMessage) string {
 	var s string
 	if json.Unmarshal(v, &s) == nil {

@@ -15,7 +15,7 @@ var chatRoutes = []route{
 	{pattern: "GET " + chatsPath + "/{id}/members/is_in_chat", scopes: chatScopes, run: isInChat},
 }
 
-// chat is the chat of the path, in which the app must be.
+// chat returns the chat in the path, of which the app must be a member.
 func (c *call) chat() (*chat, error) {
 	in := c.s.chats[c.r.PathValue("id")]
 	switch {
@@ -41,7 +41,7 @@ func readChat(c *call) (any, error) {
 		"chat_tag": "inner", "external": false, "tenant_key": c.s.opts.Tenant, "chat_status": "normal",
 		"user_count": strconv.Itoa(len(people)), "bot_count": strconv.Itoa(len(bots)),
 	}
-	if c.s.users[in.owner] != nil { // Feishu does not return a bot that owns the group
+	if c.s.users[in.owner] != nil { // Feishu does not return an owner that is a bot
 		out["owner_id"], out["owner_id_type"] = c.s.userID(c.app, in.owner, c.query("user_id_type"))
 	}
 	managers, botManagers := []string{}, []string{}
@@ -59,7 +59,7 @@ func readChat(c *call) (any, error) {
 	return out, nil
 }
 
-// split sorts a chat's members.
+// split returns a chat's people and its bots.
 func (s *Server) split(c *chat) (people, bots []string) {
 	for _, m := range c.members {
 		if s.apps[m] != nil {
@@ -98,7 +98,7 @@ func listChats(c *call) (any, error) {
 	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
 }
 
-// listMembers never shows bots (docs/feishu.md 4.2).
+// listMembers never returns bots (docs/feishu.md 4.2).
 func listMembers(c *call) (any, error) {
 	in, err := c.chat()
 	if err != nil {

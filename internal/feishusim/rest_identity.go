@@ -19,7 +19,7 @@ const (
 	maxUserLookup = 50
 )
 
-// botInfo has its fields at the top (docs/feishu.md 4.2).
+// botInfo answers with its fields at the top level (docs/feishu.md 4.2).
 func botInfo(c *call) (any, error) {
 	return top{"bot": map[string]any{
 		"activate_status": 2, "app_name": c.app.Name, "avatar_url": "", "ip_white_list": []string{},
@@ -40,7 +40,7 @@ func pingBot(c *call) (any, error) {
 	return map[string]any{"pingBotInfo": map[string]any{"botID": openID(c.app.ID, c.app.ID), "botName": c.app.Name}}, nil
 }
 
-// botNames tells names of bots by the ids that the caller sees.
+// botNames returns names of bots by the ids that the caller sees.
 func botNames(c *call) (any, error) {
 	q := c.r.URL.Query()
 	ids := slices.Concat(q["bot_ids"], q["bot_ids[]"])
@@ -112,7 +112,7 @@ func readUsers(c *call) (any, error) {
 	return map[string]any{"items": items}, nil
 }
 
-// user is the person of an id of the type that the call names, or nil.
+// user returns the person with an id of the type that the call names, or nil.
 func (c *call) user(id string) map[string]any {
 	var entity string
 	switch c.query("user_id_type") {

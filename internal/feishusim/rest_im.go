@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Bounds of messages (docs/feishu.md 5 and 6).
+// Limits of messages (docs/feishu.md 5 and 6).
 const (
 	maxTextBytes = 150 << 10
 	maxPostBytes = 30 << 10
 	maxEdits     = 20
 	maxUUID      = 50
 	uuidFor      = time.Hour
-	maxUUIDs     = 50_000 // more: all are forgotten
-	maxPatches   = 5      // a second, of one message
+	maxUUIDs     = 50_000 // beyond it all are dropped
+	maxPatches   = 5      // per second and message
 )
 
 const messagesPath = "/open-apis/im/v1/messages"
@@ -34,7 +34,7 @@ var messageRoutes = []route{
 	{pattern: "GET " + messagesPath + "/{id}/reactions", scopes: reactionsRead, run: listReactions},
 }
 
-// sentOnce is what a uuid was used for.
+// sentOnce is the message for which a uuid was used.
 type sentOnce struct {
 	id   string
 	when time.Time
@@ -72,7 +72,7 @@ func replyMessage(c *call) (any, error) {
 	return c.send(in, draft{chat: c.s.chats[parent.ChatID], reply: parent, inThread: in.InThread})
 }
 
-// message is the message of the path, which the app must be able to see.
+// message returns the message in the path, which the app must be able to see.
 func (c *call) message(gone *apiError) (*message, error) {
 	id := c.r.PathValue("id")
 	if !strings.HasPrefix(id, "om_") {
@@ -90,7 +90,7 @@ func (c *call) message(gone *apiError) (*message, error) {
 	return m, nil
 }
 
-// receiver is the chat, or the thread in it, that a send names.
+// receiver returns the chat, or the thread in it, that a send names.
 func (c *call) receiver(id string) (*chat, *thread, error) {
 	s := c.s
 	if id == "" {
@@ -159,7 +159,7 @@ func (c *call) send(in outgoing, d draft) (any, error) {
 	return c.s.restMessage(c.app, m, read{}), nil
 }
 
-// checkContent checks the size, and finds the card entity that is to be shown.
+// checkContent checks the size, and finds the card entity to show.
 func (c *call) checkContent(d *draft) error {
 	limit := maxTextBytes
 	if d.msgType != "text" {
@@ -207,7 +207,8 @@ func (s *Server) limit(c *chat) error {
 	return nil
 }
 
-// change reads what a call makes of an own message, and finds that.
+// change reads the new content in a call, and finds the app's own message to
+// change.
 func (c *call) change() (in outgoing, m *message, err error) {
 	if err := c.read(&in); err != nil {
 		return in, nil, err
@@ -234,7 +235,7 @@ func editMessage(c *call) (any, error) {
 	return c.s.restMessage(c.app, m, read{}), nil
 }
 
-// rewrite gives a text or post another content. Nobody gets an event for it.
+// rewrite replaces the content of a text or post, which causes no event.
 func (c *call) rewrite(m *message, msgType, content string) error {
 	d := draft{chat: c.s.chats[m.ChatID], sender: m.Sender, msgType: msgType, content: content}
 	if err := c.checkContent(&d); err != nil {
@@ -250,7 +251,7 @@ func (c *call) rewrite(m *message, msgType, content string) error {
 	return nil
 }
 
-// patchCard gives a message another card; some bots edit posts by it too.
+// patchCard replaces the card of a message; some bots edit posts with it too.
 func patchCard(c *call) (any, error) {
 	in, m, err := c.change()
 	switch {

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// Bounds of uploads. Feishu takes 10 MB of an image and 30 MB of a file; here
-// more is taken, so that large transfers can be tried.
+// Limits of uploads. Feishu accepts images of 10 MB and files of 30 MB; here
+// they may be larger, to test large transfers.
 const (
 	maxFile       = 128 << 20
-	maxFiles      = 500     // the oldest are forgotten
-	maxFilesBytes = 1 << 30 // of all together, in a temporary folder; the oldest are forgotten
+	maxFiles      = 500     // beyond it the oldest are dropped
+	maxFilesBytes = 1 << 30 // of all files, in a temporary folder; beyond it the oldest are dropped
 	maxFormField  = 4 << 10
 	maxDownload   = 100 << 20 // of a file in a message (docs/feishu.md 5.4)
 )
@@ -42,7 +42,7 @@ type file struct {
 }
 
 type fileStore struct {
-	dir   string // made with the first file
+	dir   string // created with the first file
 	files []*file
 	bytes int64
 }
@@ -56,7 +56,7 @@ func (f *fileStore) find(key string) *file {
 	return nil
 }
 
-// uploader takes the multipart part called field.
+// uploader returns a route that stores the multipart part called field.
 func uploader(field, prefix, answer string) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		parts, err := c.r.MultipartReader()
@@ -156,14 +156,14 @@ func (f *fileStore) add(one *file) {
 	f.files = append(f.files, one)
 	f.bytes += one.size
 	for len(f.files) > maxFiles || f.bytes > maxFilesBytes {
-		_ = os.Remove(f.files[0].path) // at the latest Close removes the folder
+		_ = os.Remove(f.files[0].path) // if it fails, Close removes the folder
 		f.bytes -= f.files[0].size
 		f.files = f.files[1:]
 	}
 }
 
-// AddFile keeps a file that a user sends with [Server.Post]: the key is Utterance.File,
-// or stands in its Content.
+// AddFile stores a file for a user to send with [Server.Post]: with the key as
+// Utterance.File, or in its Content.
 func (s *Server) AddFile(name string, data []byte) (key string, err error) {
 	prefix := filePrefix
 	if strings.HasPrefix(mime.TypeByExtension(filepath.Ext(name)), "image/") {
@@ -180,7 +180,7 @@ func (s *Server) AddFile(name string, data []byte) (key string, err error) {
 	return f.key, nil
 }
 
-// ownFile gives an app back what it uploaded.
+// ownFile returns a file that the app uploaded.
 func ownFile(c *call) (any, error) {
 	f := c.s.files.find(c.r.PathValue("key"))
 	if f == nil || f.app != c.app.ID {
@@ -189,7 +189,7 @@ func ownFile(c *call) (any, error) {
 	return &download{f}, nil
 }
 
-// readResource is a file that a message holds.
+// readResource returns a file of a message.
 func readResource(c *call) (any, error) {
 	m, err := c.message(errMessageID)
 	if err != nil {
@@ -214,7 +214,7 @@ func readResource(c *call) (any, error) {
 	return &download{f}, nil
 }
 
-// serve sends the file; a caller that leaves early is no error.
+// serve sends the file; it is not an error if the caller leaves early.
 func (f *file) serve(w http.ResponseWriter) {
 	in, err := os.Open(f.path)
 	if err != nil {

@@ -59,8 +59,8 @@ func listReactions(c *call) (any, error) {
 	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
 }
 
-// React lets a person put an emoji below a message, for example "THUMBSUP". A
-// person has each emoji there at most once: a repeat changes nothing.
+// React adds a person's reaction to a message, for example "THUMBSUP". A repeat
+// of the same emoji changes nothing.
 func (s *Server) React(messageID, user, emoji string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *Server) React(messageID, user, emoji string) error {
 	return err
 }
 
-// Unreact takes a person's emoji back.
+// Unreact removes a person's reaction.
 func (s *Server) Unreact(messageID, user, emoji string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *Server) Unreact(messageID, user, emoji string) error {
 	return nil
 }
 
-// reader finds a message that is not recalled, and a person who sees it.
+// reader finds a message that is not recalled, and a member of its chat.
 func (s *Server) reader(messageID, user string) (m *message, by string, err error) {
 	if m, err = s.messageOf(messageID); err != nil {
 		return nil, "", err
@@ -97,7 +97,7 @@ func (s *Server) reader(messageID, user string) (m *message, by string, err erro
 	}
 	switch {
 	case s.users[by] == nil:
-		return nil, "", fmt.Errorf("%.60q is no user: bots react through the API", user)
+		return nil, "", fmt.Errorf("%.60q is not a user: bots react through the API", user)
 	case !s.chats[m.ChatID].has(by):
 		return nil, "", fmt.Errorf("%s is not in that chat", s.name(by))
 	case m.Deleted:
@@ -123,7 +123,7 @@ func (s *Server) react(m *message, by, emoji string) (Reaction, error) {
 	return r, nil
 }
 
-// unreact removes the reaction at that place. The caller holds s.mu.
+// unreact removes the reaction at index at. The caller holds s.mu.
 func (s *Server) unreact(m *message, at int) Reaction {
 	gone := m.Reactions[at]
 	m.Reactions = slices.Delete(m.Reactions, at, at+1)
@@ -132,8 +132,8 @@ func (s *Server) unreact(m *message, at int) Reaction {
 	return gone
 }
 
-// reactionEvent goes to all apps of the chat, also to the one that reacted:
-// frameworks drop their own (docs/feishu.md 3.6).
+// reactionEvent sends an event to all apps of the chat, also to the one that
+// reacted: frameworks drop their own (docs/feishu.md 3.6).
 func (s *Server) reactionEvent(eventType string, m *message, r Reaction, when int64) {
 	for _, id := range s.chats[m.ChatID].members {
 		a := s.apps[id]
@@ -153,7 +153,7 @@ func (s *Server) reactionEvent(eventType string, m *message, r Reaction, when in
 	}
 }
 
-// restReaction is r as the REST API shows it to a.
+// restReaction returns r as the REST API shows it to a.
 func (s *Server) restReaction(a *app, r Reaction, idType string) map[string]any {
 	operator := map[string]any{"operator_id": r.By, "operator_type": senderApp}
 	if s.apps[r.By] == nil {

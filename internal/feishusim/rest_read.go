@@ -11,7 +11,7 @@ var readRoutes = []route{
 	{pattern: "GET " + messagesPath + "/mget", scopes: readScopes, run: readMessages},
 }
 
-// read is what a caller asks to be shown of a message.
+// read is the parameters with which a caller reads messages.
 type read struct {
 	cardType string // card_msg_content_type
 	idType   string // user_id_type as given; "": not given
@@ -22,7 +22,7 @@ func (c *call) asked() read {
 	return read{c.query("card_msg_content_type"), c.query("user_id_type"), c.query("with_sender_name") == "true"}
 }
 
-// restMessage is m as the REST API shows it to a (docs/feishu.md 5).
+// restMessage returns m as the REST API shows it to a (docs/feishu.md 5).
 func (s *Server) restMessage(a *app, m *message, how read) map[string]any {
 	out := map[string]any{
 		"message_id": m.ID, "msg_type": m.Type, "chat_id": m.ChatID,
@@ -67,7 +67,7 @@ func (s *Server) restMessage(a *app, m *message, how read) map[string]any {
 	return out
 }
 
-// userID is an entity's id of the type that is wanted, open_id unless told.
+// userID returns an entity's id of the wanted type, open_id by default.
 func (s *Server) userID(a *app, entity, want string) (id, idType string) {
 	switch {
 	case want == "union_id":
@@ -115,7 +115,7 @@ func readMessages(c *call) (any, error) {
 	return map[string]any{"items": items}, nil
 }
 
-// listMessages is a chat's history, or a thread's (docs/feishu.md 5.3).
+// listMessages returns a chat's history, or a thread's (docs/feishu.md 5.3).
 func listMessages(c *call) (any, error) {
 	id := c.query("container_id")
 	var in *chat
@@ -154,7 +154,7 @@ func listMessages(c *call) (any, error) {
 		at := m.CreateTime / 1000
 		switch {
 		case threaded && m.ThreadID != id, !threaded && m.ChatID != in.id, at < from, at > until:
-		case !threaded && m.ThreadID != "" && m.RootID != "": // in a topic: only its root is here
+		case !threaded && m.ThreadID != "" && m.RootID != "": // a reply in a topic: here is only its root
 		default:
 			all = append(all, m)
 		}
@@ -185,7 +185,7 @@ func (c *call) seconds(name string, otherwise int64) (int64, error) {
 	return n, nil
 }
 
-// paged cuts the page out of all that page_size and page_token name.
+// paged returns the page of all that page_size and page_token name.
 func paged[T any](c *call, all []T, size, most int) (page []T, next string, err error) {
 	if given := c.query("page_size"); given != "" {
 		if size, err = strconv.Atoi(given); err != nil || size < 1 || size > most {

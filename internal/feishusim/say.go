@@ -7,32 +7,32 @@ import (
 	"strings"
 )
 
-// Utterance is something that a person says.
+// Utterance is a message that a person sends.
 type Utterance struct {
-	User     string   `json:"user"`               // id, or a name that only one has
+	User     string   `json:"user"`               // id or unique name
 	Chat     string   `json:"chat"`               // id or name of a group; or
-	App      string   `json:"app,omitempty"`      // the bot to talk to privately
+	App      string   `json:"app,omitempty"`      // the bot of a private chat
 	Text     string   `json:"text"`               // "@Name" of a member is a mention, "@all" everybody
-	Mentions []string `json:"mentions,omitempty"` // mentioned in front of the text, if it does not name them
-	ReplyTo  string   `json:"reply_to,omitempty"` // the message that is answered
+	Mentions []string `json:"mentions,omitempty"` // mentioned before the text, if it does not name them
+	ReplyTo  string   `json:"reply_to,omitempty"` // the message to reply to
 	InThread bool     `json:"in_thread,omitempty"`
-	Thread   string   `json:"thread_id,omitempty"` // says it there, answering nothing
-	Type     string   `json:"msg_type,omitempty"`  // "": text; else Content is what is sent
+	Thread   string   `json:"thread_id,omitempty"` // the topic to post to without a reply
+	Type     string   `json:"msg_type,omitempty"`  // "": text; else Content is sent
 	Content  string   `json:"content,omitempty"`
 	File     string   `json:"file,omitempty"` // key of an uploaded picture or file, in place of Type and Content
 }
 
-// Say lets a person say something in a group, and returns the message's id.
+// Say sends a person's text to a group, and returns the message's id.
 func (s *Server) Say(chat, user, text string, mentions ...string) (string, error) {
 	return s.Post(Utterance{Chat: chat, User: user, Text: text, Mentions: mentions})
 }
 
-// SayPrivate lets a person say something to a bot alone.
+// SayPrivate sends a person's text to a bot in their private chat.
 func (s *Server) SayPrivate(app, user, text string) (string, error) {
 	return s.Post(Utterance{App: app, User: user, Text: text})
 }
 
-// Post is [Server.Say] with everything that may be said.
+// Post sends a person's message of any kind, and returns its id.
 func (s *Server) Post(u Utterance) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *Server) utterance(u Utterance) (draft, error) {
 		return d, err
 	}
 	if s.users[d.sender] == nil {
-		return d, fmt.Errorf("%.60q is no user: bots speak through the API", u.User)
+		return d, fmt.Errorf("%.60q is not a user: bots send through the API", u.User)
 	}
 	switch {
 	case u.App != "":
@@ -66,7 +66,7 @@ func (s *Server) utterance(u Utterance) (draft, error) {
 			return d, err
 		}
 		if s.apps[bot] == nil {
-			return d, fmt.Errorf("%.60q is no app", u.App)
+			return d, fmt.Errorf("%.60q is not an app", u.App)
 		}
 		d.chat = s.p2p(d.sender, bot)
 	case u.ReplyTo != "":
@@ -100,7 +100,7 @@ func (s *Server) utterance(u Utterance) (draft, error) {
 		case f == nil:
 			return d, fmt.Errorf("no file %.80q", u.File)
 		case u.Type != "" || u.Text != "":
-			return d, errors.New("a file is said alone: without text and msg_type")
+			return d, errors.New("a file is sent alone: without text and msg_type")
 		case strings.HasPrefix(f.key, imagePrefix):
 			d.msgType, d.content = "image", compact(map[string]string{"image_key": f.key})
 		default:
@@ -111,16 +111,16 @@ func (s *Server) utterance(u Utterance) (draft, error) {
 		d.msgType, d.content = "text", compact(map[string]string{"text": u.Text})
 	}
 	if len(d.content) > maxTextBytes {
-		return d, errors.New("that is more than 150 KB")
+		return d, errors.New("the content has more than 150 KB")
 	}
 	return d, nil
 }
 
-// Recall takes back a message, by whoever sent it.
+// Recall recalls a message on behalf of its sender.
 func (s *Server) Recall(messageID string) error { return s.RecallBy(messageID, "") }
 
-// RecallBy takes back a message: by its sender, or by the owner or a manager of
-// the group. "" is the sender.
+// RecallBy recalls a message on behalf of its sender (""), or of the owner or a
+// manager of the group.
 func (s *Server) RecallBy(messageID, by string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,10 +143,9 @@ func (s *Server) RecallBy(messageID, by string) error {
 	return nil
 }
 
-// Wait returns the first message that matches, once there is one. The function
-// is asked about every message there is, oldest first, and again about those that
-// change: the last text of a streamed card matches when it is written. It must
-// not call the server.
+// Wait returns the first message that matches, once there is one. match is called
+// for every message, oldest first, and again after each change, so that it can
+// match the last text of a streamed card. It must not call the server.
 func (s *Server) Wait(ctx context.Context, match func(Message) bool) (Message, error) {
 	var found Message
 	seen := uint64(0)
@@ -163,8 +162,8 @@ func (s *Server) Wait(ctx context.Context, match func(Message) bool) (Message, e
 	return found, err
 }
 
-// WaitDelivery is [Server.Wait] for deliveries, as they are and as they are
-// answered.
+// WaitDelivery is [Server.Wait] for deliveries; match is called again after the
+// answer.
 func (s *Server) WaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
 	var found Delivery
 	err := s.until(ctx, func() bool {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// stepWithin is how long a step of a [Scenario] waits if it does not say.
+// stepWithin is how long a step of a [Scenario] waits by default.
 const stepWithin = time.Minute
 
-// Scenario is a world and what happens in it, as JSON:
+// Scenario is apps, users and groups and a list of steps, as JSON:
 //
 //	{"apps":[{"name":"BotA"}],"users":["Ann"],
 //	 "groups":[{"name":"Lab","members":["BotA","Ann"]}],
@@ -27,7 +27,7 @@ type Scenario struct {
 	Steps  []Step   `json:"steps"`
 }
 
-// Step is one thing that happens; one of its first five fields is set.
+// Step is one step of a scenario; one of its first five fields is set.
 type Step struct {
 	Connected string     `json:"connected,omitempty"` // waits for this app's long connection
 	Say       *Utterance `json:"say,omitempty"`
@@ -40,7 +40,7 @@ type Step struct {
 	Seconds float64 `json:"seconds,omitempty"` // how long to wait; 0: a minute
 }
 
-// ParseScenario reads a scenario; fields that are not known are an error.
+// ParseScenario reads a scenario; unknown fields are an error.
 func ParseScenario(data []byte) (Scenario, error) {
 	var sc Scenario
 	d := json.NewDecoder(bytes.NewReader(data))

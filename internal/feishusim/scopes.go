@@ -6,8 +6,8 @@ const (
 	ScopeAt           = "im:message.group_at_msg:readonly"             // a user @s the bot
 	ScopeAtIncludeBot = "im:message.group_at_msg.include_bot:readonly" // a user or a bot @s it
 	ScopeGroup        = "im:message.group_msg"                         // all messages of users
-	ScopeGroupAll     = "im:message.group_msg.include_bot:read"        // all of users and other bots
-	ScopeGroupBots    = "im:message.group_bot_msg:readonly"            // all of other bots
+	ScopeGroupAll     = "im:message.group_msg.include_bot:read"        // all messages of users and other bots
+	ScopeGroupBots    = "im:message.group_bot_msg:readonly"            // all messages of other bots
 )
 
 var (
@@ -38,10 +38,10 @@ var (
 	appScopes     = []string{"application:application:self_manage", "admin:app.info:readonly"}
 )
 
-const scopeUserID = "contact:user.employee_id:readonly" // shows user_id
+const scopeUserID = "contact:user.employee_id:readonly" // makes user_id visible
 
-// DefaultScopes are those of an app that sees everything users say to it and in
-// its groups, may make every call, and hears no other bot.
+// DefaultScopes returns the scopes of an app that receives all messages of
+// users, may make every call, and receives no messages of other bots.
 func DefaultScopes() []string {
 	return []string{
 		"im:message", "im:message:send_as_bot", "im:message:readonly", ScopeP2P, ScopeAt, ScopeGroup,
@@ -51,7 +51,7 @@ func DefaultScopes() []string {
 	}
 }
 
-// DefaultEvents are the event types that an app subscribes if it names none.
+// DefaultEvents returns the event types that an app subscribes to by default.
 func DefaultEvents() []string {
 	return []string{
 		eventReceive, eventRecalled, eventReacted, eventUnreacted, "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1",

@@ -13,42 +13,44 @@ import (
 	"time"
 )
 
-// Bounds of what a [Server] remembers. It is for tests and for trying things
-// out; beyond a bound the oldest is forgotten, or the addition is refused.
+// Limits of a [Server]'s state, which is for tests and experiments; beyond a
+// limit the oldest is dropped, or the addition is refused.
 const (
 	maxApps       = 200
 	maxUsers      = 2000
 	maxGroups     = 1000
 	maxMembers    = 500
-	maxMessages   = 10_000 // the oldest are forgotten
-	maxCards      = 2_000  // the oldest are forgotten
-	maxDeliveries = 20_000 // the oldest records are forgotten
-	maxPending    = 10_000 // events of one app that nobody acknowledged; the oldest are given up
+	maxMessages   = 10_000 // beyond it the oldest are dropped
+	maxCards      = 2_000  // beyond it the oldest are dropped
+	maxDeliveries = 20_000 // beyond it the oldest are dropped
+	maxPending    = 10_000 // unacknowledged events of one app; beyond it the oldest are dropped
 	maxFaults     = 1_000  // more are refused
 	maxWatchers   = 256    // more are refused
 )
 
-// Options says how the server behaves. The zero value behaves like Feishu.
+// Options configure a server. The zero value behaves like Feishu.
 type Options struct {
 	Logger *slog.Logger // nil: discard. No message texts, no secrets
-	// Redeliver are the waits before an event is delivered again. nil: 15 s,
-	// 5 min, 1 h, 6 h (docs/feishu.md 2.4); empty: never again. Beside them, an event
-	// that is not acknowledged comes again when the app connects anew.
+	// Redeliver are the waits before an event is delivered again. nil: 15 s, 5 min, 1
+	// h, 6 h (docs/feishu.md 2.4); empty: never again. In addition, an event that is
+	// not acknowledged is delivered again when the app reconnects.
 	Redeliver  []time.Duration
 	AckTimeout time.Duration // of an event; 0: 3 s
 	// GroupQPS is how many messages a second all bots together may send to one
 	// chat. 0: no limit; Feishu's own is 5 (docs/feishu.md 6.3).
 	GroupQPS int
 	TokenTTL time.Duration // of a tenant token; 0: 2 h
-	// PushAfter is when a connection that has not pinged gets events all the same;
-	// 0: 500 ms, negative: never. The Node SDK loses what comes before its ping
-	// (docs/feishu.md 1.7); the Go SDK sends none at once after a reconnect.
+	// PushAfter is the time after which a connection that has not pinged gets
+	// events anyway; 0: 500 ms, negative: never. The Node SDK loses events that
+	// come before its ping (docs/feishu.md 1.7); the Go SDK sends none at once
+	// after a reconnect.
 	PushAfter time.Duration
-	Client    ClientConfig // told to the long connections; zero: Feishu's own
+	Client    ClientConfig // sent to the long connections; zero: Feishu's own
 	Tenant    string       // the tenant key; "": "feishusim"
 }
 
-// ClientConfig is how a long connection shall behave, in seconds (docs/feishu.md 1.1).
+// ClientConfig is the settings of a client's long connection, in seconds
+// (docs/feishu.md 1.1).
 type ClientConfig struct {
 	ReconnectCount    int
 	ReconnectInterval int
@@ -56,7 +58,7 @@ type ClientConfig struct {
 	PingInterval      int
 }
 
-// Server is a stand-in for Feishu. Its methods may be called from any goroutine.
+// Server is a simulated Feishu. Its methods may be called from any goroutine.
 type Server struct {
 	opts    Options
 	log     *slog.Logger
@@ -72,8 +74,8 @@ type Server struct {
 	apps       map[string]*app
 	users      map[string]*user
 	chats      map[string]*chat
-	order      []string         // ids of apps and users as they came
-	open       map[string]scope // open_id -> who it is, and to which app
+	order      []string         // ids of apps and users in the order of their creation
+	open       map[string]scope // by open_id: whose it is, and for which app
 	messages   map[string]*message
 	sent       []*message         // in order
 	threads    map[string]*thread // omt_…
@@ -86,13 +88,13 @@ type Server struct {
 	faults     []*fault
 	requests   recorder
 	deliveries []*Delivery
-	revision   uint64        // grows with every message that is new or changes
+	revision   uint64        // grows with every new or changed message
 	changed    chan struct{} // closed at the next change
 	watchers   map[chan Activity]struct{}
 }
 
-// New returns a server without apps, users or groups. It opens nothing and
-// starts nothing; [Server.Close] ends what was opened later.
+// New returns a server without apps, users or groups. It opens no listener and
+// starts no goroutine; [Server.Close] ends those started later.
 func New(o Options) *Server {
 	if o.Redeliver == nil {
 		o.Redeliver = []time.Duration{15 * time.Second, 5 * time.Minute, time.Hour, 6 * time.Hour}
@@ -147,11 +149,11 @@ func (s *Server) Listen(addr string) (string, error) {
 	return "http://" + l.Addr().String(), nil
 }
 
-// ErrClosed is the error of what a closed server cannot do any more.
+// ErrClosed is returned by calls to a closed server.
 var ErrClosed = errors.New("the Feishu stand-in is closed")
 
-// Close ends all connections and listeners, forgets the files, and returns when
-// everything has ended. It may be called twice.
+// Close ends all connections and listeners, removes the files, and returns when
+// all goroutines have ended. It may be called twice.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -182,7 +184,7 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// bump wakes those who wait for a change. The caller holds s.mu.
+// bump wakes goroutines that wait for a change. The caller holds s.mu.
 func (s *Server) bump() {
 	close(s.changed)
 	s.changed = make(chan struct{})

@@ -38,7 +38,7 @@ type Group struct {
 	Name    string   `json:"name"`
 	Topic   bool     `json:"topic"`   // chat_mode topic: every message begins a thread
 	Members []string `json:"members"` // ids of apps and users
-	// Owner is a member; "": the first person, or the first bot where there is none.
+	// Owner is a member; "": the first person, or without people the first bot.
 	Owner    string   `json:"owner,omitempty"`
 	Managers []string `json:"managers,omitempty"` // members, besides the owner
 }
@@ -54,7 +54,7 @@ type app struct {
 	App
 	conns   []*conn
 	pending []*pending // not acknowledged yet, in order
-	held    *pending   // by a reorder fault, until the next one
+	held    *pending   // by a reorder fault, until the next event
 }
 
 func (a *app) may(scopes ...string) bool {
@@ -78,15 +78,15 @@ func (c *chat) managedBy(entity string) bool {
 	return c.has(entity) && (c.owner == entity || slices.Contains(c.managers, entity))
 }
 
-// scope is what an open_id means: entity, as viewer sees it.
+// scope is the meaning of an open_id: entity, as viewer sees it.
 type scope struct{ viewer, entity string }
 
 type thread struct{ id, chat, root string }
 
 var appID = regexp.MustCompile(`^cli_[0-9a-f]{16}$`)
 
-// AddApp adds an app and returns it with its empty fields filled in. It panics
-// where the id is none that the SDKs take (docs/feishu.md 1.7) or is there already.
+// AddApp adds an app and returns it with its empty fields filled in. It panics if
+// the SDKs do not accept the id (docs/feishu.md 1.7) or it exists already.
 func (s *Server) AddApp(a App) App {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *Server) addApp(a App) (App, error) {
 		return App{}, fmt.Errorf("app id %.60q: want cli_ and 16 hex digits", a.ID)
 	}
 	if s.apps[a.ID] != nil {
-		return App{}, fmt.Errorf("app %s is there already", a.ID)
+		return App{}, fmt.Errorf("app %s exists already", a.ID)
 	}
 	if a.Name == "" {
 		a.Name = fmt.Sprintf("Bot %d", len(s.apps)+1)
@@ -133,11 +133,12 @@ func (s *Server) addApp(a App) (App, error) {
 	return a, nil
 }
 
-// NoWebhook as WebhookURL of [Server.UpdateApp] goes back to long connections.
+// NoWebhook as WebhookURL in [Server.UpdateApp] switches back to long
+// connections.
 const NoWebhook = "none"
 
-// UpdateApp changes an app: fields that are empty in a stay as they are. Set
-// Scopes to an empty slice, not nil, to take all of them away.
+// UpdateApp changes an app: fields that are empty in a remain unchanged. Set
+// Scopes to an empty slice, not nil, to remove them all.
 func (s *Server) UpdateApp(a App) (App, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +168,7 @@ func (s *Server) UpdateApp(a App) (App, error) {
 	return old.App, nil
 }
 
-// AddUser adds a person. It panics beyond 2,000 of them.
+// AddUser adds a person. It panics beyond 2,000 people.
 func (s *Server) AddUser(name string) User {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,15 +192,16 @@ func (s *Server) addUser(name string) (User, error) {
 	return u, nil
 }
 
-// AddGroup adds a group with apps and users, given by id or by a name that only
-// one has. Nobody gets an event. It panics where a member is unknown.
+// AddGroup adds a group with apps and users, given by id or by a unique name.
+// It causes no events. It panics if a member is unknown.
 func (s *Server) AddGroup(name string, members ...string) Group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return must(s.addGroup(Group{Name: name, Members: members}))
 }
 
-// AddTopicGroup adds a group in which each message that answers none begins a thread.
+// AddTopicGroup adds a group in which each message that is not a reply begins a
+// thread.
 func (s *Server) AddTopicGroup(name string, members ...string) Group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +220,7 @@ func (s *Server) addGroup(g Group) (Group, error) {
 		c.id = newID("oc_", 16)
 	}
 	if !strings.HasPrefix(c.id, "oc_") || s.chats[c.id] != nil {
-		return Group{}, fmt.Errorf("chat id %.60q: want oc_ and what no other chat has", c.id)
+		return Group{}, fmt.Errorf("chat id %.60q: want oc_ and an unused rest", c.id)
 	}
 	if g.Topic {
 		c.mode = modeTopic
@@ -246,8 +248,8 @@ func (c *chat) group() Group {
 	}
 }
 
-// UpdateGroup changes who owns and manages the group with g's id, or with its name
-// where it has no id. Owner "" and Managers nil stay as they are. Nobody gets an event.
+// UpdateGroup changes the owner and managers of the group with g's id, or without one
+// with g's name. Owner "" and Managers nil change nothing. It causes no events.
 func (s *Server) UpdateGroup(g Group) (Group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +258,7 @@ func (s *Server) UpdateGroup(g Group) (Group, error) {
 		return Group{}, err
 	}
 	if g.Topic || g.Members != nil {
-		return Group{}, errors.New("only the owner and the managers of a group can be changed so; see join and leave")
+		return Group{}, errors.New("only the owner and the managers of a group can be changed here; see join and leave")
 	}
 	managers := g.Managers
 	if managers == nil {
@@ -295,8 +297,7 @@ func (s *Server) manage(c *chat, owner string, managers []string) error {
 	return nil
 }
 
-// p2p is the private chat of a user and an app, which begins to exist when it is
-// asked for.
+// p2p returns the private chat of a user and an app, creating it on first use.
 func (s *Server) p2p(user, app string) *chat {
 	id := "oc_" + digest("p2p", user, app)
 	if s.chats[id] == nil {
@@ -305,7 +306,7 @@ func (s *Server) p2p(user, app string) *chat {
 	return s.chats[id]
 }
 
-// Join makes an app or a user a member of a group. An app is told so by
+// Join makes an app or a user a member of a group. An app gets
 // im.chat.member.bot.added_v1.
 func (s *Server) Join(group, member string) error {
 	s.mu.Lock()
@@ -326,7 +327,7 @@ func (s *Server) Join(group, member string) error {
 	return nil
 }
 
-// Leave ends a membership. An app is told so by im.chat.member.bot.deleted_v1.
+// Leave ends a membership. An app gets im.chat.member.bot.deleted_v1.
 func (s *Server) Leave(group, member string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -347,8 +348,8 @@ func (s *Server) Leave(group, member string) error {
 	return nil
 }
 
-// Disband ends a group: its bots get im.chat.disbanded_v1, and nobody is in it
-// any more.
+// Disband ends a group: its bots get im.chat.disbanded_v1, and it has no
+// members any more.
 func (s *Server) Disband(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -377,7 +378,7 @@ func (s *Server) place(group, member string) (*chat, string, error) {
 	return c, entity, err
 }
 
-// chat finds a chat by its id or by a name that only one has.
+// chat finds a chat by its id or a unique name.
 func (s *Server) chat(ref string) (*chat, error) {
 	if c := s.chats[ref]; c != nil {
 		return c, nil
@@ -397,7 +398,7 @@ func (s *Server) chat(ref string) (*chat, error) {
 	return found, nil
 }
 
-// entity finds an app or a user by id, union id, or a name that only one has.
+// entity finds an app or a user by id, union id, or a unique name.
 func (s *Server) entity(ref string) (string, error) {
 	if s.apps[ref] != nil || s.users[ref] != nil {
 		return ref, nil
@@ -430,7 +431,7 @@ func (s *Server) name(entity string) string {
 	return ""
 }
 
-// OpenID is how an app sees a bot or a person: the same one has another id for
+// OpenID returns the id by which an app sees a bot or a person: it differs for
 // each app (docs/feishu.md 4.1).
 func (s *Server) OpenID(app, entity string) string { return openID(app, entity) }
 
@@ -438,20 +439,21 @@ func openID(app, entity string) string { return "ou_" + digest(app, entity) }
 
 func (s *Server) unionID(entity string) string { return "on_" + digest(s.opts.Tenant, entity) }
 
-// digest is 32 hex digits that depend on all parts.
+// digest returns 32 hex digits that depend on all parts.
 func digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
-// newID is prefix and n random bytes in hex.
+// newID returns prefix and n random bytes in hex.
 func newID(prefix string, n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
 	return prefix + hex.EncodeToString(b)
 }
 
-// must is for set-up by Go code: a mistake there is one of the program.
+// must panics on an error: in set-up by Go code a mistake is one of the
+// program.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic("feishusim: " + err.Error())

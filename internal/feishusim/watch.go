@@ -2,10 +2,11 @@ package feishusim
 
 import "errors"
 
-// watchBuffer is how far a watcher may fall behind; then it loses activities.
+// watchBuffer is how many activities a watcher may fall behind; beyond it it
+// loses some.
 const watchBuffer = 1024
 
-// Activity is something that has happened.
+// Activity is an event in the simulation.
 type Activity struct {
 	// Kind is message, edit (of a message or its card), recall, reaction, joined,
 	// left, connected, ready (for events), disconnected, delivery or acked.
@@ -13,12 +14,13 @@ type Activity struct {
 	App      string    `json:"app_id,omitempty"`
 	Chat     string    `json:"chat_id,omitempty"` // of joined and left
 	Member   string    `json:"member,omitempty"`
-	Message  *Message  `json:"message,omitempty"` // as it is then
+	Message  *Message  `json:"message,omitempty"` // its state at that time
 	Delivery *Delivery `json:"delivery,omitempty"`
 }
 
-// Watch returns what happens from now on, until stop is called. A watcher that
-// falls behind by 1,024 activities loses some. The channel is never closed.
+// Watch returns the activities from now on, until stop is called. A watcher
+// that falls behind by 1,024 activities loses some. The channel is never
+// closed.
 func (s *Server) Watch() (activities <-chan Activity, stop func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,12 +39,12 @@ func (s *Server) Watch() (activities <-chan Activity, stop func(), err error) {
 	}, nil
 }
 
-// announce tells the watchers. The caller holds s.mu.
+// announce sends a to the watchers. The caller holds s.mu.
 func (s *Server) announce(a Activity) {
 	for ch := range s.watchers {
 		select {
 		case ch <- a:
-		default: // it does not read
+		default: // the watcher is behind
 		}
 	}
 }

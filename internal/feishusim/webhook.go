@@ -14,14 +14,14 @@ import (
 	"feishu-relay/feishu"
 )
 
-// Times that a webhook has (docs/feishu.md 2).
+// Timeouts of a webhook (docs/feishu.md 2).
 const (
 	challengeWithin = time.Second
 	connectWithin   = 2 * time.Second
 	maxHookAnswer   = 64 << 10
 )
 
-// newWebhookClient follows no redirects and uses no proxy.
+// newWebhookClient returns a client without redirects and proxies.
 func newWebhookClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -33,7 +33,7 @@ func newWebhookClient() *http.Client {
 	}
 }
 
-// post brings an event to the webhook, and takes its answer.
+// post sends an event to the webhook, and handles the answer.
 func (s *Server) post(p *pending, d *Delivery) {
 	s.mu.Lock()
 	a := p.app.App
@@ -87,8 +87,8 @@ func (s *Server) postTo(ctx context.Context, a App, body []byte) (status int, an
 	return resp.StatusCode, answer, err
 }
 
-// Verify sends the url_verification challenge to an app's webhook, as the
-// console does when a URL is entered there.
+// Verify sends the url_verification challenge to an app's webhook, like
+// Feishu's console when a URL is entered.
 func (s *Server) Verify(ctx context.Context, app string) error {
 	s.mu.Lock()
 	known := s.apps[app]

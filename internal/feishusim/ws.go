@@ -21,9 +21,9 @@ const (
 	socketPath    = "/ws/v2"
 
 	maxConns     = 50              // of one app (docs/feishu.md 1.8)
-	ticketFor    = 2 * time.Minute // a URL that was given out; it is good for one connection
-	maxTickets   = 1_000           // more: all are forgotten
-	queueFrames  = 4096            // to one connection; a frame beyond it is lost, as on a broken link
+	ticketFor    = 2 * time.Minute // how long a URL from bootstrap is valid, for one connection
+	maxTickets   = 1_000           // beyond it all are dropped
+	queueFrames  = 4096            // to one connection; a frame beyond it is lost, as on a broken connection
 	writeWithin  = 10 * time.Second
 	maxFrame     = 16 << 20
 	maxFragments = 64
@@ -47,17 +47,17 @@ type conn struct {
 	closer sync.Once
 }
 
-// cut ends the connection without a word.
+// cut ends the connection without a close frame.
 func (c *conn) cut() { c.closer.Do(func() { go c.socket.CloseNow() }) }
 
-// close ends it with a close frame.
+// close ends the connection with a close frame.
 func (c *conn) close(code int, reason string) {
 	c.closer.Do(func() {
 		go c.socket.Close(websocket.StatusCode(cmp.Or(code, int(websocket.StatusGoingAway))), reason)
 	})
 }
 
-// bootstrap gives out the URL of a WebSocket (docs/feishu.md 1.1).
+// bootstrap returns the URL of a WebSocket (docs/feishu.md 1.1).
 func bootstrap(c *call) (any, error) {
 	var in struct {
 		AppID     string
@@ -133,7 +133,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	s.disconnect(c)
 }
 
-// admit finds the app of an upgrade, or how it is refused.
+// admit returns the app of an upgrade, or its refusal.
 func (s *Server) admit(r *http.Request) (a *app, device string, refused *Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,7 @@ func (s *Server) connect(c *conn) bool {
 	if s.closed {
 		return false
 	}
-	s.tasks.Add(1) // Close does not know a handler whose connection was taken over
+	s.tasks.Add(1) // http.Server.Close does not wait for handlers of hijacked connections
 	c.silent = s.fault(FaultSilent, c.app.ID) != nil
 	c.app.conns = append(c.app.conns, c)
 	if s.opts.PushAfter > 0 {
@@ -193,14 +193,14 @@ func (s *Server) disconnect(c *conn) {
 		if p.on = nil; len(c.app.ready()) > 0 {
 			s.missed(p)
 		} else {
-			p.stop() // flush takes it
+			p.stop() // flush delivers it
 		}
 	}
 	s.announce(Activity{Kind: "disconnected", App: c.app.ID})
 	s.bump()
 }
 
-// write sends what is queued, until the connection ends.
+// write sends queued frames until the connection ends.
 func (c *conn) write(ctx context.Context) {
 	for {
 		select {
@@ -221,15 +221,15 @@ func (c *conn) write(ctx context.Context) {
 func (c *conn) queue(f *larkws.Frame) {
 	b, err := f.Marshal()
 	if err != nil || c.silent {
-		return // frames of ours always marshal
+		return // unreachable: these frames always marshal
 	}
 	select {
 	case c.out <- b:
-	default: // nobody reads any more
+	default: // no reader any more
 	}
 }
 
-// readFrames takes pings and acknowledgements until the connection ends.
+// readFrames handles pings and acknowledgements until the connection ends.
 func (s *Server) readFrames(ctx context.Context, c *conn) {
 	patience := 3*time.Duration(max(s.opts.Client.PingInterval, 1))*time.Second + 30*time.Second
 	for {
@@ -241,7 +241,7 @@ func (s *Server) readFrames(ctx context.Context, c *conn) {
 		}
 		var f larkws.Frame
 		if kind != websocket.MessageBinary || f.Unmarshal(data) != nil {
-			continue // Feishu's own way with these is not known
+			continue // Feishu's handling of these is not known
 		}
 		if larkws.FrameType(f.Method) == larkws.FrameTypeControl {
 			s.controlFrame(c, &f)
@@ -277,8 +277,9 @@ func (s *Server) opened(c *conn) {
 	s.flush(c.app)
 }
 
-// acknowledged takes the answer to an event: matched by message_id only, since
-// of a fragmented one any piece's headers come back (docs/feishu.md 1.6).
+// acknowledged handles the answer to an event. It compares only message_id,
+// since the answer to a fragmented event may have the headers of any piece
+// (docs/feishu.md 1.6).
 func (s *Server) acknowledged(c *conn, f *larkws.Frame) {
 	var answer struct {
 		Code int `json:"code"`
@@ -291,7 +292,7 @@ func (s *Server) acknowledged(c *conn, f *larkws.Frame) {
 	s.settle(c.app, larkws.Headers(f.Headers).GetString(larkws.HeaderMessageID), answer.Code)
 }
 
-// frames are an event as it goes over the wire, in one piece or several.
+// frames returns the frames of an event, in one piece or several.
 func frames(id string, event []byte, pieces int) []*larkws.Frame {
 	pieces = max(1, min(pieces, len(event)))
 	size := (len(event) + pieces - 1) / pieces
@@ -316,7 +317,7 @@ func frames(id string, event []byte, pieces int) []*larkws.Frame {
 	return all
 }
 
-// Connections is how many long connections of an app are ready for events.
+// Connections returns how many long connections of an app are ready for events.
 func (s *Server) Connections(app string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,7 +336,7 @@ func (s *Server) WaitConnected(ctx context.Context, app string, n int) error {
 	})
 }
 
-// ready are the app's connections that events go to.
+// ready returns the app's connections that are ready for events.
 func (a *app) ready() []*conn {
 	var all []*conn
 	for _, c := range a.conns {

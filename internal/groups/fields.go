@@ -11,11 +11,11 @@ import (
 // fields are an object's values by their folded keys.
 type fields map[string]json.RawMessage
 
-// fold makes one key of snake_case and camelCase.
+// fold converts a key in snake_case or camelCase to a common form.
 func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", "")) }
 
-// object reads an object with folded keys; of two spellings of a key the one in
-// snake_case counts. It returns nil after a mistake.
+// object reads an object with folded keys; if a key has both spellings the one
+// in snake_case counts. After a mistake it returns nil.
 func (p *parser) object(where string, data json.RawMessage) fields {
 	section := p.section(where, data)
 	if section == nil {
@@ -34,8 +34,8 @@ func (p *parser) object(where string, data json.RawMessage) fields {
 	return f
 }
 
-// section reads an object with the keys as they are. It returns nil after a
-// mistake.
+// section reads an object with its original keys. After a mistake it returns
+// nil.
 func (p *parser) section(where string, data json.RawMessage) map[string]json.RawMessage {
 	var section map[string]json.RawMessage
 	if json.Unmarshal(data, &section) != nil || section == nil {
@@ -45,7 +45,8 @@ func (p *parser) section(where string, data json.RawMessage) map[string]json.Raw
 	return section
 }
 
-// text returns the string of key without blanks around it, "" if it is absent.
+// text returns the string of key without surrounding blanks, "" if it is
+// absent.
 func (p *parser) text(where string, f fields, key string) string {
 	data := f[fold(key)]
 	if absent(data) {
@@ -113,8 +114,8 @@ func (p *parser) flag(where string, f fields, key string) *bool {
 	return &b
 }
 
-// isBot reports whether the entry is an agent's. Nothing else of another entry
-// is looked at, so it cannot be wrong.
+// isBot reports whether the entry is an agent's. Other entries are not checked
+// further.
 func isBot(f fields) bool {
 	kind := f["type"]
 	if absent(kind) {

@@ -1,6 +1,6 @@
-// Package groups reads the groups file: which agents there are, by which names
-// and ids they are known, which of them are in which chat, and what limits a
-// chat has of its own. The file is optional, and a person edits it by hand.
+// Package groups reads the groups file: the agents, their names and ids, the
+// members of each chat, and the chat's own limits. The file is optional, and a
+// person edits it by hand.
 //
 // # Forms
 //
@@ -8,7 +8,7 @@
 //
 //	[{"name":"BotB","feishu_open_id":"ou_b","type":"bot","description":"…"}]
 //
-// The newer one adds what a list cannot say:
+// The newer one adds ids, and groups:
 //
 //	{"agents":{"agent_b":{"name":"BotB","aliases":["小B"],"feishu_open_id":"ou_b",
 //	   "app_id":"cli_b","open_ids":{"cli_a":"ou_b_seen_by_a"}}},
@@ -16,16 +16,16 @@
 //	   "group_policy":"auto","max_bot_reply_depth":6}}}
 //
 // Keys may be written in snake_case or camelCase; unknown ones are ignored, and
-// [File.Unread] lists those that look like mistakes. In
-// a list, an agent's id is its id (agent_name) where it has one, else its name.
-// An entry whose type is not "bot", a person's, is no agent.
+// [File.Unread] lists those that look like mistakes. In a list, an agent's id
+// is its id or agent_name if it has one, else its name. An entry whose type is
+// not "bot" is a person's and not an agent.
 //
 // # Mistakes
 //
-// [Parse] reports all mistakes at once, each with its place. A [Watcher] takes a
-// changed file over only when it has none: a broken edit, and a file that is
-// gone, leave the last good one in force. Otherwise a slip of the hand could
-// open a group to bots that are not in it.
+// [Parse] reports all mistakes at once, each with its place. A [Watcher] uses a
+// changed file only if it has none: if a file is broken or removed the last good
+// one remains in force. Otherwise a slip of the hand could open a group to bots
+// that are not in it.
 package groups
 
 import (
@@ -38,16 +38,16 @@ import (
 // Agent is a bot.
 type Agent struct {
 	ID           string // its name on the relay
-	Name         string // as it is shown; the ID where the file has none
+	Name         string // display name; the ID if the file has none
 	Aliases      []string
-	FeishuOpenID string            // as its own app sees it, or as the writer of the file does
+	FeishuOpenID string            // as seen by its own app, or by the author of the file
 	AppID        string            // cli_…
-	OpenIDs      map[string]string // by the app that looks: cli_… to ou_…
+	OpenIDs      map[string]string // by the app that sees it: cli_… to ou_…
 	Type         string            // "bot"
-	Description  string            // what it is good for
+	Description  string            // its purpose
 }
 
-// Group is a chat. A nil limit leaves the environment's in force.
+// Group is a chat. A nil limit means that of the environment.
 type Group struct {
 	Name                 string
 	Members              []string // agent ids; nil: every agent, empty: none
@@ -56,8 +56,8 @@ type Group struct {
 	BotReplyLLMThreshold *int
 	BotReplyLLMCheck     *bool
 
-	// Of the settings that people can change in the group, and of how; "" and nil leave
-	// the environment's in force.
+	// The settings that people can change in the group, and the bounds for changing
+	// them; "" and nil mean those of the environment.
 	AnswerMode    string
 	DefaultBot    string // agent id
 	GroupBudget   *int
@@ -68,30 +68,30 @@ type Group struct {
 	Locked        bool // nothing can be changed in the group or over the API
 }
 
-// File is a groups file. It is not changed after [Parse], and safe for
-// concurrent use. The zero File knows nobody.
+// File is a groups file. It is immutable after [Parse], and safe for concurrent
+// use. The zero File has no agents.
 type File struct {
 	Agents    map[string]Agent // by id
 	Groups    map[string]Group // by chat id
-	HasGroups bool             // the file has a groups section, if an empty one
+	HasGroups bool             // the file has a groups section, which may be empty
 
 	unread    []string
 	directory *mention.Directory
 }
 
-// Unread describes the keys of the file, at most 50, that are not read and were
-// probably meant to be, one a text.
+// Unread describes the keys of the file that are ignored and look like
+// mistakes, one a text, at most 50.
 func (f *File) Unread() []string { return f.unread }
 
-// Member reports whether agent, by its id, is in chat, and whether the file
-// says anything about chat at all. In a group listed without members every
-// agent is.
+// Member reports whether agent, by its id, is in chat, and whether the file has
+// an entry for chat. A group without a list of members has every agent as a
+// member.
 func (f *File) Member(chat, agent string) (member, known bool) {
 	g, known := f.Groups[chat]
 	return known && (g.Members == nil || slices.Contains(g.Members, agent)), known
 }
 
-// Directory returns who can be addressed, by what.
+// Directory returns the agents that can be addressed, by their names and ids.
 func (f *File) Directory() *mention.Directory {
 	if f.directory == nil { // not from Parse
 		return mention.NewDirectory(f.mentionable())
@@ -99,11 +99,12 @@ func (f *File) Directory() *mention.Directory {
 	return f.directory
 }
 
-// DirectoryFor is [File.Directory] with what an agent knows of itself and of
-// others added. The entry of the file that is one of them goes under its ID
-// there: a flat list often knows an agent only by a display name, and counted
-// as two the agent's name would be ambiguous. It is the entry with its ID, else
-// the one with an id of its, else the only one with a name of its.
+// DirectoryFor is [File.Directory] with the names and ids added that an agent
+// knows of itself and of others. Each of these is merged with its entry in the
+// file, under its own ID: a flat list often has only an agent's display name,
+// and as two agents with that name it would be ambiguous. The entry is the one
+// with its ID, else the one with one of its platform ids, else the only one
+// with one of its names.
 func (f *File) DirectoryFor(self mention.Agent, others ...mention.Agent) *mention.Directory {
 	fromFile := f.mentionable()
 	agents := make([]mention.Agent, 0, len(fromFile)+len(others)+1)

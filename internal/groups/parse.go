@@ -16,7 +16,8 @@ import (
 // MaxSize is the most bytes a groups file may have; a larger one is an error.
 const MaxSize = 1 << 20
 
-// maxMistakes is how many mistakes are told in full; of more only the number.
+// maxMistakes is how many mistakes are reported in full; further ones are
+// counted.
 const maxMistakes = 50
 
 // The keys that are read.
@@ -28,16 +29,16 @@ var (
 		"inject_context", "locked"}
 )
 
-// words are the values of keys that have only some.
+// words are the allowed values of keys.
 var words = map[string][]string{
 	"group_policy": {"auto", "mention", "open"},
 	"answer_mode":  {"all", "named", "default", "one"},
 	"stop_notice":  {"off", "reaction", "text"},
 }
 
-// Parse reads a groups file of either form. A UTF-8 byte order mark is
-// tolerated. The error joins one error per mistake, each with its place, such
-// as "agents.agent_b.name: …".
+// Parse reads a groups file of either form. It accepts a UTF-8 byte order mark.
+// The error joins one error for each mistake, with its place, such as
+// "agents.agent_b.name: …".
 func Parse(data []byte) (*File, error) {
 	if len(data) > MaxSize {
 		return nil, fmt.Errorf("the file has %d bytes, at most %d", len(data), MaxSize)
@@ -68,7 +69,8 @@ func Parse(data []byte) (*File, error) {
 	return p.file, nil
 }
 
-// syntax says in which line of data its first mistake as JSON is.
+// syntax returns an error that names the line of the first syntax error in
+// data.
 func syntax(data []byte) error {
 	var v json.RawMessage
 	err := json.Unmarshal(data, &v)
@@ -84,7 +86,7 @@ func syntax(data []byte) error {
 // parser collects a file and the mistakes in it.
 type parser struct {
 	file     *File
-	ids      map[string]string // platform ids to the place that claims them
+	ids      map[string]string // from platform ids to the place of their agent
 	mistakes []error
 	more     int
 }
@@ -101,9 +103,9 @@ func (p *parser) mistake(where, format string, args ...any) {
 	p.mistakes = append(p.mistakes, errors.New(text))
 }
 
-// unread notes the keys of an object that are not read and were probably meant to be:
-// those that are nearly a known one, and of a group all, since a limit that is lost
-// surprises most. Other programs may have keys of their own in an agent's entry.
+// unread records the keys of an object that are ignored and look like mistakes: those
+// similar to a known one, and in a group all, since a limit without effect is
+// dangerous. Other programs may have keys of their own in an agent's entry.
 func (p *parser) unread(where string, data json.RawMessage, known ...string) {
 	for _, key := range slices.Sorted(maps.Keys(p.section(where, data))) {
 		same := func(k string) bool { return fold(k) == fold(key) }
@@ -158,7 +160,7 @@ func (p *parser) agents(data json.RawMessage) {
 // list reads agents without keys; data is a list.
 func (p *parser) list(where string, data json.RawMessage) {
 	var list []json.RawMessage
-	_ = json.Unmarshal(data, &list) // it begins as a list, and its syntax was checked
+	_ = json.Unmarshal(data, &list) // it is a list of valid syntax
 	places := map[string]string{}
 	for i, data := range list {
 		where := fmt.Sprintf("%s[%d]", where, i)
@@ -181,7 +183,7 @@ func (p *parser) list(where string, data json.RawMessage) {
 		switch data := f[fold(key)]; {
 		case id == "" && (absent(data) || data[0] == '"'):
 			p.mistake(join(where, key), "is missing")
-		case id == "": // of a wrong type, which has been told
+		case id == "": // of a wrong type, which has been reported
 		case places[id] != "":
 			p.mistake(join(where, key), "is also that of %s; give each agent an id of its own", places[id])
 		default:
@@ -199,7 +201,7 @@ func (p *parser) enter(id string, a Agent) {
 	p.file.Agents[id] = a
 }
 
-// agent reads what stands in an agent's entry.
+// agent reads an agent's entry.
 func (p *parser) agent(where string, f fields) Agent {
 	a := Agent{
 		Name:         p.text(where, f, "name"),
@@ -226,8 +228,8 @@ func (p *parser) agent(where string, f fields) Agent {
 	return a
 }
 
-// claim enters a platform id, which only one agent has. The place is that of
-// its agent, since an agent may well name one id twice.
+// claim records a platform id, which only one agent may have. Its place is that
+// of the agent, since an agent may name an id twice.
 func (p *parser) claim(where, key, id string) {
 	if id == "" {
 		return

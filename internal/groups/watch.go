@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// recheck is how often the file is looked at without a hint: hints get
-	// lost, on network file systems always.
+	// recheck is how often the file is checked without a change notice: notices
+	// get lost, on network file systems always.
 	recheck = 2 * time.Second
-	// settle is how long a hint is left to rest, for editors that write a file
-	// in pieces. More hints do not prolong it.
+	// settle is the wait after a notice, for editors that write a file in
+	// pieces. Further notices do not prolong it.
 	settle = 100 * time.Millisecond
-	// racy is how old a file must be for an unchanged time and size to mean
-	// unchanged content: clocks of file systems are coarse.
+	// racy is how old a file must be before an unchanged time and size mean
+	// unchanged content: file systems have coarse clocks.
 	racy = 5 * time.Second
 )
 
-// errGone is the breakage of a file that was there before.
-var errGone = errors.New("the file is gone; what it said stays in force until the next start")
+// errGone means that a file that existed before is missing.
+var errGone = errors.New("the file is gone; its last content stays in force until the next start")
 
 // Watcher keeps a groups file loaded. Current and Err are safe for concurrent
-// use; Load comes before Run, and Run is called once.
+// use; Load must be called before Run, and Run once.
 type Watcher struct {
 	path    string
 	log     *slog.Logger
@@ -47,11 +47,11 @@ type Watcher struct {
 	info   os.FileInfo // of the last content read; guarded by mu
 	readAt time.Time   // guarded by mu
 	data   []byte      // the last content read; guarded by mu
-	seen   bool        // the file was there once; guarded by mu
+	seen   bool        // the file existed once; guarded by mu
 }
 
-// New returns a watcher of the file at path, which need not exist, and neither
-// need its folder. A nil log discards.
+// New returns a watcher of the file at path, which need not exist, nor its
+// folder. A nil log discards.
 func New(path string, log *slog.Logger) *Watcher {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -61,9 +61,9 @@ func New(path string, log *slog.Logger) *Watcher {
 	return w
 }
 
-// Load reads the file. A missing one is an empty [File] and no error; after an
-// error [Watcher.Current] is empty, too, and [Watcher.Run] waits for a mended
-// file.
+// Load reads the file. A missing one means an empty [File] and no error. After
+// an error [Watcher.Current] is empty, too, and [Watcher.Run] waits for a
+// corrected file.
 func (w *Watcher) Load() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,25 +71,25 @@ func (w *Watcher) Load() error {
 	return w.err
 }
 
-// Current returns the last good file, an empty one if there was none.
+// Current returns the last good file, or an empty one.
 func (w *Watcher) Current() *File { return w.current.Load() }
 
-// Err returns what is wrong with the file as it stands, nil if it is in force.
+// Err returns the error of the current file, nil if it is in force.
 func (w *Watcher) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Run takes over each change of the file until ctx is done. A broken one is
-// logged once, with what is wrong and where.
+// Run loads each change of the file until ctx is done. It logs a broken file
+// once, with its mistakes and their places.
 func (w *Watcher) Run(ctx context.Context) {
 	// The folder is watched, since editors replace the file. It may appear later or be
 	// replaced, too.
 	n := safefile.Notices{Dir: filepath.Dir(w.path), Recheck: w.recheck, Log: w.log}
 	defer n.Close()
 	n.Arm()
-	w.reload(true) // what changed between Load and here
+	w.reload(true) // it may have changed since Load
 	for {
 		why, err := n.Next(ctx)
 		switch {
@@ -124,8 +124,8 @@ func (w *Watcher) reload(force bool) {
 	}
 }
 
-// look reads the file if it may have changed, or in any case with force, and
-// reports whether its content is new. The caller holds mu.
+// look reads the file if it may have changed, or with force, and reports
+// whether its content is new. The caller holds mu.
 func (w *Watcher) look(force bool) (changed bool) {
 	data, err := w.read(force)
 	switch {
@@ -143,7 +143,7 @@ func (w *Watcher) look(force bool) (changed bool) {
 		return false
 	}
 	if w.data != nil && bytes.Equal(data, w.data) {
-		return false // touched, or replaced by itself
+		return false // touched, or replaced with the same content
 	}
 	w.seen = true
 	w.data = data
@@ -162,14 +162,14 @@ func (w *Watcher) look(force bool) (changed bool) {
 
 var errUnchanged = errors.New("unchanged")
 
-// read returns the file's content, at most one byte more than it may have.
+// read returns the file's content, at most MaxSize+1 bytes.
 func (w *Watcher) read(force bool) ([]byte, error) {
 	info, err := os.Stat(w.path)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("is no regular file")
+		return nil, errors.New("is not a regular file")
 	}
 	if !force && w.info != nil && os.SameFile(info, w.info) && info.Size() == w.info.Size() &&
 		info.ModTime().Equal(w.info.ModTime()) && w.readAt.Sub(info.ModTime()) > racy {

@@ -51,9 +51,9 @@ func (l logged) next(t *testing.T, want slog.Level) {
 	}
 }
 
-// mended waits for the record that a good file was taken over. Edits that are
+// fixed waits for the log record that a good file was loaded. Edits that are
 // not atomic may be seen half done before.
-func (l logged) mended() {
+func (l logged) fixed() {
 	for r := range l.records {
 		if r.Level == slog.LevelInfo {
 			return
@@ -99,7 +99,7 @@ func TestLoad(t *testing.T) {
 		{"broken", file("bad.json", `[{"name":7}]`), "[0].name"},
 		{"empty", file("empty.json", ""), "empty"},
 		{"too large", file("large.json", strings.Repeat(" ", MaxSize+2)), "at most 1048576"},
-		{"a folder", dir, "no regular file"},
+		{"a folder", dir, "not a regular file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := New(tt.path, nil)
@@ -139,14 +139,14 @@ func TestRunTakesOver(t *testing.T) {
 		wantAgent(t, w, "B")
 
 		write(t, path, `[{"name":"C"}]`) // in place, the same size
-		l.mended()
+		l.fixed()
 		wantAgent(t, w, "C")
 
 		if err := os.Rename(path, path+"~"); err != nil { // a backup, then a new file
 			t.Fatal(err)
 		}
 		write(t, path, `[{"name":"D"}]`)
-		l.mended()
+		l.fixed()
 		wantAgent(t, w, "D")
 	})
 }
@@ -171,7 +171,7 @@ func TestRunKeepsTheLastGoodFile(t *testing.T) {
 	l.next(t, slog.LevelInfo)
 	wantAgent(t, w, "B")
 	if err := w.Err(); err != nil {
-		t.Errorf("Err = %v after the file was mended", err)
+		t.Errorf("Err = %v after the file was fixed", err)
 	}
 
 	if err := os.Remove(path); err != nil {

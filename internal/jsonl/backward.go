@@ -7,36 +7,36 @@ import (
 	"io"
 )
 
-// Backward reads a file's lines from the last to the first. What stands behind
-// the last newline is a line that is being written, and is left out. It holds at
-// most about twice the longest line in memory.
+// Backward reads a file's lines from the last to the first. It leaves out the
+// bytes after the last newline, which are a line being written. It takes at most
+// about twice the longest line in memory.
 type Backward struct {
 	max   int
 	r     io.ReaderAt
-	pos   int64            // place of buf[0] in the file
-	buf   []byte           // read and not handed out yet
+	pos   int64            // offset of buf[0] in the file
+	buf   []byte           // read and not returned yet
 	block *[blockSize]byte // the pooled one
 	open  bool             // buf begins the unfinished end of the file
-	long  bool             // the end of a line that is too long was dropped
-	done  bool             // the first line was handed out
-	at    int64            // place of the line that was handed out last
-	skip  func()           // told of each line that is too long
+	long  bool             // the end of a too long line was dropped
+	done  bool             // the first line was returned
+	at    int64            // offset of the line that was returned last
+	skip  func()           // called for each line that is too long
 }
 
-// NewBackward reads r from its size on. Lines of limit bytes and more are left out;
-// skip is called for each. Release gives back what it holds.
+// NewBackward reads r from its size on. It leaves out lines of limit bytes and
+// more, and calls skip for each. The caller must call Release.
 func NewBackward(r io.ReaderAt, size int64, limit int, skip func()) *Backward {
 	return &Backward{max: limit, r: r, pos: size, open: true, block: blocks.Get().(*[blockSize]byte), skip: skip}
 }
 
-// Release ends the reading.
+// Release frees the memory of b, which must not be used afterwards.
 func (b *Backward) Release() { blocks.Put(b.block) }
 
 // At is the offset of the line that Next returned.
 func (b *Backward) At() int64 { return b.at }
 
-// Next returns the line before, without its newline; it is valid until the next
-// call. The end, that is the file's beginning, is io.EOF.
+// Next returns the preceding line without its newline; it is valid until the
+// next call. At the beginning of the file it returns io.EOF.
 func (b *Backward) Next() ([]byte, error) {
 	for {
 		if i := bytes.LastIndexByte(b.buf, '\n'); i >= 0 {
@@ -80,8 +80,8 @@ func (b *Backward) finish(line []byte) bool {
 	return true
 }
 
-// fill reads what stands before buf: a block, and more of it the longer the line
-// is that is being gathered, so that gathering copies each byte about twice.
+// fill reads the bytes before buf: a block, or more if the current line is
+// longer, so that each byte is copied about twice.
 func (b *Backward) fill() error {
 	rest := b.buf
 	n := int(min(b.pos, int64(max(blockSize, len(rest)))))
@@ -93,7 +93,7 @@ func (b *Backward) fill() error {
 	}
 	if _, err := b.r.ReadAt(b.buf[:n], b.pos-int64(n)); err != nil {
 		if errors.Is(err, io.EOF) {
-			return ErrReplaced // it was longer a moment ago
+			return ErrReplaced // the file has become shorter
 		}
 		return fmt.Errorf("read backwards: %w", err)
 	}
@@ -101,7 +101,7 @@ func (b *Backward) fill() error {
 	return nil
 }
 
-// LastLineEnd returns the place behind the last newline before size.
+// LastLineEnd returns the offset after the last newline before size.
 func LastLineEnd(r io.ReaderAt, size int64) (int64, error) {
 	block := blocks.Get().(*[blockSize]byte)
 	defer blocks.Put(block)

@@ -9,20 +9,21 @@ import (
 	"feishu-relay/internal/safefile"
 )
 
-// Journal is a file of lines with one writer, who appends what changes and, now
-// and then, replaces all by what still counts. It is not safe for concurrent use.
+// Journal is a file of lines with one writer, which appends changes and, now and
+// then, replaces the content with the lines still needed. It is not safe for
+// concurrent use.
 type Journal struct {
 	root  *os.Root
 	name  string
-	file  *os.File // nil: closed
+	file  *os.File // nil after Close
 	lines int
 	size  int64
-	ended bool // the file has only whole lines, as nobody else writes to it
+	ended bool // the file is known to have only whole lines
 }
 
-// OpenJournal opens name below root, which is made when it is missing, and hands
-// its lines to take, the oldest first; a line is valid during the call. Lines of
-// limit bytes and more are passed over. The last one may be torn.
+// OpenJournal opens name below root, making it if it is missing, and passes its
+// lines to take, the oldest first; a line is valid during the call. It skips
+// lines of limit bytes and more. The last line may be torn.
 func OpenJournal(root *os.Root, name string, limit int, take func(line []byte)) (*Journal, error) {
 	j := &Journal{root: root, name: name}
 	if err := j.open(); err != nil {
@@ -62,19 +63,20 @@ func (j *Journal) read(limit int, take func(line []byte)) error {
 	return err
 }
 
-// Lines is how many lines the journal has.
+// Lines is the number of lines in the journal.
 func (j *Journal) Lines() int { return j.lines }
 
 // Size is the length of the file in bytes.
 func (j *Journal) Size() int64 { return j.size }
 
-// Append adds whole lines. It fails with [os.ErrClosed] after Close, as Replace does.
+// Append adds whole lines. After Close it returns [os.ErrClosed], and so does
+// Replace.
 func (j *Journal) Append(lines []byte) error {
 	if j.file == nil {
 		return fmt.Errorf("write journal: %w", os.ErrClosed)
 	}
 	write := safefile.Append
-	if info, err := j.file.Stat(); err == nil && j.ended && info.Size() == j.size { // else somebody has cut it
+	if info, err := j.file.Stat(); err == nil && j.ended && info.Size() == j.size { // else it was changed
 		write = safefile.AppendLines
 	}
 	at, err := write(j.file, lines)
@@ -99,7 +101,7 @@ func (j *Journal) Replace(lines []byte) error {
 		j.file = old
 		return fmt.Errorf("reopen journal: %w", err)
 	}
-	_ = old.Close() // all of it is in the new file
+	_ = old.Close() // its content is in the new file
 	j.ended = false
 	j.lines, j.size = bytes.Count(lines, []byte{'\n'}), int64(len(lines))
 	return nil

@@ -68,7 +68,7 @@ func TestJournal(t *testing.T) {
 	open("b", "c", "d", "tor", "e")
 }
 
-// A journal that somebody has cut loses what was cut, and no more.
+// A journal that another process has cut loses only the lines cut off.
 func TestJournalThatWasCut(t *testing.T) {
 	dir := t.TempDir()
 	root := openFolder(t, dir)

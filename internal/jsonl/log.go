@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// maxReopen is how often in one call a file may be moved or replaced between
-	// opening and locking it.
+	// maxReopen is how often a call tolerates that the file is moved or replaced
+	// between opening and locking it.
 	maxReopen = 100
-	// Retry tries again after lockPause, doubled up to MaxLockPause.
+	// lockPause is the first pause of Retry, doubled up to MaxLockPause.
 	lockPause = 20 * time.Microsecond
-	// MaxLockPause is the longest pause between two tries to get a lock.
+	// MaxLockPause is the longest pause between two attempts to get a lock.
 	MaxLockPause = time.Millisecond
 	// A writer that has waited for turnAfter asks for the next turn at the lock. The
-	// others leave the lock to it for turnRespected at most: it may be paused as well.
+	// others leave the lock to it for at most turnRespected: it may be paused as well.
 	turnAfter     = 100 * time.Millisecond
 	turnRespected = time.Second
-	// For lookedFor what was seen of the end of a file holds: programs that take no lock may
-	// be about to end a line there.
+	// lookedFor is how long the result of a look at the end of a file is valid: programs
+	// that take no lock may be ending a line there.
 	lookedFor  = 10 * time.Millisecond
 	unknownEnd = -1
 )
@@ -36,35 +36,36 @@ const (
 var (
 	// ErrLocked means that another process has the lock of a file, or the next turn at it.
 	ErrLocked = errors.New("the file is locked by another process")
-	// ErrMoved means that a file does not have its name any more.
+	// ErrMoved means that the name refers to another file, or none.
 	ErrMoved = errors.New("the file was moved or replaced meanwhile")
 )
 
 // Log appends to a file of lines that other processes may append to as well. Each
-// append happens under the file's lock, and never waits for it: a process may be
+// append happens under the file's lock, which it never waits for: a process may be
 // paused while it has the lock. Other programs may rotate, replace, cut or remove the
 // file, or its folder, at any time. Folder and Name are required. A Log is not safe for
 // concurrent use.
 type Log struct {
 	Folder *safefile.Folder
 	Name   string
-	Max    int64            // size from which Full reports true
+	Max    int64            // size in bytes from which Full returns true
 	Alone  bool             // no other process writes: the file is not locked
-	Fair   bool             // a writer that waits for the lock takes turns with the others
-	Left   func(moved bool) // called before the file is closed; moved: it lost its name; nil: not called
+	Fair   bool             // writers that wait for the lock take turns
+	Left   func(moved bool) // called before the file is closed; moved: it lost its name. May be nil
 
 	file   *os.File // nil: not open
 	info   fs.FileInfo
 	path   string    // of file
-	size   int64     // of file, as Do found it
-	ended  int64     // file up to here is known to be whole lines
-	looked time.Time // when its size was looked at
+	size   int64     // of file, at the last check
+	ended  int64     // the offset up to which file is known to have whole lines
+	looked time.Time // when the size was checked
 	turn   bool      // file has the next turn at the lock
-	later  int64     // size at which a rotation that failed is tried again
+	later  int64     // size at which a failed rotation is retried
 }
 
-// Retry calls try until it returns something else than [ErrLocked], or ctx ends, whose
-// cause it returns then. It passes the time since the lock was first found taken.
+// Retry calls try until it returns an error other than [ErrLocked], or nil. If ctx
+// ends first it returns the cause of that. waited is the time since the lock was first
+// found taken.
 func Retry(ctx context.Context, try func(waited time.Duration) error) error {
 	var since time.Time
 	for pause := lockPause; ; pause = min(2*pause, MaxLockPause) {
@@ -82,14 +83,14 @@ func Retry(ctx context.Context, try func(waited time.Duration) error) error {
 	}
 }
 
-// Do calls work while the file that has the name, made when it is missing, is open and
-// locked. It returns [ErrLocked] at once while another process has the lock. work may
-// call Append and Rotate; when it returns [ErrMoved], it is called again with the file
-// that has the name then. waited is the time for which the caller has tried.
+// Do calls work while the named file is open and locked; it makes the file if it is
+// missing. It returns [ErrLocked] at once if another process has the lock. work may
+// call Append and Rotate; if it returns [ErrMoved], it is called again with the file
+// that has the name then. waited is how long the caller has been trying.
 func (l *Log) Do(waited time.Duration, work func(size int64) error) error {
 	for range maxReopen {
 		err := l.once(waited, work)
-		if errors.Is(err, ErrLocked) { // the file that has the name now may be free
+		if errors.Is(err, ErrLocked) { // the file that now has the name may be free
 			if _, named := l.Size(); errors.Is(named, ErrMoved) {
 				err = named
 			}
@@ -139,8 +140,8 @@ func (l *Log) open() error {
 	return nil
 }
 
-// lock takes the lock or returns ErrLocked. Where many processes write at once, chance
-// may favour the same ones again and again; so with Fair, one that has waited for long
+// lock takes the lock or returns ErrLocked. If many processes write at once, some may
+// fail again and again by chance; so with Fair, a process that has waited for long
 // takes the next turn.
 func (l *Log) lock(waited time.Duration) error {
 	if l.Fair {
@@ -163,11 +164,11 @@ func (l *Log) lock(waited time.Duration) error {
 
 func (l *Log) unlock() {
 	if l.file != nil && safefile.Unlock(l.file) != nil {
-		l.Close() // which frees the lock
+		l.Close() // which releases the lock
 	}
 }
 
-// EndTurn leaves the next turn at the lock to others: the caller waits no longer.
+// EndTurn gives up the next turn at the lock, for a caller that no longer waits.
 func (l *Log) EndTurn() {
 	if l.turn {
 		safefile.EndTurn(l.file)
@@ -175,7 +176,7 @@ func (l *Log) EndTurn() {
 	}
 }
 
-// Size is the size of the file that has the name now; [ErrMoved] says that this is not
+// Size is the size of the file that now has the name; [ErrMoved] means that it is not
 // the open one. It needs no lock.
 func (l *Log) Size() (int64, error) {
 	if l.file == nil {
@@ -188,14 +189,14 @@ func (l *Log) Size() (int64, error) {
 	return size, err
 }
 
-// File is the open file, to read from; nil: none is open.
+// File is the open file, for reading; nil if no file is open.
 func (l *Log) File() *os.File { return l.file }
 
-// Info describes the open file as it was when it was opened.
+// Info describes the open file at the time it was opened.
 func (l *Log) Info() fs.FileInfo { return l.info }
 
-// Append adds whole lines, behind a newline where a killed writer left a torn line, and
-// returns where they begin. It is called by the work of Do.
+// Append adds whole lines and returns their offset. It first ends a torn line that a
+// killed writer left. Only the work of Do may call it.
 func (l *Log) Append(lines []byte) (at int64, err error) {
 	if l.ended != l.size || time.Since(l.looked) > lookedFor {
 		size, err := safefile.EndLine(l.file)
@@ -217,18 +218,19 @@ func (l *Log) Append(lines []byte) (at int64, err error) {
 	return at, nil
 }
 
-// Ended says that the open file has only whole lines before at. Append does not look
-// for a torn line where the file ends there.
+// Ended records that the open file has only whole lines before at. If the file ends
+// there, Append need not check for a torn line.
 func (l *Log) Ended(at int64) { l.ended = at }
 
-// Full reports whether a file of this size is to be rotated.
+// Full reports whether a file of this size should be rotated.
 func (l *Log) Full(size int64) bool { return size >= max(l.Max, l.later) }
 
 // Later puts off the rotation of a file of this size until it has grown by a 64th of Max.
 func (l *Log) Later(size int64) { l.later = size + l.Max/64 }
 
-// Rotate gives the file of this size another name and makes a new, empty one. After an
-// error nothing has changed and the rotation is put off. It is called by the work of Do.
+// Rotate renames the file, which has the given size, and makes a new, empty one. After
+// an error nothing has changed and the rotation is postponed. Only the work of Do may
+// call it.
 func (l *Log) Rotate(to string, size int64) error {
 	root, err := l.Folder.Open(false)
 	if err == nil {
@@ -240,7 +242,7 @@ func (l *Log) Rotate(to string, size int64) error {
 	}
 	if f, err := safefile.Open(root, l.Name, os.O_RDWR|os.O_APPEND|os.O_CREATE); err == nil {
 		_ = f.Close() // nothing was written
-	} // else the next Do tries again and reports the error
+	} // else the next Do retries and returns the error
 	return nil
 }
 
@@ -251,15 +253,15 @@ func (l *Log) leave(moved bool) {
 	if l.Left != nil {
 		l.Left(moved)
 	}
-	_ = l.file.Close() // nothing is buffered in it; this also frees the lock and ends the turn
+	_ = l.file.Close() // has no buffered data; this also releases the lock and ends the turn
 	l.file, l.turn = nil, false
 }
 
 // Close closes the file. The next Do opens it again.
 func (l *Log) Close() { l.leave(false) }
 
-// Prune removes n files, in the order of names, until drop returns false for one. It goes on
-// after an error. A file that is gone already is passed over.
+// Prune removes files, in the order of names, until drop returns false for one, and returns
+// the number n removed. It continues after an error. It skips files that no longer exist.
 func Prune(root *os.Root, names iter.Seq[string], drop func(name string, info fs.FileInfo) bool) (n int, _ error) {
 	var wrong []error
 	for name := range names {

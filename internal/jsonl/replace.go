@@ -11,27 +11,27 @@ import (
 	"feishu-relay/internal/safefile"
 )
 
-// replacedMark ends a line that [Replace] has written: white space as no program writes it.
+// replacedMark ends a line that [Replace] has written: white space that no other program
+// writes.
 const replacedMark = " \t \t \t \t"
 
-// ErrNoRoom says that a line's new text is too long for it.
+// ErrNoRoom means that the new text of a line is too long for it.
 var ErrNoRoom = fmt.Errorf("the new text of a line has to be at least %d bytes shorter than the old one", len(replacedMark))
 
-// Replace gives the newest line of a file for which change returns a text that text, in a
-// live file or a rotated one, while others read it and append to it. White space behind the
-// text keeps all other lines where they are, and its end shows readers that the line was
-// replaced and not the file. Lines of limit bytes and more are left out. It reports whether
-// there was such a line. The file is locked for the write alone: Replace returns [ErrLocked] at
-// once while another process has its lock, and [ErrReplaced] where the line changed meanwhile. After a
-// crash in the middle of the write the line may be neither text; a repeat replaces it. A position
-// stored less than 256 bytes behind the line is not found again after a restart, and the file is read
-// from its beginning.
+// Replace replaces the newest line for which change returns a text with that text. The file may be a
+// current or a rotated one, and others may read it and append to it. White space after the text keeps
+// all other lines in place, and its end shows readers that the line was replaced and not the file.
+// Lines of limit bytes and more are left out. It reports whether it found a line. It locks the file
+// only for the write, and returns [ErrLocked] at once if another process has the lock, and
+// [ErrReplaced] if the line changed meanwhile. After a crash in the middle of the write the line may
+// be a mix of both texts; a repeat replaces it. A position stored less than 256 bytes after the line
+// is not found again after a restart, and the file is read from its beginning.
 func Replace(root *os.Root, name string, limit int, change func(line []byte) (text []byte)) (done bool, err error) {
 	f, err := safefile.Open(root, name, os.O_RDWR)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }() // which frees the lock
+	defer func() { err = errors.Join(err, f.Close()) }() // which releases the lock
 	info, err := f.Stat()
 	if err != nil {
 		return false, err
@@ -59,9 +59,9 @@ func Replace(root *os.Root, name string, limit int, change func(line []byte) (te
 	}
 }
 
-// ReplaceRest is [Replace] for what stands behind the last newline of a file: the only text of a
-// file that has no lines, or what a killed writer left of one. The text may be longer here; behind a
-// shorter one are spaces.
+// ReplaceRest is [Replace] for the bytes after the last newline of a file: a text without a newline,
+// or the part of a line that a killed writer left. The text may be longer here; a shorter one is
+// padded with spaces.
 func ReplaceRest(root *os.Root, name string, limit int, change func(rest []byte) (text []byte)) (done bool, err error) {
 	f, err := safefile.Open(root, name, os.O_RDWR)
 	if err != nil {
@@ -87,7 +87,8 @@ func ReplaceRest(root *os.Root, name string, limit int, change func(rest []byte)
 	return overwrite(f, at, rest, slices.Concat(text, bytes.Repeat([]byte{' '}, max(0, len(rest)-len(text)))))
 }
 
-// overwrite writes text in place of what was read at a place of f, under the lock of f.
+// overwrite writes text in place of was, which was read at offset at of f, under the
+// lock of f.
 func overwrite(f *os.File, at int64, was, text []byte) (done bool, err error) {
 	ok, err := safefile.TryLock(f)
 	if err != nil {
@@ -110,8 +111,8 @@ func Fits(text, line []byte) bool { return len(text)+len(replacedMark) <= len(li
 // IsReplaced reports whether a line is one that [Replace] has written.
 func IsReplaced(line []byte) bool { return bytes.HasSuffix(line, []byte(replacedMark)) }
 
-// replacedLines reports whether now differs from was, which stood in the same place, only
-// in lines that [Replace] may have written.
+// replacedLines reports whether now differs from was, the earlier bytes in the same
+// place, only in lines that [Replace] may have written.
 func replacedLines(now, was []byte) bool {
 	if len(now) != len(was) {
 		return false
@@ -119,10 +120,10 @@ func replacedLines(now, was []byte) bool {
 	for len(was) > 0 {
 		end := bytes.IndexByte(was, '\n')
 		if end < 0 {
-			return bytes.Equal(now, was) // a line that is not finished is not replaced
+			return bytes.Equal(now, was) // an unfinished line is not replaced
 		}
 		mark := []byte(replacedMark + "\n")
-		mark = mark[max(0, len(mark)-end-1):] // of the first line the beginning may be missing
+		mark = mark[max(0, len(mark)-end-1):] // the beginning of the first line may be missing
 		if n, w := now[:end+1], was[:end+1]; !bytes.Equal(n, w) &&
 			(bytes.IndexByte(n, '\n') != end || !bytes.HasSuffix(n, mark)) {
 			return false

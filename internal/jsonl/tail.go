@@ -1,7 +1,8 @@
 // Package jsonl writes and reads files of lines that grow while they are read, and that
 // any program may append to, cut, replace or rotate meanwhile. [Log] appends and rotates,
-// [Tail] follows, [Backward] reads from the end, [Replace] gives a line another text, and
-// [Journal] is a file with one writer that is replaced now and then by what still counts.
+// [Tail] follows, [Backward] reads from the end, [Replace] replaces the text of a line,
+// and [Journal] is a file with one writer that now and then replaces the content with the
+// lines still needed.
 package jsonl
 
 import (
@@ -17,24 +18,24 @@ import (
 )
 
 const (
-	// guardSize is how many bytes before a place tell whether it still is the same
-	// place.
+	// guardSize is how many bytes before a place are compared to verify the place.
 	guardSize = 256
 	blockSize = 64 << 10 // read at once; more for a longer line
-	// A write of a line takes less than maxLooks times replacing.
+	// maxLooks is how often bytes are compared: replacing a line is much faster
+	// than reading it so often.
 	maxLooks  = 3
 	replacing = time.Millisecond
 )
 
-// blocks spares the allocation of a block at each call.
+// blocks saves allocating a block at each call.
 var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
 
-// ErrReplaced says that the bytes before a place are not those that were read: the
-// file was cut, or cut and filled again.
+// ErrReplaced means that the bytes before a place are not those that were read:
+// the file was cut, or cut and filled again.
 var ErrReplaced = errors.New("the file was replaced in place")
 
-// Sum tells one place from another by the bytes before it. As text it is 16 hex
-// digits, since numbers of this size do not survive every JSON tool.
+// Sum is a hash of the bytes before a place, which identifies the place. As
+// text it is 16 hex digits, since some JSON tools round numbers of this size.
 type Sum uint64
 
 func sumOf(before []byte) Sum {
@@ -57,26 +58,27 @@ func (s *Sum) UnmarshalText(text []byte) error {
 // Line is a finished line of a file.
 type Line struct {
 	Text       []byte // without its newline; valid during the call; nil: too long
-	Start, End int64  // End is behind the newline
-	before     []byte // what stands before End, at least guardSize bytes where there are so many
+	Start, End int64  // End is after the newline
+	before     []byte // the bytes before End, at least guardSize if the file has as many
 }
 
-// Sum is of the place behind l. Like Text it is for the time of the call.
+// Sum is the sum of the place after l. Like Text it is valid during the call.
 func (l Line) Sum() Sum { return sumOf(l.before) }
 
-// Tail is a place in a growing file: everything before it was read. It holds no
+// Tail is a place in a growing file up to which the file was read. It holds no
 // buffer between calls. Make one with [NewTail].
 type Tail struct {
 	max    int
 	offset int64
 	guard  []byte // the bytes before offset, at most guardSize
-	inside bool   // offset is inside a line that is too long
+	inside bool   // offset is inside a too long line
 }
 
-// NewTail is the beginning of a file whose lines have fewer than limit bytes.
+// NewTail returns the beginning of a file whose lines have fewer than limit
+// bytes.
 func NewTail(limit int) Tail { return Tail{max: limit} }
 
-// At is the place at offset of f, or [ErrReplaced] where f is shorter.
+// At returns the place at offset of f, or [ErrReplaced] if f is shorter.
 func At(f io.ReaderAt, limit int, offset int64) (Tail, error) {
 	t := NewTail(limit)
 	guard := make([]byte, min(offset, guardSize))
@@ -90,26 +92,25 @@ func At(f io.ReaderAt, limit int, offset int64) (Tail, error) {
 	return t, err
 }
 
-// Offset is of the first byte that was not read.
+// Offset is the offset of the first byte that was not read.
 func (t *Tail) Offset() int64 { return t.offset }
 
-// Sum is of what stands before t.
+// Sum is the sum of the bytes before t.
 func (t *Tail) Sum() Sum { return sumOf(t.guard) }
 
-// Inside reports whether t is inside a line that is too long.
+// Inside reports whether t is inside a too long line.
 func (t *Tail) Inside() bool { return t.inside }
 
-// Reset makes t the beginning of the file.
+// Reset moves t to the beginning of the file.
 func (t *Tail) Reset() { *t = NewTail(t.max) }
 
-// Set takes everything before offset as read; before is what stands there, or the
-// end of it.
+// Set moves t to offset; before is the bytes before it, or the last of them.
 func (t *Tail) Set(offset int64, before []byte) {
 	t.offset, t.inside = offset, false
 	t.guard = append(t.guard[:0], before[max(0, len(before)-guardSize):]...)
 }
 
-// Skip takes text, which stands behind t, as read.
+// Skip moves t past text, the bytes after t.
 func (t *Tail) Skip(text []byte) {
 	t.offset, t.inside = t.offset+int64(len(text)), false
 	text = text[max(0, len(text)-guardSize):]
@@ -117,9 +118,9 @@ func (t *Tail) Skip(text []byte) {
 	t.guard = append(t.guard[:kept], text...)
 }
 
-// Read hands each finished line before size to take, until that returns false, and
-// returns how many bytes were read. What stands behind the last newline stays
-// unread. Memory is bounded by the longest line and a block.
+// Read passes each finished line before size to take, until take returns false,
+// and returns the number of bytes read. It does not read past the last newline.
+// Memory is bounded by the longest line and a block.
 func (t *Tail) Read(f io.ReaderAt, size int64, take func(Line) bool) (read int64, err error) {
 	block := blocks.Get().(*[blockSize]byte)
 	defer blocks.Put(block)
@@ -132,12 +133,12 @@ func (t *Tail) Read(f io.ReaderAt, size int64, take func(Line) bool) (read int64
 		data := buf[:min(size-from, int64(len(buf)))]
 		if n, err := f.ReadAt(data, from); n < len(data) {
 			if errors.Is(err, io.EOF) {
-				err = ErrReplaced // it was longer a moment ago
+				err = ErrReplaced // the file has become shorter
 			}
 			return read, err
 		}
-		fresh, same := t.behindGuard(data)
-		if !same && looks < maxLooks { // a line may just be being replaced
+		fresh, same := t.afterGuard(data)
+		if !same && looks < maxLooks { // a line may be in the middle of a Replace
 			looks++
 			time.Sleep(replacing)
 			continue
@@ -167,8 +168,8 @@ func (t *Tail) Read(f io.ReaderAt, size int64, take func(Line) bool) (read int64
 	}
 }
 
-// lines hands out the finished lines of data behind at and returns how many bytes
-// they are.
+// lines passes the finished lines of data after at to take, and returns their
+// size in bytes.
 func (t *Tail) lines(data []byte, at int, take func(Line) bool) (used int, more bool) {
 	begin := at
 	for {
@@ -192,23 +193,23 @@ func (t *Tail) lines(data []byte, at int, take func(Line) bool) (used int, more 
 	}
 }
 
-// Rest returns what is behind t and before size, at most a line.
+// Rest returns the bytes from t to size, at most a line.
 func (t *Tail) Rest(f io.ReaderAt, size int64) ([]byte, error) {
 	from := t.offset - int64(len(t.guard))
 	data := make([]byte, max(0, min(size-from, int64(len(t.guard)+t.max))))
 	if _, err := f.ReadAt(data, from); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	rest, same := t.behindGuard(data)
+	rest, same := t.afterGuard(data)
 	if !same {
 		return nil, ErrReplaced
 	}
 	return rest, nil
 }
 
-// behindGuard cuts off data what stands before t, and reports whether that is what was read,
-// but for lines that [Replace] gave another text.
-func (t *Tail) behindGuard(data []byte) (fresh []byte, same bool) {
+// afterGuard cuts the bytes before t off data, and reports whether they are those that were
+// read, except for lines that [Replace] has replaced.
+func (t *Tail) afterGuard(data []byte) (fresh []byte, same bool) {
 	if fresh, same = bytes.CutPrefix(data, t.guard); same {
 		return fresh, true
 	}

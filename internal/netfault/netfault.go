@@ -1,10 +1,10 @@
 // Package netfault puts network faults between a client and a server in tests: those of
-// Toxiproxy, and connections that stay open and are silent for good.
+// Toxiproxy, and connections that stay open and silent forever.
 //
-//	way := netfault.Start(t, srv.Addr())
-//	… a client of way.Addr() …
-//	way.Begin(fault)
-//	way.End()
+//	proxy := netfault.Start(t, srv.Addr())
+//	… a client of proxy.Addr() …
+//	proxy.Begin(fault)
+//	proxy.End()
 package netfault
 
 import (
@@ -22,30 +22,30 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Fault is what may happen to connections. It applies to those that are open and to new ones.
+// Fault is a fault of connections. It applies to open and to new ones.
 type Fault struct {
 	Name   string
 	Toxics []Toxic
-	// Silent connections are accepted, and all that is written to them is lost. A connection that was
-	// silent stays so when the fault has ended, as one whose route a router has forgotten.
+	// Silent: connections are accepted, and all data written to them is lost. A silent connection
+	// remains silent after the end of the fault, like one whose route a router has dropped.
 	Silent bool
 	// Cuts: the connections that are open when the fault begins are closed.
 	Cuts bool
-	// Stops: nothing passes.
+	// Stops: no data passes.
 	Stops bool
 }
 
-// Toxic is one of Toxiproxy's, in both directions.
+// Toxic is a toxic of Toxiproxy, applied in both directions.
 type Toxic struct {
 	Type       string         `json:"type"`
-	Attributes map[string]int `json:"attributes"` // milliseconds, KB/s, bytes
+	Attributes map[string]int `json:"attributes"` // in milliseconds, KB/s or bytes
 }
 
-// Faults are all that the tests try.
+// Faults are the faults that the tests use.
 var Faults = []Fault{
 	{Name: "latency", Toxics: []Toxic{{"latency", map[string]int{"latency": 200}}}},
 	{Name: "jitter", Toxics: []Toxic{{"latency", map[string]int{"latency": 60, "jitter": 50}}}},
-	{Name: "narrow and in small pieces", Toxics: []Toxic{
+	{Name: "slow and in small pieces", Toxics: []Toxic{
 		{"bandwidth", map[string]int{"rate": 100}},
 		{"slicer", map[string]int{"average_size": 200, "size_variation": 100, "delay": 100}},
 	}},
@@ -56,7 +56,7 @@ var Faults = []Fault{
 	{Name: "half-open", Silent: true, Stops: true},
 }
 
-// Proxy passes connections on to a server.
+// Proxy forwards connections to a server.
 type Proxy struct {
 	front  net.Listener
 	toxic  *toxiproxy.Proxy
@@ -67,7 +67,8 @@ type Proxy struct {
 	conns map[net.Conn]struct{} // guarded by mu
 }
 
-// quiet: a part of Toxiproxy logs to stderr, whatever logger it is given.
+// quiet silences a part of Toxiproxy that ignores its logger and writes to
+// stderr.
 var quiet = sync.OnceFunc(func() { zerolog.SetGlobalLevel(zerolog.Disabled) })
 
 // Start runs a proxy until the test ends.
@@ -102,10 +103,10 @@ func Start(t *testing.T, target string) *Proxy {
 	return p
 }
 
-// Addr is where it listens.
+// Addr is the address at which the proxy listens.
 func (p *Proxy) Addr() string { return p.front.Addr().String() }
 
-// Begin begins a fault. One is there at a time.
+// Begin begins a fault. Only one may be active at a time.
 func (p *Proxy) Begin(f Fault) error {
 	p.silent.Store(f.Silent)
 	for _, toxic := range f.Toxics {
@@ -169,8 +170,8 @@ func (p *Proxy) pass(near net.Conn, behind string) {
 	both.Wait()
 }
 
-// pump copies until one side ends, and ends the other in the same manner: a client hears nothing
-// of the end of a dead connection.
+// pump copies until one side ends, and ends the other in the same way. A client does not notice
+// the end of a silent connection.
 func (p *Proxy) pump(to, from net.Conn, dead *atomic.Bool, toClient bool) {
 	buf := make([]byte, 32<<10)
 	for {

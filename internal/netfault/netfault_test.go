@@ -11,7 +11,8 @@ import (
 	"feishu-relay/internal/netfault"
 )
 
-// Each fault does to an echo what its name says, and after its end new connections work.
+// Each fault has the effect of its name on an echo server, and after its end new
+// connections work.
 func TestFaults(t *testing.T) {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,7 +85,7 @@ func dial(t *testing.T, way *netfault.Proxy) *client {
 }
 
 const (
-	comes  = time.Minute            // for what must come; only a failing test waits so long
+	comes  = time.Minute            // the longest wait; only a failing test waits that long
 	moment = 200 * time.Millisecond // to show that nothing comes
 )
 

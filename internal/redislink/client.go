@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NewClient makes a client. One for a Cluster asks again which node has which slots as soon as a
-// node does not answer: the library does so once a minute, and when a node says that a slot
-// has moved, which a dead node does not.
+// NewClient makes a client. A Cluster's client reloads the map of slots to nodes as soon as a
+// node does not answer. The library itself reloads it only once a minute and after a MOVED
+// reply, which a dead node does not send.
 func NewClient(o *redis.UniversalOptions) redis.UniversalClient {
 	client := redis.NewUniversalClient(o)
 	if c, ok := client.(*redis.ClusterClient); ok {
@@ -20,7 +20,7 @@ func NewClient(o *redis.UniversalOptions) redis.UniversalClient {
 	return client
 }
 
-// reloader lets a Cluster's client learn the nodes anew after a fault.
+// reloader lets a Cluster's client reload the nodes after a fault.
 type reloader struct{ client *redis.ClusterClient }
 
 func (r reloader) DialHook(next redis.DialHook) redis.DialHook {
@@ -43,7 +43,7 @@ func (r reloader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// see reloads after what may mean that another node is to be asked.
+// see reloads after an error that may mean that another node has the slot.
 func (r reloader) see(ctx context.Context, err error) {
 	if err == nil || errors.Is(err, redis.Nil) || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) {
 		return

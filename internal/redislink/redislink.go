@@ -1,5 +1,5 @@
-// Package redislink is what the relay and the mailbox have in common as clients
-// of Redis: how they read REDIS_URL, connect, and report what goes wrong.
+// Package redislink is the common code of the relay and the mailbox as clients
+// of Redis: reading REDIS_URL, connecting, and explaining errors.
 package redislink
 
 import (
@@ -18,14 +18,14 @@ import (
 
 var quiet sync.Once
 
-// Options is conn for a client that hides nothing: no retries, and no time
-// without limit. pool is the most connections. The library's own log, which writes
-// to stderr and knows no levels, is switched off for the whole process: every
-// fault in it is also an error.
+// Options returns conn for a client without retries, with a limit for every wait.
+// pool is the most connections. It switches off the library's own log for the
+// whole process: the log writes to stderr without levels, and every fault in it is
+// also an error.
 func Options(conn *redis.UniversalOptions, pool int, dial, io time.Duration) *redis.UniversalOptions {
 	quiet.Do(logging.Disable)
 	o := *conn
-	o.Protocol = 2 // all that is needed, and every server since version 5 speaks it
+	o.Protocol = 2 // sufficient, and supported by every server since version 5
 	o.MaxRetries = -1
 	o.DialerRetries = 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dial, io, io
@@ -36,30 +36,31 @@ func Options(conn *redis.UniversalOptions, pool int, dial, io time.Duration) *re
 	return &o
 }
 
-// Fault says what is wrong and how to mend it, without what the server quotes:
-// it can repeat a command's arguments, which are messages and passwords.
+// Fault is an error of Redis with a text that explains how to fix it. The text
+// does not quote the server, which may repeat a command's arguments: messages
+// and passwords.
 type Fault struct {
 	Says string
-	Err  error // nil where there is nothing more to know
+	Err  error // nil if there is no cause
 }
 
 func (f *Fault) Error() string { return f.Says }
 func (f *Fault) Unwrap() error { return f.Err }
 
-// Words are what a caller says of faults that are about what it keeps in Redis.
+// Words are a caller's texts for faults that concern its own data in Redis.
 type Words struct {
-	Rights    string // what the user lacks
-	WrongType string // a key holds something else
+	Rights    string // the Redis user lacks a permission
+	WrongType string // a key has another type
 	Closed    string // the caller itself is closed
-	TLS       bool   // the connection is to speak TLS
+	TLS       bool   // the connection should use TLS
 }
 
-// rights are signs of a user that lacks some: of a command, of a script, and of
-// a script in other versions.
+// rights are parts of errors about missing permissions: of a command, of a
+// script, and of a script in other versions.
 var rights = []string{"NOPERM", "ACL failure", "user executing the script"}
 
-// hints are what errors of a server mean, whatever was asked; the first match counts.
-var hints = []struct{ sign, says string }{
+// hints explain errors that any command may get; the first match counts.
+var hints = []struct{ sign, text string }{
 	{"unknown command", "this redis lacks a command: it must be version 5 or later, with EVALSHA and streams allowed"},
 	{"NOAUTH", "redis wants a password: give it in REDIS_URL (redis://:password@host)"},
 	{"WRONGPASS", "redis refuses the user or the password in REDIS_URL"},
@@ -68,7 +69,7 @@ var hints = []struct{ sign, says string }{
 	{"DB index is out of range", "this redis does not have the database in REDIS_URL"},
 	{"SELECT is not allowed in cluster mode",
 		"this redis is a Cluster: use redis+cluster:// and no database in REDIS_URL"},
-	{"cluster support disabled", "this redis is no Cluster: use redis:// with one host in REDIS_URL"},
+	{"cluster support disabled", "this redis is not a Cluster: use redis:// with one host in REDIS_URL"},
 	{"DENIED", "redis runs in protected mode: give it a password or a bind address"},
 	{"LOADING", "redis is loading its data"},
 	{"READONLY", "this redis is a read-only replica: name the master in REDIS_URL, or use redis+sentinel://"},
@@ -95,8 +96,8 @@ var hints = []struct{ sign, says string }{
 	{"first record does not look like a TLS handshake", "this redis speaks no TLS: use redis:// instead of rediss://"},
 }
 
-// Explain makes err fit to be shown; errors.Is and errors.As still find what is
-// in it.
+// Explain returns err with a text fit for users; errors.Is and errors.As still
+// find the original errors.
 func Explain(err error, w Words) error {
 	if err == nil {
 		return nil
@@ -119,7 +120,7 @@ func Explain(err error, w Words) error {
 	}
 	for _, h := range hints {
 		if strings.Contains(text, h.sign) {
-			return &Fault{h.says, err}
+			return &Fault{h.text, err}
 		}
 	}
 	if TimedOut(err) {
@@ -144,7 +145,7 @@ func Explain(err error, w Words) error {
 	return &Fault{"connection to redis was lost", err}
 }
 
-// TimedOut tells whether an answer did not come in time.
+// TimedOut reports whether err means that an answer did not come in time.
 func TimedOut(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded)

@@ -7,20 +7,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Uncounted is the number of entries added where the server does not tell, before Redis 7.
+// Uncounted is the number of entries added if the server does not report it, before Redis
+// 7.
 const Uncounted = -1
 
-// Sight is what one look at a stream shows.
+// Sight is the state of a stream at one time.
 type Sight struct {
 	Exists      bool
 	Added       int64 // entries ever added, or Uncounted
 	Length      int64
-	First, Last EntryID // of the entries there, if any; ever given out
+	First, Last EntryID // first entry, if any; last id ever assigned
 }
 
-// lookScript returns of the stream KEYS[1]: the last id, the number of entries, how many
-// were ever added, the first entry's id, and how many entries have the id ARGV[1]. XINFO
-// itself would send the first and the last entry as a whole.
+// lookScript returns of the stream KEYS[1]: the last id, the number of entries, the
+// number ever added, the first entry's id, and whether an entry has the id ARGV[1].
+// XINFO itself would send the first and the last entry as a whole.
 var lookScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 local s, info = {}, redis.call('XINFO', 'STREAM', KEYS[1])
@@ -30,7 +31,8 @@ return {s['last-generated-id'], s['length'], s['entries-added'] or -1, first and
   #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])}
 `)
 
-// Look looks at a stream, in one step of the server; holds: it has an entry at.
+// Look reads the state of a stream atomically; holds reports whether it has an
+// entry with the id at.
 func Look(ctx context.Context, client redis.UniversalClient, stream string, at EntryID) (
 	s Sight, holds bool, err error) {
 	reply, err := lookScript.Run(ctx, client, []string{stream}, at.String()).Slice()

@@ -77,7 +77,7 @@ func readPEM(parameter, name string) ([]byte, error) {
 
 func unreadable(parameter, name string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err // the name is in the text already
+		err = e.Err // the text names the file already
 	}
 	return fmt.Errorf("%s: %s cannot be read: %w", parameter, name, err)
 }

@@ -95,7 +95,7 @@ func TestTLSWithCertificates(t *testing.T) {
 		{"sentinel", "rediss+sentinel://" + sentinel.Addr() + "/main" + own, ""},
 		{"cluster", "rediss+cluster://" + node.Addr() + own, ""},
 		{"unchecked", open.URL() + "?skip_verify=true", ""},
-		{"authority of nobody known", open.URL(), "ca_file"},
+		{"unknown authority", open.URL(), "ca_file"},
 		{"authority of others", open.URL() + query("ca_file", other.ca), "ca_file"},
 		{"no certificate of its own", mutual.URL() + query("ca_file", p.ca), "cert_file"},
 		{"certificate of another authority",

@@ -26,12 +26,12 @@ var schemes = []string{"redis", "rediss", "unix",
 //
 // rediss:// (and rediss+sentinel://, rediss+cluster://) is the same over TLS.
 // Parameters: db; with TLS ca_file (PEM, the authorities that sign servers'
-// certificates; without it the system's), cert_file and key_file (PEM, the client's
+// certificates; default: the system's), cert_file and key_file (PEM, the client's
 // own) and skip_verify=true (servers' certificates are not checked);
 // sentinel_username and sentinel_password. In a user or a password the
 // characters / ? # @ : % are percent-encoded.
 //
-// The files are read here. An error names the file that is at fault and quotes nothing
+// ParseURL reads the files. An error names the file that is at fault and quotes nothing
 // else of the URL, since any part of it may belong to a password.
 func ParseURL(text string) (*redis.UniversalOptions, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
@@ -64,7 +64,7 @@ func ParseURL(text string) (*redis.UniversalOptions, error) {
 	return opts, nil
 }
 
-// parseUser takes the credentials off the front of authority.
+// parseUser reads the credentials at the beginning of authority.
 func parseUser(opts *redis.UniversalOptions, authority string) (hosts string, err error) {
 	i := strings.LastIndexByte(authority, '@')
 	if i < 0 {
@@ -189,7 +189,7 @@ func parseAddr(addr, defaultPort string) (string, error) {
 		return "", errors.New("a port is not a number from 1 to 65535, or a / : @ in a password is not percent-encoded")
 	}
 	if host == "" || strings.ContainsAny(host, " \t[]%") {
-		return "", errors.New("a host is missing or no host name")
+		return "", errors.New("a host is missing or not a host name")
 	}
 	return net.JoinHostPort(host, port), nil
 }

@@ -95,7 +95,7 @@ func TestParseURLSaysWhatIsWrongAndNeverQuotes(t *testing.T) {
 				t.Fatal("got no error")
 			}
 			if !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("got %q, want it to say %q", err, tt.says)
+				t.Errorf("got %q, want %q in it", err, tt.says)
 			}
 			if strings.Contains(err.Error(), secret) {
 				t.Errorf("the error quotes: %q", err)

@@ -9,11 +9,11 @@ import (
 	"sync"
 )
 
-// Folder reaches a folder by its path, and reaches it again after it was
-// removed, renamed or replaced. Path is required. It is safe for concurrent use.
+// Folder opens a folder by its path, and opens it again after it was removed,
+// renamed or replaced. Path is required. It is safe for concurrent use.
 type Folder struct {
 	Path   string
-	Closed error // what Open returns after Close; nil: it opens again
+	Closed error // error of Open after Close; nil: Open opens the folder again
 
 	mu     sync.Mutex
 	root   *os.Root // nil while it is not open; guarded by mu, as the rest is
@@ -22,7 +22,7 @@ type Folder struct {
 }
 
 // Open returns the folder that is at the path now; the Folder closes it. With
-// create, a missing one is made.
+// create it makes a missing folder.
 func (d *Folder) Open(create bool) (*os.Root, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -34,27 +34,27 @@ func (d *Folder) Open(create bool) (*os.Root, error) {
 		if err == nil && os.SameFile(now, d.info) {
 			return d.root, nil
 		}
-		_ = d.root.Close() // the folder is another one; nothing is left to save
+		_ = d.root.Close() // the path has another folder; nothing to save
 		d.root = nil
 	}
 	if err != nil && !create {
-		return nil, fmt.Errorf("look at folder: %w", err)
+		return nil, fmt.Errorf("stat folder: %w", err)
 	}
 	root, err := OpenDir(d.Path)
 	if err != nil {
 		return nil, err
 	}
 	if d.info, err = root.Stat("."); err != nil {
-		return nil, errors.Join(fmt.Errorf("look at folder: %w", err), root.Close())
+		return nil, errors.Join(fmt.Errorf("stat folder: %w", err), root.Close())
 	}
 	d.root = root
 	return root, nil
 }
 
-// Stat describes what a name in the folder that is at the path now refers to.
+// Stat describes the named file in the folder that is at the path now.
 func (d *Folder) Stat(name string) (fs.FileInfo, error) { return os.Stat(filepath.Join(d.Path, name)) }
 
-// Close closes the folder where it is open.
+// Close closes the folder if it is open.
 func (d *Folder) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,7 @@ func (d *Folder) Close() error {
 	return err
 }
 
-// Names lists what lies in a folder, in no order.
+// Names lists the entries of a folder, in no order.
 func Names(root *os.Root) ([]string, error) {
 	dir, err := root.Open(".")
 	if err != nil {

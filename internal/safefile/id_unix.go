@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// FolderID is the same for one folder of this host under whatever path, also in another
-// container, and for two folders most likely not; "" where the folder cannot be looked at.
+// FolderID identifies a folder of this host under any path, also in another container. Two
+// folders most likely have different ids. It is "" if the folder cannot be examined.
 func FolderID(path string) string {
 	var st syscall.Stat_t
 	if syscall.Stat(path, &st) != nil {

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// The locked byte lies far behind any content, since a lock on Windows keeps
-// readers away from the range it covers.
+// lockRange is a byte far after any content, since a lock on Windows blocks
+// reads of the range it covers.
 var lockRange = windows.Overlapped{OffsetHigh: 0x40000000}
 
-// nonblock is for FIFOs, which folders have none of here.
+// nonblock is for FIFOs, which do not exist in folders here.
 const nonblock = 0
 
-// Lock waits for the exclusive lock on the open file f. The system frees it
+// Lock waits for the exclusive lock on the open file f. The system releases it
 // when the process dies.
 func Lock(f *os.File) error {
 	ov := lockRange
@@ -32,7 +32,7 @@ func TryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// Unlock frees the lock.
+// Unlock releases the lock.
 func Unlock(f *os.File) error {
 	ov := lockRange
 	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, &ov)

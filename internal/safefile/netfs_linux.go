@@ -18,7 +18,7 @@ var networkFS = map[int64]string{
 	0x5346414f: "afs",
 }
 
-// NetworkFS names the network file system that dir lies on, or "" for a local
+// NetworkFS names the network file system that dir is on, or "" for a local
 // one. Appends, locks and inotify are only reliable on local ones.
 func NetworkFS(dir string) string {
 	var st syscall.Statfs_t

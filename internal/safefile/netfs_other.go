@@ -2,5 +2,6 @@
 
 package safefile
 
-// NetworkFS names the network file system that dir lies on; only Linux tells.
+// NetworkFS names the network file system that dir is on; it is known on Linux
+// only.
 func NetworkFS(string) string { return "" }

@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// Notices reports when to look at a folder: at changes, as far as the system reports
-// them, and by the clock, since reports get lost. All exported fields but Off are required.
-// It belongs to one goroutine, which closes it.
+// Notices reports when to read a folder: after changes, as far as the system reports them,
+// and regularly, since reports get lost. All exported fields but Off are required. One
+// goroutine uses it and closes it.
 type Notices struct {
 	Dir     string
-	Recheck time.Duration // how often the clock gives a reason to look
-	Off     bool          // the clock alone does
-	Prefix  string        // files whose names begin otherwise do not count
+	Recheck time.Duration // how often to read without a change
+	Off     bool          // changes are not reported
+	Prefix  string        // only files with this name prefix count
 	Log     *slog.Logger
 
 	tick    *time.Ticker
 	watch   *watcher    // nil: not watching
 	watched fs.FileInfo // the folder that watch watches
-	failed  bool        // it was logged that no changes are reported
+	failed  bool        // a warning that no changes are reported was logged
 }
 
-// Notice is a reason to look at a folder.
+// Notice is a reason to read a folder.
 type Notice struct {
 	Name   string // of the file in the folder that has changed
-	Chmod  bool   // of the file, only its rights or times have changed
-	Ticked bool   // the clock is the reason
+	Chmod  bool   // only the file's mode or times have changed
+	Ticked bool   // Recheck has passed
 	Lost   bool   // changes were lost: any file may have changed
 	Gone   bool   // the folder was removed or renamed; Arm watches the next one
 }
 
-// Arm watches the folder that is at the path now, and reports whether that is another
-// one than before. Changes after it are reported.
-func (n *Notices) Arm() (anew bool) {
+// Arm watches the folder that is at the path now, and reports whether it is a
+// different one than before. Later changes are reported.
+func (n *Notices) Arm() (changed bool) {
 	if n.Off {
 		return false
 	}
@@ -45,7 +45,7 @@ func (n *Notices) Arm() (anew bool) {
 	}
 	n.disarm()
 	if err != nil {
-		return false // who reads the folder sees the same fault and reports it
+		return false // the caller gets the same error when it reads the folder
 	}
 	watch, err := watchFolder(n.Dir, n.Prefix)
 	if err == nil {
@@ -59,7 +59,7 @@ func (n *Notices) Arm() (anew bool) {
 	return false
 }
 
-// Next waits for a reason to look. It fails only when ctx is done.
+// Next waits for a notice. It fails only when ctx is done.
 func (n *Notices) Next(ctx context.Context) (Notice, error) {
 	if n.tick == nil {
 		n.tick = time.NewTicker(n.Recheck)
@@ -91,7 +91,7 @@ func (n *Notices) disarm() {
 	}
 }
 
-// Close ends the watching.
+// Close stops watching.
 func (n *Notices) Close() {
 	n.disarm()
 	if n.tick != nil {

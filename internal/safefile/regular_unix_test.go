@@ -12,7 +12,7 @@ import (
 	"feishu-relay/internal/safefile"
 )
 
-// To open a FIFO is to wait for its other end, for ever if nobody opens that.
+// Opening a FIFO waits for its other end, forever if no process opens that.
 func TestOpenRefusesWhatIsNoRegularFile(t *testing.T) {
 	root, err := safefile.OpenDir(t.TempDir())
 	if err != nil {

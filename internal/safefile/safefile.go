@@ -1,19 +1,19 @@
-// Package safefile holds the few file operations that everything on disk here
-// is built from: private folders, whole-file replacement, locked appends that
-// never swallow another writer's line, and names that are never a path.
+// Package safefile holds the file operations that all files of this program are
+// written with: private folders, whole-file replacement, locked appends that
+// never damage another writer's line, and file names that are never a path.
 //
 // # Rights
 //
-// A folder we make is 0700 and a file 0600. In a folder that already exists
-// and is writable by its group (containers that share a volume), the group's
-// rights are followed: folders 0770, files 0660.
+// A new folder has mode 0700 and a new file 0600. In an existing folder that
+// its group may write to (containers that share a volume) these are 0770 and
+// 0660.
 //
 // # Appending
 //
 // A process killed in the middle of a write leaves a torn line, and the next
-// append would glue its own line onto it. [Append] therefore looks at the last
-// byte of the file first and starts a new line when it is not a newline. The
-// caller holds the lock ([Lock]) meanwhile.
+// append would glue its own line onto it. [Append] therefore checks the last
+// byte of the file first and starts a new line if it is not a newline. The
+// caller must hold the lock ([Lock]).
 package safefile
 
 import (
@@ -29,8 +29,8 @@ import (
 	"strings"
 )
 
-// OpenDir opens the folder at path, making it (and its parents) when it is
-// missing. Everything below is reached through the returned root only.
+// OpenDir opens the folder at path, making it and its parents if they are
+// missing. All files in it are accessed through the returned root.
 func OpenDir(path string) (*os.Root, error) {
 	if err := makeDir(path); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func makeDir(path string) error {
 	case err == nil:
 		return fmt.Errorf("%s is a file, not a folder", path)
 	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("look at folder %s: %w", path, err)
+		return fmt.Errorf("stat folder %s: %w", path, err)
 	}
 	parent := filepath.Dir(path)
 	if parent != path {
@@ -63,15 +63,15 @@ func makeDir(path string) error {
 		mode = 0o770
 	}
 	if err := os.Mkdir(path, mode); errors.Is(err, fs.ErrExist) {
-		return nil // another process was faster, and its rights are its own
+		return nil // another process has just made it and sets its mode
 	} else if err != nil {
 		return fmt.Errorf("make folder %s: %w", path, err)
 	}
 	if mode == 0o700 {
 		return nil
 	}
-	// The umask took the group's right away. A set-group-id bit stays: by it
-	// what is made inside belongs to the shared group.
+	// The umask has removed the group's rights. Keep a set-group-id bit: it
+	// gives new files inside to the shared group.
 	made, err := os.Stat(path)
 	if err == nil {
 		err = os.Chmod(path, mode|made.Mode()&fs.ModeSetgid)
@@ -82,8 +82,8 @@ func makeDir(path string) error {
 	return nil
 }
 
-// OpenSub opens the folder name below root, making it when it is missing. A
-// symbolic link is refused, wherever it leads: what is written below root stays there.
+// OpenSub opens the folder name below root, making it if it is missing. It refuses any
+// symbolic link, so that files are written below root only.
 func OpenSub(root *os.Root, name string) (*os.Root, error) {
 	sub, err := openSub(root, name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +100,7 @@ func openSub(root *os.Root, name string) (*os.Root, error) {
 	info, err := root.Lstat(name)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("look at folder %s: %w", path, err)
+		return nil, fmt.Errorf("stat folder %s: %w", path, err)
 	case info.Mode()&fs.ModeSymlink != 0:
 		return nil, fmt.Errorf("%s is a symbolic link; make it a folder", path)
 	}
@@ -114,11 +114,11 @@ func openSub(root *os.Root, name string) (*os.Root, error) {
 // ErrNotRegular is returned for a folder, a FIFO or a device where a file is wanted.
 var ErrNotRegular = errors.New("not a regular file")
 
-// Open opens name below root with the given flags. A file that this call
-// creates gets the rights of its folder. It never waits: what is no regular file
-// gives [ErrNotRegular], or the error of opening it.
+// Open opens name below root with the given flags. A file that this call creates
+// gets its mode from its folder. It never waits: if name is not a regular file,
+// it returns [ErrNotRegular] or the error of opening it.
 func Open(root *os.Root, name string, flag int) (*os.File, error) {
-	flag |= nonblock // the opening of a FIFO would wait for its other end
+	flag |= nonblock // opening a FIFO would wait for its other end
 	if flag&os.O_EXCL == 0 {
 		f, err := root.OpenFile(name, flag&^os.O_CREATE, 0)
 		if err == nil {
@@ -134,12 +134,12 @@ func Open(root *os.Root, name string, flag int) (*os.File, error) {
 		return nil, err
 	}
 	if mode != 0o600 {
-		_ = f.Chmod(mode) // another process's file: its owner has set the rights
+		_ = f.Chmod(mode) // fails for another process's file, whose owner sets its mode
 	}
 	return regular(f)
 }
 
-// regular returns f, or closes it where it is no regular file.
+// regular returns f, or closes it if it is not a regular file.
 func regular(f *os.File) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -151,10 +151,11 @@ func regular(f *os.File) (*os.File, error) {
 	return f, nil
 }
 
-// maxWhole is the most bytes that ReadFile reads; all that we write is far smaller.
+// maxWhole is the most bytes that ReadFile reads; files written here are far
+// smaller.
 const maxWhole = 64 << 20
 
-// ReadFile reads all of name below root, opened as by [Open].
+// ReadFile reads all of name below root. It opens the file like [Open].
 func ReadFile(root *os.Root, name string) ([]byte, error) {
 	f, err := Open(root, name, os.O_RDONLY)
 	if err != nil {
@@ -175,16 +176,16 @@ func fileMode(root *os.Root) fs.FileMode {
 	return 0o600
 }
 
-// Replace makes data the whole content of name below root: written aside,
-// synced, renamed over, and the folder synced. A reader sees the old content
-// or the new, never a part.
+// Replace makes data the whole content of name below root: it writes and syncs
+// a temporary file, renames it, and syncs the folder. A reader sees the old
+// content or the new, never a part.
 func Replace(root *os.Root, name string, data []byte) error {
 	return replace(root, name, data, true)
 }
 
 // ReplaceFast is [Replace] without the syncs, for state that may fall back to
 // an older value after a power cut (a position, a cache): a killed process
-// still leaves the old content or the new.
+// leaves the old content or the new.
 func ReplaceFast(root *os.Root, name string, data []byte) error {
 	return replace(root, name, data, false)
 }
@@ -220,10 +221,10 @@ func replace(root *os.Root, name string, data []byte, sync bool) (err error) {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Append writes data, whole lines that end in a newline, at the end of f,
-// which was opened with O_APPEND and O_RDWR and is locked by the caller. A torn
-// line that a killed writer left is ended first ([EndLine], then [AppendLines]).
-// It returns the offset at which data begins.
+// Append writes data, whole lines that end in a newline, at the end of f, which
+// was opened with O_APPEND and O_RDWR and is locked by the caller. It first ends
+// a torn line that a killed writer left ([EndLine], then [AppendLines]). It
+// returns the offset of data.
 func Append(f *os.File, data []byte) (at int64, err error) {
 	if at, err = EndLine(f); err != nil {
 		return 0, err
@@ -231,7 +232,7 @@ func Append(f *os.File, data []byte) (at int64, err error) {
 	return AppendLines(f, data)
 }
 
-// EndLine writes a newline where the last line of f has none, and returns the size of f.
+// EndLine writes a newline if the last line of f has none, and returns the size of f.
 func EndLine(f *os.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -254,26 +255,26 @@ func EndLine(f *os.File) (size int64, err error) {
 	return size + 1, nil
 }
 
-// AppendLines is [Append] for a file that is known to be empty or to end in a newline. A
-// write that the disk cut short is ended by a newline and returned as an error; where
-// that newline does not fit either, [EndLine] has to come before the next AppendLines.
+// AppendLines is [Append] for a file that is known to be empty or to end in a newline.
+// After a partial write it writes a newline and returns an error; if the newline fails
+// too, the caller must call [EndLine] before the next AppendLines.
 func AppendLines(f *os.File, data []byte) (at int64, err error) {
 	n, err := f.Write(data)
 	if err != nil {
 		if n > 0 && data[n-1] != '\n' {
-			_, _ = f.Write([]byte{'\n'}) // may fail as well
+			_, _ = f.Write([]byte{'\n'}) // may fail too
 		}
 		return 0, fmt.Errorf("append to %s (%d of %d bytes written): %w", f.Name(), n, len(data), err)
 	}
-	end, err := f.Seek(0, io.SeekCurrent) // a write that appends ends there, whoever else has written
+	end, err := f.Seek(0, io.SeekCurrent) // the end of our write: O_APPEND moved the offset there
 	if err != nil {
 		return 0, fmt.Errorf("append to %s: %w", f.Name(), err)
 	}
 	return end - int64(len(data)), nil
 }
 
-// Same reports whether f is still the file that name below root names: false
-// after it was rotated away, replaced or removed.
+// Same reports whether f is still the file with this name below root: false
+// after it was rotated, replaced or removed.
 func Same(root *os.Root, name string, f *os.File) bool {
 	open, err := f.Stat()
 	if err != nil {
@@ -286,9 +287,9 @@ func Same(root *os.Root, name string, f *os.File) bool {
 const maxName = 120
 
 // Name turns an identifier from outside (a chat id, an agent's name) into a
-// file name: letters, digits, '-', '_' and single dots stand for themselves,
-// every other byte is written as %XX, and what is too long ends in its hash. No
-// two identifiers give the same name, and none gives a path.
+// file name: letters, digits, '-', '_' and single dots are kept, every other
+// byte becomes %XX, and a long name is cut and ends in a hash. Different
+// identifiers give different names, and none gives a path.
 func Name(id string) string {
 	const hexDigits = "0123456789ABCDEF"
 	var b strings.Builder

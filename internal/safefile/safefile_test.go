@@ -168,7 +168,7 @@ func TestOpen(t *testing.T) {
 	}
 	openFile(t, root, "new", appending)
 	if got := read(t, root, "new"); got != "kept" {
-		t.Errorf("got %q, want what stood there", got)
+		t.Errorf("got %q, want the old content", got)
 	}
 	if _, err := safefile.Open(root, "new", os.O_WRONLY|os.O_CREATE|os.O_EXCL); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("exclusively, where a file is: got %v, want exist", err)

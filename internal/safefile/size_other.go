@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// SizeOf returns the size of the file that path names; same reports whether that is the
-// file that info describes.
+// SizeOf returns the size of the file at path; same reports whether it is the file that
+// info describes.
 func SizeOf(path string, info fs.FileInfo) (size int64, same bool, err error) {
 	now, err := os.Stat(path)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// SizeOf returns the size of the file that path names; same reports whether that is the
-// file that info describes. It is [os.Stat] and [os.SameFile] without the memory that
-// these take: the transcript asks several times a message.
+// SizeOf returns the size of the file at path; same reports whether it is the file that
+// info describes. It does the work of [os.Stat] and [os.SameFile] without their
+// allocations: the transcript calls it several times a message.
 func SizeOf(path string, info fs.FileInfo) (size int64, same bool, err error) {
 	var now syscall.Stat_t
 	for err = syscall.EINTR; err == syscall.EINTR; {

@@ -14,12 +14,13 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// maxEvents is how many changes wait for a reader of a [watcher]. At one more they are
-// lost, which lost says.
+// maxEvents is how many changes may wait for the reader of a [watcher]. One more is
+// dropped, and lost is signalled.
 const maxEvents = 128
 
 // watcher reports changes in a folder, as far as the system does. All watchers of a
-// process share one instance of the system's, of which a user has few (128 on Linux).
+// process share one inotify instance, since a user may have only a few (128 on
+// Linux).
 type watcher struct {
 	changes chan Notice
 	lost    chan struct{} // has a value when changes were lost
@@ -27,24 +28,24 @@ type watcher struct {
 	folder  string        // its real path
 }
 
-// shared is what the watchers of this process have in common.
+// shared is the state that the watchers of this process share.
 var shared struct {
 	mu      sync.Mutex
 	users   int               // watchers that are not closed; guarded by mu
 	watcher *fsnotify.Watcher // nil without users; guarded by mu
-	// folders are the watched folders by their real paths. The map and what is in
-	// it is replaced under mu and never changed: who hands out changes takes no lock.
+	// folders are the watched folders by their real paths. The map and its values are
+	// immutable and replaced under mu, so that handOut needs no lock.
 	folders atomic.Pointer[map[string]*watchedFolder]
 }
 
 type watchedFolder struct {
 	info  fs.FileInfo
-	gone  *atomic.Bool // it was removed or renamed, and the system watches it no more
+	gone  *atomic.Bool // removed or renamed, and so no longer watched
 	hears []*watcher
 }
 
-// watchFolder watches the folder that is at path now. Earlier watchers of the path are
-// also given the changes in it. The caller closes the watcher.
+// watchFolder watches the folder that is at path now. Earlier watchers of the path get
+// its changes too. The caller closes the watcher.
 func watchFolder(path, prefix string) (*watcher, error) {
 	name, err := realPath(path)
 	if err != nil {
@@ -64,7 +65,7 @@ func watchFolder(path, prefix string) (*watcher, error) {
 		shared.watcher = w
 		shared.folders.Store(&map[string]*watchedFolder{})
 		go handOut(w.Events)
-		// The errors are read at all times: fsnotify reports some of them while it
+		// Errors must be read at all times: fsnotify sends some of them while it
 		// holds the lock that Add and Close need.
 		go reportLosses(w.Errors)
 	}
@@ -76,10 +77,10 @@ func watchFolder(path, prefix string) (*watcher, error) {
 		if !old.gone.Load() && os.SameFile(old.info, info) {
 			f.gone = old.gone
 		} else {
-			_ = shared.watcher.Remove(name) // fails when the folder is gone
+			_ = shared.watcher.Remove(name) // fails if the folder is gone
 		}
 	}
-	if err := shared.watcher.Add(name); err != nil { // twice does nothing
+	if err := shared.watcher.Add(name); err != nil { // a repeat does nothing
 		return nil, errors.Join(err, release())
 	}
 	w := &watcher{changes: make(chan Notice, maxEvents), lost: make(chan struct{}, 1), prefix: prefix, folder: name}
@@ -97,7 +98,7 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// close ends the watcher. It is called once.
+// close ends the watcher. It must be called once.
 func (w *watcher) close() error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -107,13 +108,13 @@ func (w *watcher) close() error {
 	folders[w.folder] = &f
 	if len(f.hears) == 0 {
 		delete(folders, w.folder)
-		_ = shared.watcher.Remove(w.folder) // it may be gone
+		_ = shared.watcher.Remove(w.folder) // the folder may be gone
 	}
 	shared.folders.Store(&folders)
 	return release()
 }
 
-// release ends what the watchers share with the last of them. The caller holds
+// release closes the shared instance after the last watcher. The caller holds
 // shared.mu.
 func release() error {
 	if shared.users--; shared.users > 0 {
@@ -124,8 +125,8 @@ func release() error {
 	return err
 }
 
-// handOut gives each event to those who watch the folder that it is in, or that it
-// is about.
+// handOut passes each event to the watchers of its folder, which may be the
+// subject of the event itself.
 func handOut(events <-chan fsnotify.Event) {
 	for e := range events {
 		folders := *shared.folders.Load()
@@ -156,7 +157,8 @@ func reportLosses(errs <-chan error) {
 	}
 }
 
-// give never waits: one reader that is slow holds up no other.
+// give passes a change to w. It never waits, so that a slow reader does not
+// delay others.
 func (w *watcher) give(change Notice) {
 	select {
 	case w.changes <- change:

@@ -129,7 +129,7 @@ func TestWatchersOfAReplacedFolder(t *testing.T) {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	held, err := os.Open(folder) // the system reports its removal once nobody holds it
+	held, err := os.Open(folder) // the system reports its removal only once it is closed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestWatcherThatIsNotRead(t *testing.T) {
 	select {
 	case <-slow.lost:
 	case <-time.After(time.Minute):
-		t.Error("nothing says that changes were lost")
+		t.Error("lost changes are not reported")
 	}
 	if got := <-slow.changes; got != (Notice{Name: "x"}) {
 		t.Errorf("got %+v", got)

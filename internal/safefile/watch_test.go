@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A watcher whose folder was renamed and removed can be closed although nobody
-// reads what it reports.
+// A watcher whose folder was renamed and removed can be closed while its changes are
+// not read.
 func TestWatcherOfARemovedFolderCloses(t *testing.T) {
 	dir := t.TempDir()
 	folder, gone := filepath.Join(dir, "folder"), filepath.Join(dir, "gone")

@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	patience   = 5 * time.Minute  // for a sidecar to be ready, or to answer
-	idleCPU    = 1.0              // percent of a core that a sidecar uses, in the mean
-	stopWithin = 30 * time.Second // for it to end before it is killed
+	patience   = 5 * time.Minute  // how long a sidecar may take to be ready or to answer
+	idleCPU    = 1.0              // percent of a core that an idle sidecar uses, on average
+	stopWithin = 30 * time.Second // how long a sidecar may take to stop before it is killed
 	channel    = "nanobot:feishu:outbound"
 	logTail    = 3000 // bytes of the log of a sidecar that ended
 )
 
-// fleet is a Redis and the sidecars that meet there.
+// fleet is a Redis and the sidecars that use it.
 type fleet struct {
 	settings
 	inGroup  [][]int
@@ -62,7 +62,7 @@ func startFleet(ctx context.Context, s settings, dir string) (_ *fleet, err erro
 			f.stop()
 		}
 	}()
-	groups := filepath.Join(dir, "groups", "groups.json") // alone there: sidecars watch its folder
+	groups := filepath.Join(dir, "groups", "groups.json") // in its own folder, which sidecars watch
 	if err := f.writeGroups(groups); err != nil {
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func startFleet(ctx context.Context, s settings, dir string) (_ *fleet, err erro
 	return f, f.awaitIdle(ctx)
 }
 
-// awaitIdle waits until the sidecars have read what they said to each other when they started, which takes
-// many of them a while: until they use little, at most for f.calm.
+// awaitIdle waits, at most for f.calm, until the sidecars use little CPU time: at first they read each
+// other's messages about their start, which takes many sidecars a while.
 func (f *fleet) awaitIdle(ctx context.Context) error {
 	from, err := f.usage(ctx)
 	for until := time.Now().Add(f.calm); err == nil && time.Now().Before(until); {
@@ -113,7 +113,7 @@ func (f *fleet) startRedis() (url string, addrs []string) {
 	return srv.URL(), []string{srv.Addr()}
 }
 
-// startError is what redistest says of a server that does not start.
+// startError is the error of redistest if a server does not start.
 type startError string
 
 func (e startError) Error() string { return string(e) }
@@ -124,7 +124,7 @@ func (f *fleet) Helper() {}
 // Fatal ends startFleet.
 func (f *fleet) Fatal(args ...any) { panic(startError(fmt.Sprint(args...))) }
 
-// Cleanup has stop call do, the last one first.
+// Cleanup lets stop call do, the last one first.
 func (f *fleet) Cleanup(do func()) { f.cleanups = append(f.cleanups, do) }
 
 func (f *fleet) writeGroups(path string) error {
@@ -156,7 +156,7 @@ func (f *fleet) writeGroups(path string) error {
 	return errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600))
 }
 
-// spawn starts the sidecar of a bot, with folders of its own, as on a host of its own.
+// spawn starts the sidecar of a bot, with its own folders, as on a separate host.
 func (f *fleet) spawn(dir, groups, url string, bot int) error {
 	addr, err := loopback.Addr()
 	if err != nil {
@@ -168,7 +168,7 @@ func (f *fleet) spawn(dir, groups, url string, bot int) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	sc.cmd = exec.Command(f.program, "run")
 	sc.cmd.Stdout, sc.cmd.Stderr, sc.cmd.SysProcAttr = log, log, alone()
 	sc.cmd.Env = []string{"AGENT_NAME=" + botName(bot), "DATA_DIR=" + home, "GROUPS_FILE=" + groups, "REDIS_URL=" + url,
@@ -182,13 +182,13 @@ func (f *fleet) spawn(dir, groups, url string, bot int) error {
 	}
 	go func() {
 		defer close(sc.exited)
-		_ = sc.cmd.Wait() // its log tells
+		_ = sc.cmd.Wait() // its log has the reason
 	}()
 	f.sidecars = append(f.sidecars, sc)
 	return nil
 }
 
-// awaitReady asks until the sidecar is ready. It fails when the process ends.
+// awaitReady polls until the sidecar is ready. It fails if the process ends.
 func (f *fleet) awaitReady(ctx context.Context, sc *sidecar) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -214,7 +214,8 @@ func tail(path string) string {
 	return string(data[max(0, len(data)-logTail):])
 }
 
-// call sends one request and reads the answer to its end, which keeps the connection.
+// call sends one request and reads the answer to its end, so that the connection can
+// be reused.
 func (f *fleet) call(ctx context.Context, method, url string, body []byte) (status int, answer []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(string(body)))
 	if err != nil {
@@ -236,7 +237,7 @@ func (f *fleet) call(ctx context.Context, method, url string, body []byte) (stat
 func (f *fleet) stop() {
 	var ending sync.WaitGroup
 	for _, sc := range f.sidecars {
-		_ = sc.cmd.Process.Signal(syscall.SIGTERM) // fails only when it has ended already
+		_ = sc.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended already
 		ending.Go(func() {
 			select {
 			case <-sc.exited:

@@ -19,43 +19,43 @@ import (
 // load is the people and bots of one rate.
 type load struct {
 	*fleet
-	step  int
-	talks []*talk
-	began time.Time
-	fail  func(error)
+	step    int
+	running []*started
+	began   time.Time
+	fail    func(error)
 
 	start    chan struct{} // closed when began is set
-	waiting  atomic.Int64  // posts that are still to be sent, or are being sent
-	sent     atomic.Int64  // bots' messages that were accepted,
-	counted  atomic.Int64  // of these, within the time that is measured
+	waiting  atomic.Int64  // posts not yet sent or being sent
+	sent     atomic.Int64  // bots' messages that were accepted
+	counted  atomic.Int64  // of sent, those within the measured time
 	refused  atomic.Int64  // posts that were not accepted
 	received atomic.Int64  // messages that bots read from their streams
 	repeated atomic.Int64  // messages that a bot read again
 
 	mu   sync.Mutex
-	late []time.Duration // how late messages were sent; guarded by mu
+	late []time.Duration // delays of sending; guarded by mu
 	said error           // the first refusal; guarded by mu
 }
 
-// talk is a conversation that has begun.
-type talk struct {
+// started is a conversation that has begun.
+type started struct {
 	*conversation
 	due [maxHops]atomic.Int64 // when each message was to be sent, in nanoseconds since load.began
 }
 
-// listener is the stream of one bot. Its fields belong to the goroutine that reads it.
+// listener reads the stream of one bot. Its fields belong to the goroutine that reads it.
 type listener struct {
 	bot  int
 	seen map[[2]int]bool
-	took []time.Duration // from when a message was to be sent until it was here
+	took []time.Duration // from the time due until the message was read
 }
 
 // text is a question, so that the judge passes it on; about half a kilobyte.
 var text = strings.Repeat("请看一下 this part of the plan, please. ", 9) + "你觉得这个方案可行吗？"
 
-// play lets people speak at their times, and returns when the last has spoken.
+// play sends people's messages at their times, and returns after the last.
 func (l *load) play(ctx context.Context) {
-	for i, t := range l.talks {
+	for i, t := range l.running {
 		if !sleepUntil(ctx, l.began.Add(t.at)) {
 			return
 		}
@@ -68,7 +68,7 @@ func (l *load) play(ctx context.Context) {
 	}
 }
 
-// later runs do on another goroutine and counts it among those waiting.
+// later runs do on another goroutine and counts it in waiting.
 func (l *load) later(do func()) {
 	l.waiting.Add(1)
 	go func() {
@@ -77,9 +77,10 @@ func (l *load) later(do func()) {
 	}()
 }
 
-// answer has the speaker of a hop send its message when it has thought, from heard on.
+// answer lets the speaker of a hop send its message after its thinking time, which
+// begins at heard.
 func (l *load) answer(ctx context.Context, i, hop int, heard time.Duration) {
-	t := l.talks[i]
+	t := l.running[i]
 	due := heard + t.think[hop]
 	t.due[hop].Store(int64(due))
 	l.later(func() {
@@ -98,7 +99,7 @@ func (l *load) answer(ctx context.Context, i, hop int, heard time.Duration) {
 	})
 }
 
-// counts reports whether what was due then is measured.
+// counts reports whether a message due then is measured.
 func (l *load) counts(due time.Duration) bool { return due >= l.warm && due < l.warm+l.measureFor }
 
 func (l *load) noteLate(d time.Duration) {
@@ -107,7 +108,7 @@ func (l *load) noteLate(d time.Duration) {
 	l.late = append(l.late, d)
 }
 
-// post reports whether the sidecar accepted the message.
+// post sends a message and reports whether the sidecar accepted it.
 func (l *load) post(ctx context.Context, bot int, route string, body []byte) bool {
 	status, answer, err := l.call(ctx, http.MethodPost, l.sidecars[bot].url+route, body)
 	if err == nil && status != http.StatusAccepted {
@@ -124,8 +125,8 @@ func (l *load) post(ctx context.Context, bot int, route string, body []byte) boo
 	return err == nil
 }
 
-// listen reads the stream of a bot until ctx is done, and has the bot answer. It calls ready when
-// the sidecar has answered.
+// listen reads the stream of a bot until ctx is done, and lets the bot answer. It calls ready
+// when the sidecar has answered.
 func (l *load) listen(ctx context.Context, b *listener, ready func()) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.sidecars[b.bot].url+"/v1/stream", nil)
 	if err != nil {
@@ -158,26 +159,26 @@ func (l *load) listen(ctx context.Context, b *listener, ready func()) error {
 func (l *load) hear(ctx context.Context, b *listener, id string, now time.Duration) {
 	i, hop, ok := parseID(id, l.step)
 	if !ok {
-		return // of an earlier rate
+		return // a message of an earlier rate
 	}
 	if b.seen[[2]int{i, hop}] {
 		l.repeated.Add(1)
 		return
 	}
 	b.seen[[2]int{i, hop}] = true
-	t := l.talks[i]
+	t := l.running[i]
 	if due := time.Duration(t.due[hop].Load()); l.counts(due) {
 		b.took = append(b.took, now-due)
 	}
 	if next := hop + 1; next < maxHops && t.speaker(next) == b.bot {
 		l.answer(ctx, i, next, now)
 	}
-	l.received.Add(1) // last: whoever counts it finds the answer among those waiting
+	l.received.Add(1) // last, so that the answer is in waiting before this counts
 }
 
 // settled waits until each message that was sent has been read by the other bots of its group or was
-// stopped there, and nothing more is to be sent. When nothing has changed for long, it returns how
-// many are missing.
+// stopped there, and no more posts wait. If nothing has changed for giveUp, it returns how many are
+// missing.
 func (l *load) settled(ctx context.Context, before int64) (missing int64, err error) {
 	last, since := int64(-1), time.Now()
 	for {
@@ -185,7 +186,7 @@ func (l *load) settled(ctx context.Context, before int64) (missing int64, err er
 		if err != nil {
 			return 0, err
 		}
-		received := l.received.Load() // before waiting: what it leads to is among those
+		received := l.received.Load() // read before waiting: answers to these are in waiting
 		if waiting := l.waiting.Load(); waiting == 0 {
 			missing = l.sent.Load()*int64(l.members-1) - received - stopped + before
 		} else {
@@ -203,7 +204,7 @@ func (l *load) settled(ctx context.Context, before int64) (missing int64, err er
 	}
 }
 
-// stopped is how many messages the stop policy has stopped so far, at all bots together.
+// stopped returns how many messages the stop policy has stopped so far at all bots.
 func (f *fleet) stopped(ctx context.Context) (n int64, err error) {
 	for _, sc := range f.sidecars {
 		_, metrics, err := f.call(ctx, http.MethodGet, sc.url+"/metrics", nil)
@@ -239,12 +240,12 @@ func sleepUntil(ctx context.Context, at time.Time) bool {
 func asJSON(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // texts and numbers
+		panic(err) // unreachable: texts and numbers always encode
 	}
 	return data
 }
 
-// quantile is the q-quantile of sorted times in milliseconds; 0 of none.
+// quantile is the q-quantile of sorted times in milliseconds; 0 without times.
 func quantile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -253,7 +254,7 @@ func quantile(sorted []time.Duration, q float64) float64 {
 	return float64(sorted[i]) / float64(time.Millisecond)
 }
 
-// merged is what all bots measured, sorted.
+// merged returns the times measured by all bots, sorted.
 func merged(listeners []*listener) (took []time.Duration) {
 	for _, b := range listeners {
 		took = append(took, b.took...)

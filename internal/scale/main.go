@@ -1,6 +1,7 @@
-// Command scale measures how many bots and groups one Redis bears: it starts the Redis, or a Cluster
-// of six nodes, and a sidecar process for each bot, lets people and bots talk in the groups, and
-// prints for each rate how long a message takes from bot to bot and what the sidecars use.
+// Command scale measures how many bots and groups one Redis can serve: it starts the Redis, or a
+// Cluster of six nodes, and a sidecar process for each bot, lets people and bots write in the
+// groups, and prints for each rate how long a message takes from bot to bot and the CPU time and
+// memory that the sidecars use.
 //
 //	go run ./internal/scale -bots 20 -groups 100 -rate 20,50,100 -seconds 10
 //
@@ -8,13 +9,13 @@
 //
 // # The load
 //
-// A person speaks in a group: all bots of the group hear it and report it to their sidecars, and one
-// of them answers. Of the bots that get the answer one answers in turn, and so on, until the stop
-// policy gives the message to nobody. Who speaks where and when follows from the seed.
+// A person writes in a group: all bots of the group get the message and report it to their sidecars,
+// and one of them answers. One of the bots that get the answer answers in turn, and so on, until the
+// stop policy stops the message at every bot. The seed determines the authors, groups and times.
 //
-// People speak at times set in advance, however slow the sidecars are. A bot answers a set time after
-// it got a message. The time of a hop counts from when the bot was to send its message, not
-// from when it got to it, until another bot of the group reads it from its stream.
+// People write at fixed times, however slow the sidecars are. A bot answers a fixed time after it got
+// a message. The time of a hop counts from the time at which the bot's message was due, which may be
+// earlier than when it was sent, until another bot of the group reads it from its stream.
 package main
 
 import (
@@ -44,7 +45,7 @@ func main() {
 	}
 }
 
-// settings are what one fleet of sidecars is measured with.
+// settings are the parameters of a measurement.
 type settings struct {
 	program    string // of the sidecars
 	bots       int
@@ -54,11 +55,11 @@ type settings struct {
 	secret     bool // RELAY_SECRET is set
 	users      bool // RELAY_USER_MESSAGES
 	rates      []float64
-	warm       time.Duration // at the beginning of each rate, not counted
+	warm       time.Duration // time at the beginning of each rate, not counted
 	measureFor time.Duration
-	think      time.Duration // a bot answers after half of this to one and a half times of it
-	calm       time.Duration // how long the fleet may take to be idle when it has started
-	giveUp     time.Duration // when nothing has arrived for this long, what is missing counts as lost
+	think      time.Duration // mean thinking time; it varies between half and one and a half times this
+	calm       time.Duration // how long the fleet may take to become idle after its start
+	giveUp     time.Duration // after this time without an arrival, missing messages count as lost
 	seed       uint64
 }
 
@@ -75,9 +76,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	f.IntVar(&s.members, "members", 4, "bots in each group")
 	f.BoolVar(&s.cluster, "cluster", false, "a Redis Cluster of three primaries with a replica each, instead of one Redis")
 	f.BoolVar(&s.secret, "secret", true, "sign messages, as sidecars of several hosts do (RELAY_SECRET)")
-	f.BoolVar(&s.users, "users", true, "sidecars share what people say (RELAY_USER_MESSAGES)")
+	f.BoolVar(&s.users, "users", true, "sidecars share people's messages (RELAY_USER_MESSAGES)")
 	f.DurationVar(&s.think, "think", 500*time.Millisecond, "how long a bot thinks before it answers, on average")
-	f.DurationVar(&s.giveUp, "give-up", 15*time.Second, "messages are missing when nothing has arrived for this long")
+	f.DurationVar(&s.giveUp, "give-up", 15*time.Second, "messages count as missing after this time without an arrival")
 	f.DurationVar(&s.calm, "calm", 5*time.Minute,
 		"how long to wait for the sidecars to be idle before the first rate, at most")
 	f.Uint64Var(&s.seed, "seed", 1, "the same seed gives the same load")
@@ -134,8 +135,8 @@ func numbers(list string) (out []float64, err error) {
 	return out, nil
 }
 
-// series starts a fleet and measures the rates in turn. It leaves out those behind the first that was
-// far too much.
+// series starts a fleet and measures the rates in turn. It leaves out the rates after the first that
+// was far too high.
 func series(ctx context.Context, s settings, dir, out string, stdout, stderr io.Writer) (err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -168,5 +169,5 @@ func series(ctx context.Context, s settings, dir, out string, stdout, stderr io.
 	return nil
 }
 
-// tooSlow is the p99 in milliseconds behind which nothing more is to be learned.
+// tooSlow is the p99 in milliseconds beyond which higher rates are not measured.
 const tooSlow = 1000

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// row is what was measured at one rate. Of a processor, 100 is one core.
+// row is the result of one rate. CPU figures are in percent of one core.
 type row struct {
 	At       time.Time `json:"at"`
 	Bots     int       `json:"bots"`
@@ -23,11 +23,11 @@ type row struct {
 	Members  int       `json:"members"`
 	Cluster  bool      `json:"cluster"`
 	Signed   bool      `json:"signed"`
-	Users    bool      `json:"users"` // sidecars share what people say
+	Users    bool      `json:"users"` // sidecars share people's messages
 	Seed     uint64    `json:"seed"`
 	Seconds  float64   `json:"seconds"`
-	Rate     float64   `json:"rate"`   // messages of bots a second that were intended
-	Sent     float64   `json:"sent"`   // and sent
+	Rate     float64   `json:"rate"`   // intended messages of bots a second
+	Sent     float64   `json:"sent"`   // sent messages of bots a second
 	Hops     int       `json:"hops"`   // messages that were read, at all bots
 	P50      float64   `json:"p50_ms"` // of a hop
 	P99      float64   `json:"p99_ms"`
@@ -37,13 +37,13 @@ type row struct {
 	Repeated int64     `json:"repeated"`    // read twice
 	Refused  int64     `json:"refused"`     // not accepted by the sender's sidecar
 
-	RSS         float64 `json:"rss_mib"` // of a sidecar, in the mean
+	RSS         float64 `json:"rss_mib"` // mean of the sidecars
 	MaxRSS      float64 `json:"max_rss_mib"`
-	CPU         float64 `json:"cpu"`           // of a sidecar, in the mean
+	CPU         float64 `json:"cpu"`           // mean of the sidecars
 	RedisCPU    float64 `json:"redis_cpu"`     // of the busiest node
-	RedisRSS    float64 `json:"redis_rss_mib"` // of that with the most
+	RedisRSS    float64 `json:"redis_rss_mib"` // of the node with the most
 	RedisOut    float64 `json:"redis_out_mib"` // MiB a second that all nodes send
-	Connections float64 `json:"connections"`   // of a sidecar, to all nodes
+	Connections float64 `json:"connections"`   // mean of the sidecars, to all nodes
 	Generator   float64 `json:"generator_cpu"`
 	Others      float64 `json:"others_cpu"` // everything else on the machine
 	Load        float64 `json:"load1"`
@@ -86,7 +86,7 @@ func (f *fleet) measure(outer context.Context, step int, rate float64) (r row, e
 	defer fail(nil)
 	l := &load{fleet: f, step: step, start: make(chan struct{})}
 	for _, c := range schedule(f.settings, f.inGroup, step, rate) {
-		l.talks = append(l.talks, &talk{conversation: c})
+		l.running = append(l.running, &started{conversation: c})
 	}
 	before, err := f.stopped(ctx)
 	if err != nil {
@@ -147,10 +147,10 @@ func (f *fleet) measure(outer context.Context, step int, rate float64) (r row, e
 	return r, nil
 }
 
-// usage is what the processes have used at one time.
+// usage is the resources that the processes have used up to one time.
 type usage struct {
 	at            time.Time
-	sidecars      []float64 // seconds of a processor of each
+	sidecars      []float64 // CPU seconds of each
 	redis         []float64
 	own, machine  float64
 	rss, redisRSS []float64 // MiB
@@ -163,7 +163,7 @@ func (f *fleet) usage(ctx context.Context) (u usage, err error) {
 	u.at = time.Now()
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("what the processes use: %w", err)
+			err = fmt.Errorf("read what the processes use: %w", err)
 		}
 	}()
 	look := func(pid int) (seconds, mib float64) {
@@ -221,7 +221,7 @@ func (f *fleet) usage(ctx context.Context) (u usage, err error) {
 	return u, nil
 }
 
-// note enters what was used between two looks.
+// note sets the usage between two readings.
 func (r *row) note(from, to usage) {
 	percent := func(a, b float64) float64 { return 100 * (b - a) / to.at.Sub(from.at).Seconds() }
 	sum := 0.0

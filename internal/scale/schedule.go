@@ -8,18 +8,18 @@ import (
 
 const (
 	// perConversation is how many messages bots send until the default stop policy, with its limit
-	// of 3, gives one to nobody. They are more where a person speaks in the middle, fewer where
-	// two conversations of a group come together.
+	// of 3, stops one at every bot. It is more if a person writes in between, and fewer if two
+	// conversations of a group overlap.
 	perConversation = 3
-	// maxHops bounds a conversation in which people speak all the time.
+	// maxHops bounds a conversation in which people keep writing.
 	maxHops = 12
 )
 
 // conversation is a person's message and the answers of bots to it and to each other.
 type conversation struct {
-	at       time.Duration // when the person speaks
+	at       time.Duration // when the person writes
 	group    int
-	speakers []int // the bots of the group in the order in which they speak, again and again
+	speakers []int // the bots of the group in the order of their turns, repeated
 	think    [maxHops]time.Duration
 }
 
@@ -36,8 +36,8 @@ func membership(s settings) [][]int {
 	return out
 }
 
-// schedule is the conversations of a rate: as many as make the bots send that many messages a
-// second, at random times, in random groups.
+// schedule returns the conversations of a rate: as many as make the bots send that many
+// messages a second, at random times, in random groups.
 func schedule(s settings, members [][]int, step int, rate float64) (out []*conversation) {
 	random := rand.New(rand.NewPCG(s.seed, uint64(step)+1))
 	for at := 0.0; ; {
@@ -64,7 +64,8 @@ func messageID(step, conversation, hop int) string {
 	return fmt.Sprintf("om_scale_%d_%d_%d", step, conversation, hop)
 }
 
-// parseID is the conversation and hop of an id of [messageID]; ok: it is one of this step.
+// parseID returns the conversation and hop of an id of [messageID]; ok is false if it is
+// not of this step.
 func parseID(id string, step int) (conversation, hop int, ok bool) {
 	var of int
 	n, err := fmt.Sscanf(id, "om_scale_%d_%d_%d", &of, &conversation, &hop)

@@ -1,23 +1,23 @@
-// Package spool keeps JSON documents that wait for something: each is a file of one
-// folder, and may have a time at which it is due.
+// Package spool keeps JSON documents that wait to be processed: each is a file of
+// one folder, and may have a time at which it is due.
 //
 // # Files
 //
 // A document is a JSON object in a private file, whose first field "version" is the
-// version of its form ([Options.Version]); files of before there was one have version 0.
-// [Spool.Save] replaces a file in one step: a killed process leaves the old document or
-// the new. A file that holds no document is quarantined: renamed to *.broken, with a
-// warning. One of a later version is left alone.
+// version of its format ([Options.Version]); files without the field have version 0.
+// [Spool.Save] replaces a file atomically: a killed process leaves the old document or
+// the new. A file without a valid document is quarantined: renamed to *.broken, with a
+// warning. A file of a later version is left unchanged.
 //
 // # Memory
 //
-// In memory are names, sizes and times. A document itself is there only while the disk
-// does not have it: [Spool.Hold] keeps it until it is saved or removed.
+// The spool has names, sizes and times in memory. It has a document itself in memory
+// only while that is not on disk: [Spool.Hold] keeps it until it is saved or removed.
 //
 // # Time
 //
-// [Spool.Schedule] says when a document is due. [Spool.Wait] returns those that are, and
-// forgets their times: whoever waits schedules them again.
+// [Spool.Schedule] sets when a document is due. [Spool.Wait] returns the due ones and
+// clears their times: the caller schedules them again if needed.
 package spool
 
 import (
@@ -43,7 +43,6 @@ import (
 	"feishu-relay/relay"
 )
 
-// Errors.
 var (
 	ErrFull   = errors.New("the spool is full")
 	ErrLarge  = errors.New("the document is too large")
@@ -55,17 +54,17 @@ var (
 // Options of a spool. Suffix and MaxFile are required.
 type Options struct {
 	Prefix, Suffix string       // of the names of its files
-	Version        int          // of the documents' form
+	Version        int          // of the documents' format
 	MaxFile        int          // bytes of a document
 	MaxDocs        int          // documents; 0: no limit
 	MaxBytes       int64        // of all documents together; 0: no limit
-	MaxHeld        int64        // bytes of the documents that are held; 0: no limit
-	Unreadable     func()       // called for each file that is broken or cannot be read; nil: not
+	MaxHeld        int64        // bytes of the documents in memory; 0: no limit
+	Unreadable     func()       // called for each file that is broken or cannot be read; may be nil
 	Logger         *slog.Logger // nil: discard
 }
 
-// Spool is the documents of one folder. Its methods are safe for concurrent use; two
-// calls for the same name are the caller's to put in order.
+// Spool is the documents of one folder. Its methods are safe for concurrent use; the
+// caller orders calls for the same name.
 type Spool[T any] struct {
 	root    *os.Root
 	opts    Options
@@ -77,18 +76,18 @@ type Spool[T any] struct {
 	bytes, heldBytes int64
 }
 
-// doc is what is known of a document.
+// doc is the state of a document.
 type doc[T any] struct {
 	name   string
 	size   int64
-	held   *T        // the document, where the disk does not have it
-	onDisk bool      // there is a file, maybe an older one
-	at     time.Time // when it is due
-	index  int       // in the heap; -1: it has no time
+	held   *T        // the document, if it is not on disk
+	onDisk bool      // a file exists, maybe an older one
+	at     time.Time // when it is due, if index >= 0
+	index  int       // in the heap; -1 without a time
 }
 
-// New returns the spool in a folder, which is the spool's own but for files with another
-// prefix or suffix. A nil root keeps nothing on disk. [Spool.Load] reads what is there.
+// New returns the spool in a folder, in which files with the prefix and suffix belong to
+// it. With a nil root nothing is stored on disk. [Spool.Load] reads the existing files.
 func New[T any](root *os.Root, o Options) *Spool[T] {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.MaxDocs = cmp.Or(o.MaxDocs, math.MaxInt)
@@ -96,10 +95,10 @@ func New[T any](root *os.Root, o Options) *Spool[T] {
 	return &Spool[T]{root: root, opts: o, changed: make(chan struct{}, 1), docs: map[string]*doc[T]{}}
 }
 
-// Load calls take for each document of the folder, in the order of their names. A
-// document that take returns an error for is quarantined, too. What a killed process was
-// just writing is removed. A file that can be neither read nor quarantined is logged and
-// skipped; the error says how many there are, and what is wrong with the first.
+// Load calls take for each document of the folder, in the order of their names. If take
+// returns an error the document is quarantined, too. Load removes temporary files that a
+// killed process left. A file that can be neither read nor quarantined is logged and
+// skipped; the error has the number of these and the first one's error.
 func (s *Spool[T]) Load(take func(name string, v T) error) error {
 	if s.root == nil {
 		return nil
@@ -135,7 +134,8 @@ func (s *Spool[T]) Load(take func(name string, v T) error) error {
 			s.unreadable()
 		}
 		if errors.Is(err, errLater) {
-			s.opts.Logger.Warn("a file of a later version is left alone", "folder", s.root.Name(), "file", entry.Name())
+			s.opts.Logger.Warn("a file of a later version is left unchanged",
+				"folder", s.root.Name(), "file", entry.Name())
 		} else if err != nil {
 			s.opts.Logger.Warn("a file is skipped", "folder", s.root.Name(), "file", entry.Name(), "err", err)
 			first = cmp.Or(first, err)
@@ -148,8 +148,8 @@ func (s *Spool[T]) Load(take func(name string, v T) error) error {
 	return nil
 }
 
-// Save writes a document. It returns [ErrLarge], [ErrFull] for a new one that is beyond the
-// bounds, or the error of the disk; then the file is as it was.
+// Save writes a document. It returns [ErrLarge], [ErrFull] for a new one beyond the limits,
+// or the error of the disk; then the file is unchanged.
 func (s *Spool[T]) Save(name string, v T) error {
 	data, err := s.encode(v)
 	if err == nil {
@@ -165,8 +165,8 @@ func (s *Spool[T]) Save(name string, v T) error {
 	return nil
 }
 
-// Hold keeps a document of about that size in memory until it is saved or removed. It
-// returns [ErrFull] for one that is beyond the bounds; then what was known of it stays.
+// Hold keeps a document of about size bytes in memory until it is saved or removed. It
+// returns [ErrFull] beyond the limits; then nothing changes.
 func (s *Spool[T]) Hold(name string, v T, size int) error {
 	err := s.room(name, int64(size), int64(size))
 	if err == nil {
@@ -175,8 +175,8 @@ func (s *Spool[T]) Hold(name string, v T, size int) error {
 	return err
 }
 
-// Read returns a document: the one that is held, or the one on disk. The error of a file
-// that holds no document wraps [ErrBroken], that of a missing one [fs.ErrNotExist].
+// Read returns a document: the one in memory, or the one on disk. The error for a file
+// without a valid document wraps [ErrBroken], that for a missing one [fs.ErrNotExist].
 func (s *Spool[T]) Read(name string) (T, error) {
 	s.mu.Lock()
 	if d := s.docs[name]; d != nil && d.held != nil {
@@ -188,16 +188,17 @@ func (s *Spool[T]) Read(name string) (T, error) {
 	return v, err
 }
 
-// Remove forgets a document and removes its file. A file that stays is logged, and found
-// again at the next start.
+// Remove removes a document and its file. A file that cannot be removed is logged, and
+// loaded again at the next start.
 func (s *Spool[T]) Remove(name string) {
 	if err := s.Delete(name); err != nil {
-		s.opts.Logger.Warn("a file that is not needed any more stays", "file", s.file(name), "err", err)
+		s.opts.Logger.Warn("a file that is no longer needed cannot be removed", "file", s.file(name), "err", err)
 		s.forget(name)
 	}
 }
 
-// Delete removes a document's file, and forgets the document. With an error, it is as it was.
+// Delete removes a document's file, and then the document. After an error the document is
+// unchanged.
 func (s *Spool[T]) Delete(name string) error {
 	s.mu.Lock()
 	d := s.docs[name]
@@ -212,7 +213,7 @@ func (s *Spool[T]) Delete(name string) error {
 	return nil
 }
 
-// Quarantine forgets a document and renames its file to *.broken, for a person to look at.
+// Quarantine removes a document and renames its file to *.broken, for a person to examine.
 func (s *Spool[T]) Quarantine(name string, why error) error {
 	s.forget(name)
 	s.unreadable()
@@ -227,15 +228,15 @@ func (s *Spool[T]) unreadable() {
 	}
 }
 
-// Len returns how many documents there are.
+// Len returns the number of documents.
 func (s *Spool[T]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.docs)
 }
 
-// Schedule says when a document is due; the zero time: not at all. Where there is no such
-// document, nothing happens.
+// Schedule sets when a document is due; the zero time clears it. It does nothing if the
+// document does not exist.
 func (s *Spool[T]) Schedule(name string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +254,7 @@ func (s *Spool[T]) Schedule(name string, at time.Time) {
 	}
 }
 
-// Next returns when the first document is due; false: none has a time.
+// Next returns when the first document is due; false if no document has a time.
 func (s *Spool[T]) Next() (at time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,8 +267,8 @@ func (s *Spool[T]) Next() (at time.Time, ok bool) {
 // Changed receives a value when [Spool.Next] may have become earlier.
 func (s *Spool[T]) Changed() <-chan struct{} { return s.changed }
 
-// Due returns the names of what is due at now, in the order of their times, and forgets
-// these times.
+// Due returns the names of the documents due at now, in the order of their times, and
+// clears these times.
 func (s *Spool[T]) Due(now time.Time) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +278,8 @@ func (s *Spool[T]) Due(now time.Time) (names []string) {
 	return names
 }
 
-// Wait waits until something is due, and returns as [Spool.Due] does. Its error is ctx's.
+// Wait waits until a document is due, and returns the result of [Spool.Due]. Its error is
+// ctx's.
 func (s *Spool[T]) Wait(ctx context.Context) ([]string, error) {
 	for {
 		if names := s.Due(time.Now()); len(names) > 0 {
@@ -319,12 +321,12 @@ func (s *Spool[T]) Decode(data []byte) (v T, err error) {
 	switch {
 	case len(data) > s.opts.MaxFile:
 		return v, fmt.Errorf("%w: more than %d bytes", ErrBroken, s.opts.MaxFile)
-	case json.Unmarshal(data, &form) != nil: // its error may hold a piece of the text
+	case json.Unmarshal(data, &form) != nil: // its error may quote the text
 		return v, fmt.Errorf("%w: not a JSON document", ErrBroken)
 	case form.Version > s.opts.Version:
 		return v, errLater
 	case json.Unmarshal(data, &v) != nil:
-		return v, fmt.Errorf("%w: not the JSON document that is kept here", ErrBroken)
+		return v, fmt.Errorf("%w: not a document of the expected form", ErrBroken)
 	}
 	return v, nil
 }
@@ -344,8 +346,8 @@ func (s *Spool[T]) read(name string) (v T, size int64, err error) {
 	return v, int64(len(data)), err
 }
 
-// room returns ErrFull where a new document of that size, or held bytes more in memory,
-// are beyond the bounds.
+// room returns ErrFull if a new document of size bytes, or held more bytes in memory,
+// would exceed the limits.
 func (s *Spool[T]) room(name string, size, held int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,7 +358,7 @@ func (s *Spool[T]) room(name string, size, held int64) error {
 	return nil
 }
 
-// put notes a document; held is nil where the disk has it.
+// put adds or updates a document; held is nil if it is on disk.
 func (s *Spool[T]) put(name string, size int64, held *T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,7 +371,7 @@ func (s *Spool[T]) put(name string, size int64, held *T) {
 	s.size(d, size, held)
 }
 
-// forget takes a document out of memory.
+// forget removes a document from memory.
 func (s *Spool[T]) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -380,7 +382,7 @@ func (s *Spool[T]) forget(name string) {
 	}
 }
 
-// size notes how large d is, and where it is; mu is held.
+// size sets the size of d, and whether it is in memory; the caller holds mu.
 func (s *Spool[T]) size(d *doc[T], size int64, held *T) {
 	if d.held != nil {
 		s.heldBytes -= d.size
@@ -391,7 +393,7 @@ func (s *Spool[T]) size(d *doc[T], size int64, held *T) {
 	}
 }
 
-// unschedule takes d off the heap; mu is held.
+// unschedule removes d from the heap; the caller holds mu.
 func (s *Spool[T]) unschedule(d *doc[T]) {
 	if d.index >= 0 {
 		heap.Remove(&s.due, d.index)

@@ -1,4 +1,4 @@
-// Package wait holds what loops that try again have in common.
+// Package wait has helpers for loops that wait and retry.
 package wait
 
 import (
@@ -22,7 +22,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Closed waits until c is closed, but for at most d, and reports whether it was.
+// Closed waits at most d until c is closed, and reports whether it was.
 func Closed(c <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -34,7 +34,7 @@ func Closed(c <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// Group waits for all of g, but for at most d, and reports whether they have ended.
+// Group waits at most d for all of g, and reports whether they have ended.
 func Group(g *sync.WaitGroup, d time.Duration) bool {
 	done := make(chan struct{})
 	go func() {
@@ -44,9 +44,9 @@ func Group(g *sync.WaitGroup, d time.Duration) bool {
 	return Closed(done, d)
 }
 
-// Backoff is the pauses between tries of something that fails: they double from
-// the first to the longest. Each is between half and one and a half times as long,
-// so that the sidecars of a fleet do not all come back at once.
+// Backoff is the pauses between retries: they double from the first to the
+// longest. Each varies at random between half and one and a half times that, so
+// that the sidecars of a fleet do not all retry at once.
 type Backoff struct{ pauses backoff.ExponentialBackOff }
 
 // NewBackoff returns the pauses from first to longest.
@@ -60,14 +60,13 @@ func NewBackoff(first, longest time.Duration) *Backoff {
 // Next returns the next pause.
 func (b *Backoff) Next() time.Duration { return b.pauses.NextBackOff() }
 
-// Reset makes the next pause the first again: something worked.
+// Reset makes the next pause the first again, after a success.
 func (b *Backoff) Reset() { b.pauses.Reset() }
 
 // Sleep is the package's Sleep for the next pause.
 func (b *Backoff) Sleep(ctx context.Context) error { return Sleep(ctx, b.Next()) }
 
-// Doubled is first, doubled n times, but at most longest: the pause after n failures of
-// something whose failures are counted.
+// Doubled is first, doubled n times, but at most longest: the pause after n+1 failures.
 func Doubled(first, longest time.Duration, n int) time.Duration {
 	pause := min(first, longest)
 	for range n {
@@ -79,7 +78,7 @@ func Doubled(first, longest time.Duration, n int) time.Duration {
 	return pause
 }
 
-// Wake puts a value into c, which has room for one, where there is none.
+// Wake puts a value into c, a channel with a buffer of one, unless it has one.
 func Wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -87,7 +86,7 @@ func Wake(c chan<- struct{}) {
 	}
 }
 
-// Saver says when a state that changes often is to be saved.
+// Saver decides when to save a state that changes often.
 type Saver struct {
 	every        int64
 	after, again time.Duration
@@ -95,8 +94,8 @@ type Saver struct {
 	some, many   chan struct{} // unsaved has left 0; has reached every
 }
 
-// NewSaver makes a Saver that saves when the state has changed every times, or after the
-// first of fewer changes, and again after an error.
+// NewSaver returns a Saver that saves after every changes, or, if fewer, when after has
+// passed since the first. After an error it retries when again has passed.
 func NewSaver(every int64, after, again time.Duration) *Saver {
 	return &Saver{every: every, after: after, again: again, some: make(chan struct{}, 1), many: make(chan struct{}, 1)}
 }
@@ -111,10 +110,10 @@ func (s *Saver) Note() {
 	}
 }
 
-// Saved says that what was noted so far is saved, or about to be.
+// Saved records that all changes noted so far are saved, or about to be.
 func (s *Saver) Saved() { s.unsaved.Store(0) }
 
-// Run calls save, which calls Saved first, until ctx is done.
+// Run calls save when due, until ctx is done. save must call Saved first.
 func (s *Saver) Run(ctx context.Context, save func() error) {
 	for {
 		select {

@@ -11,7 +11,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// Codes of what the APIs refuse by themselves.
+// Codes of refusals by the APIs themselves.
 const (
 	CodeUnauthorized       relay.Code = "unauthorized"
 	CodeTooManyFailures    relay.Code = "too_many_failures"
@@ -80,13 +80,13 @@ var statuses = map[relay.Code]int{
 	relay.Code(mailbox.RateLimited):    http.StatusTooManyRequests,
 }
 
-// Invalid is the refusal of a request that is not as it should be.
+// Invalid returns the refusal of an invalid request.
 func Invalid(format string, args ...any) error {
 	return relay.Errorf(relay.CodeInvalidRequest, format, args...)
 }
 
-// WriteError answers a [*relay.Error] as it is; of any other error the caller
-// learns only that there was one.
+// WriteError answers with a [*relay.Error]; it hides the text of any other
+// error.
 func WriteError(w http.ResponseWriter, err error) {
 	e, ok := errors.AsType[*relay.Error](err)
 	if !ok {
@@ -95,12 +95,12 @@ func WriteError(w http.ResponseWriter, err error) {
 	Refuse(w, cmp.Or(statuses[e.Code], http.StatusInternalServerError), e)
 }
 
-// Refuse answers e with a status that is not its code's.
+// Refuse answers with e and a status other than that of its code.
 func Refuse(w http.ResponseWriter, status int, e *relay.Error) {
 	type detail struct {
 		Code    relay.Code `json:"code"`
 		Message string     `json:"message"`
-		Field   string     `json:"field,omitempty"` // of the mailbox's and the groups' routes only
+		Field   string     `json:"field,omitempty"` // only on the routes of the mailbox and the groups
 	}
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))

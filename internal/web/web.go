@@ -1,5 +1,5 @@
-// Package web is what the HTTP APIs share: their routes, reading and writing of
-// JSON, and how a refusal is answered.
+// Package web is the common code of the HTTP APIs: routes, reading and writing
+// JSON, and error answers.
 package web
 
 import (
@@ -19,13 +19,13 @@ import (
 	"feishu-relay/relay"
 )
 
-// Of long connections.
+// Limits of long connections.
 const (
 	KeepAlive    = 15 * time.Second // silence after which a comment or a ping is sent
-	WriteTimeout = 10 * time.Second // for one message; then the reader counts as gone
+	WriteTimeout = 10 * time.Second // for one message; after that the reader counts as gone
 
-	// StatusReplaced closes the WebSocket of a reader whose place was taken. The
-	// codes from 4000 on are for applications.
+	// StatusReplaced closes the WebSocket of a reader that another one replaced.
+	// The codes from 4000 on are for applications.
 	StatusReplaced websocket.StatusCode = 4001
 )
 
@@ -35,20 +35,20 @@ var (
 	ErrStopping = errors.New("the sidecar stops")
 )
 
-// Route is one thing that an API does.
+// Route is one operation of an API.
 type Route struct {
-	Pattern string // of http.ServeMux, as "GET /v1/status"
+	Pattern string // of http.ServeMux, such as "GET /v1/status"
 	Handle  http.HandlerFunc
 	Kind    Kind
 }
 
-// Kind says what is special about a route.
+// Kind is how a route is guarded and how long it runs.
 type Kind int
 
 const (
-	Guarded   Kind = iota // only who may call is answered
-	LongLived             // likewise, and it holds the connection
-	Public                // answers everybody: no token, any host
+	Guarded   Kind = iota // only authorised callers are answered
+	LongLived             // guarded, and holds the connection
+	Public                // answers all callers: no token, any host
 )
 
 // On is a guarded route.
@@ -62,11 +62,11 @@ func (r Route) As(k Kind) Route {
 	return r
 }
 
-// Handler returns what to answer to a request, or why not.
+// Handler returns the answer to a request, or an error.
 type Handler func(*http.Request) (answer any, err error)
 
-// Serve answers by handle, with status where it succeeds and by fail where not. A
-// body may have maxBody bytes.
+// Serve answers with the result of handle and status, or with fail if handle
+// returns an error. A body may have maxBody bytes.
 func Serve(status int, maxBody int64, handle Handler,
 	fail func(http.ResponseWriter, *http.Request, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func Serve(status int, maxBody int64, handle Handler,
 	}
 }
 
-// WriteJSON answers v.
+// WriteJSON answers with v as JSON.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -88,10 +88,10 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // the caller has gone
+	_ = enc.Encode(v) // fails if the caller is gone
 }
 
-// ReadBody reads the body of a request that [Serve] bounds. It has to be UTF-8.
+// ReadBody reads the body of a request, which [Serve] bounds. It must be UTF-8.
 func ReadBody(r *http.Request) ([]byte, error) {
 	data, err := io.ReadAll(r.Body)
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -106,18 +106,19 @@ func ReadBody(r *http.Request) ([]byte, error) {
 	return data, nil
 }
 
-// Unfit explains why JSON did not fit, and names the field where that is known.
+// Unfit explains an error of decoding JSON, and returns the field if it is
+// known.
 func Unfit(err error) (field, reason string) {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
 		return e.Field, fmt.Sprintf("want %s, got %s", jsonType(e.Type), e.Value)
 	}
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return "", fmt.Sprintf("the body is no JSON: error at byte %d", e.Offset)
+		return "", fmt.Sprintf("the body is not JSON: error at byte %d", e.Offset)
 	}
-	return "", "the body is no JSON object of the expected form"
+	return "", "the body is not a JSON object of the expected form"
 }
 
-// jsonType is what t is in JSON.
+// jsonType is the JSON type of t, as a phrase.
 func jsonType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -143,8 +144,8 @@ func Limit(r *http.Request, byDefault, most int) (n int, ok bool) {
 // IsUpgrade reports whether r asks for a WebSocket.
 func IsUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") }
 
-// Accept answers the request for a WebSocket on a route that is [LongLived], whose
-// origin has been checked. On an error it has answered already.
+// Accept accepts the request for a WebSocket on a [LongLived] route, whose origin
+// has been checked. After an error it has answered already.
 func Accept(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
 	return websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 }

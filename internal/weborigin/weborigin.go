@@ -1,9 +1,9 @@
-// Package weborigin recognises requests that a web page of somebody else made a
-// browser send. A page may post to any address that its visitor can reach, and
-// where its owner makes a name of his resolve to that address (DNS rebinding),
-// it may read the answers as well. A listener therefore checks two things: that
-// the browser does not call the request foreign ([Foreign]), and that the name
-// it was sent to is one of the listener's own ([Name], [Loopback]).
+// Package weborigin recognises requests that a browser sends on behalf of
+// another site's page. A page may post to any address that its visitor can
+// reach. If its owner lets a name resolve to that address (DNS rebinding), it
+// may read the answers as well. A listener therefore checks two things: that
+// the browser does not report another origin ([Foreign]), and that the request
+// was sent to one of the listener's own names ([Name], [Loopback]).
 package weborigin
 
 import (
@@ -13,20 +13,21 @@ import (
 	"strings"
 )
 
-// Foreign reports whether a browser says that a page of another origin made r:
-// Sec-Fetch-Site is neither none nor same-origin, the origin in Origin is not r's
-// own, or there are several. Unlike [http.CrossOriginProtection.Check] it makes no
-// exception for GET, which may upgrade to a WebSocket or hold a stream.
+// Foreign reports whether, according to the browser, a page of another origin made
+// r: Sec-Fetch-Site is neither none nor same-origin, the origin in Origin is not
+// r's own, or the header occurs several times. Unlike
+// [http.CrossOriginProtection.Check] it makes no exception for GET, which may
+// upgrade to a WebSocket or hold a stream.
 //
-// trusted has further origins of the listener. Where it is nil, its origins are not
-// known: Origin does not count then beside Sec-Fetch-Site, since a reverse proxy may
-// have given the request another Host than the browser.
+// trusted has further origins of the listener. If it is nil they are unknown: then
+// Origin is ignored if Sec-Fetch-Site is set, since a reverse proxy may have changed
+// the Host that the browser sent.
 func Foreign(trusted *http.CrossOriginProtection, r *http.Request) bool {
 	switch origins := r.Header["Origin"]; {
 	case len(origins) > 1:
 		return true
 	case len(origins) == 0 && len(r.Header["Sec-Fetch-Site"]) == 0:
-		return false // no browser, or a very old one: Check would say the same
+		return false // not a browser, or a very old one: Check allows these too
 	}
 	if trusted == nil {
 		return refuses(&http.CrossOriginProtection{}, r, "Sec-Fetch-Site", "Origin")

@@ -54,7 +54,7 @@ func TestLLMBreaker(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		for range 3 {
 			if err := judgeNow(); err != nil {
-				t.Errorf("after it was mended: %v", err)
+				t.Errorf("after it was fixed: %v", err)
 			}
 		}
 		if got := l.State(); got.Breaker != judge.BreakerClosed || got.Failures != 0 {

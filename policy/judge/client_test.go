@@ -72,7 +72,8 @@ func TestLLMLearnsTheEndpointsDialect(t *testing.T) {
 			if got := e.last().MaxCompletionTokens >= 1000; got != tt.wantRoom {
 				t.Errorf("max_completion_tokens is used: %v, want %v", got, tt.wantRoom)
 			}
-			// The library sends a temperature to nobody that it knows to refuse it.
+			// The library sends no temperature to models that it knows to refuse
+			// it.
 			if got := e.last().Temperature == nil; got != tt.wantNoTmp {
 				t.Errorf("the temperature is left out: %v, want %v", got, tt.wantNoTmp)
 			}

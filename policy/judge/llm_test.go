@@ -259,6 +259,6 @@ func TestLLMUnderPolicy(t *testing.T) {
 		if d.Allow || d.Reason != policy.StopJudgeError || time.Since(began) != 2*time.Second {
 			t.Errorf("decision %+v after %v", d, time.Since(began))
 		}
-		time.Sleep(time.Minute) // the call that nobody waits for ends as well
+		time.Sleep(time.Minute) // the call without a waiting caller ends as well
 	})
 }

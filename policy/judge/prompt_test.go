@@ -124,7 +124,7 @@ func TestPromptWindow(t *testing.T) {
 		t.Errorf("the window is not the last %d messages before it: %s", maxWindow, data)
 	}
 	if got := strings.Count(data, "last"); got != 1 {
-		t.Errorf("the message stands %d times", got)
+		t.Errorf("the message occurs %d times", got)
 	}
 	// Long texts push the oldest out, never the message.
 	for i := range q.Transcript {

@@ -67,7 +67,7 @@ func TestAway(t *testing.T) {
 			must(t, os.Rename(live(dir), filepath.Join(t.TempDir(), "old"))) // keeps its inode
 			must(t, os.WriteFile(live(dir), data, 0o600))
 		}, meanwhile},
-		{"removed and begun anew", func(t *testing.T, dir string) {
+		{"removed and begun again", func(t *testing.T, dir string) {
 			must(t, os.Rename(live(dir), filepath.Join(t.TempDir(), "old")))
 			fill(t, dir, filerelay.Options{}, meanwhile...)
 		}, meanwhile},
@@ -90,7 +90,7 @@ func TestAway(t *testing.T) {
 }
 
 // A first start finds rotated files and a queue file, stops in the middle of
-// what they hold, and goes on after the queue was rotated once more.
+// what they hold, and continues after the queue was rotated again.
 func TestHistoryOverRotations(t *testing.T) {
 	dir := t.TempDir()
 	for i := 1; i <= 40; i++ {

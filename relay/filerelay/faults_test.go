@@ -235,7 +235,7 @@ func TestFolderIsAFile(t *testing.T) {
 	must(t, os.WriteFile(dir, []byte("no folder"), 0o600))
 	q := queue(t, dir, "a", filerelay.Options{Recheck: 5 * time.Millisecond})
 	if _, err := q.Publish(t.Context(), relaytest.Lines("a", 1, 1), ""); err == nil || !strings.Contains(err.Error(), "is a file") {
-		t.Errorf("publish into a file: %v, want an error that says so", err)
+		t.Errorf("publish into a file: %v, want an error about it", err)
 	}
 	h := listen(t, q)
 	eventually(t, "a fault in Status", func() bool { return q.Status().Error != "" })

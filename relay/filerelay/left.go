@@ -18,7 +18,7 @@ func (r *reader) leave(ctx context.Context) error {
 	if rest, err := r.src.rest(r.tail); err == nil && len(rest) > 0 && !r.tail.Inside() && json.Valid(rest) {
 		r.tail.Skip(rest)
 		at := place{r.src, r.tail.Offset(), r.tail.Sum()}
-		if err := r.hand(ctx, rest, at, at.offset-int64(len(rest))); err != nil {
+		if err := r.handOver(ctx, rest, at, at.offset-int64(len(rest))); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func (r *reader) late(ctx context.Context) error {
 					r.q.log.Warn("a program writes to a rotated file; it should open the queue file for each line")
 				}
 				r.q.stats.late.Add(1)
-				return r.hand(ctx, text, r.here(), noPlace)
+				return r.handOver(ctx, text, r.position(), noPlace)
 			})
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -76,8 +76,8 @@ func (r *reader) late(ctx context.Context) error {
 	return nil
 }
 
-// here is the place up to which the current file was read.
-func (r *reader) here() place {
+// position is the place up to which the current file was read.
+func (r *reader) position() place {
 	if r.tail == nil {
 		return place{r.src, 0, noSum}
 	}

@@ -68,11 +68,11 @@ func spawn(t *testing.T, role, dir, name string) (out *bufio.Scanner, kill func(
 	must(t, cmd.Start())
 	out = bufio.NewScanner(pipe)
 	return out, func() (unread []string) {
-		_ = cmd.Process.Kill() // SIGKILL; it may have ended by itself
+		_ = cmd.Process.Kill() // SIGKILL; it may have ended already
 		for out.Scan() {
 			unread = append(unread, out.Text())
 		}
-		_ = cmd.Wait() // says that it was killed
+		_ = cmd.Wait() // reports that it was killed
 		return unread
 	}
 }
@@ -106,7 +106,7 @@ func TestKilledWriters(t *testing.T) {
 				for _, w := range writers {
 					for range 1 + rand.IntN(20) {
 						if !w.out.Scan() {
-							t.Fatalf("writer %s stopped by itself", w.name)
+							t.Fatalf("writer %s stopped early", w.name)
 						}
 						w.last++
 					}
@@ -131,7 +131,7 @@ func TestKilledWriters(t *testing.T) {
 					continue
 				}
 				if _, twice := h[id]; twice {
-					t.Fatalf("%s stands twice", id)
+					t.Fatalf("%s occurs twice", id)
 				}
 				h[id] = i
 				sender, number, _ := strings.Cut(strings.TrimPrefix(id, "om_"), "_")
@@ -228,7 +228,7 @@ func TestKilledReader(t *testing.T) {
 		}
 		for next <= stopAt {
 			if !out.Scan() {
-				t.Fatalf("the reader stopped by itself before message %d", next)
+				t.Fatalf("the reader stopped before message %d", next)
 			}
 			printed(out.Text())
 		}

@@ -114,7 +114,7 @@ type Queue struct {
 	close      context.CancelFunc
 
 	mu     sync.Mutex
-	view   view // guarded by mu
+	view   readerView // guarded by mu
 	window *relay.Window[place]
 }
 
@@ -124,8 +124,8 @@ type counters struct {
 	skipped, salvaged, truncated, late, rotated, removed atomic.Uint64
 }
 
-// view is what Status knows of the reader.
-type view struct {
+// readerView is the state of the reader that Status returns.
+type readerView struct {
 	connected, reading bool
 	source             *source
 	offset             int64

@@ -347,12 +347,12 @@ func (r *reader) line(ctx context.Context, l jsonl.Line) error {
 		r.pass(at)
 		return nil
 	}
-	return r.hand(ctx, text, at, l.Start)
+	return r.handOver(ctx, text, at, l.Start)
 }
 
-// hand hands over a line that begins at start of the current file; start is negative if
+// handOver hands over a line that begins at start of the current file; start is negative if
 // the line is not in it.
-func (r *reader) hand(ctx context.Context, text []byte, at place, start int64) error {
+func (r *reader) handOver(ctx context.Context, text []byte, at place, start int64) error {
 	if r.sub != nil {
 		return r.sub.deliver(ctx, text, at, start)
 	}
@@ -392,7 +392,7 @@ func (r *reader) show() {
 	if r.sub == nil {
 		return
 	}
-	at := r.here()
+	at := r.position()
 	r.q.mu.Lock()
 	defer r.q.mu.Unlock()
 	r.q.view.source, r.q.view.offset = at.src, at.offset
@@ -429,5 +429,5 @@ func (r *reader) close() {
 	}
 	r.q.mu.Lock()
 	defer r.q.mu.Unlock()
-	r.q.view = view{}
+	r.q.view = readerView{}
 }

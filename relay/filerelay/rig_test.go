@@ -20,7 +20,7 @@ import (
 
 const patience = 60 * time.Second
 
-// queue opens a queue in dir; opt says what differs from the usual.
+// queue opens a queue in dir; opt has the options that differ from the default.
 func queue(t testing.TB, dir, agent string, opt filerelay.Options) *filerelay.Queue {
 	t.Helper()
 	opt.Dir, opt.Queue, opt.Agent = dir, "outbound", agent

@@ -100,7 +100,7 @@ func TestClock(t *testing.T) {
 	})
 }
 
-// A process that holds the lock and is stopped holds up nobody for ever.
+// A stopped process that holds the lock does not block the others forever.
 func TestLockIsNotAwaitedForEver(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,8 @@ func TestLockIsNotAwaitedForEver(t *testing.T) {
 	})
 }
 
-// Only an expired claim waits for the lock that a paused process has, and says so in the end.
+// Only an expired claim waits for the lock that a paused process has, and returns an error
+// about it in the end.
 func TestClaimLocked(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, claimsDir)

@@ -58,7 +58,7 @@ func BenchmarkPut(b *testing.B) {
 
 // BenchmarkPutSync compares the durable mode with bare writes and fsyncs: the
 // bars are 0.7 of their rate one by one, and 0.5 where a hundred share a sync.
-// On tmpfs it says nothing.
+// On tmpfs it means nothing.
 func BenchmarkPutSync(b *testing.B) {
 	const group = 100
 	b.Run("sequential/ours", func(b *testing.B) {

@@ -58,7 +58,7 @@ func TestTornLines(t *testing.T) {
 	for name, tear := range map[string]func(t *testing.T, last string){
 		"at the end":                    func(t *testing.T, last string) { appendTo(t, last, fragment) },
 		"of one byte":                   func(t *testing.T, last string) { appendTo(t, last, "{") },
-		"ended by somebody":             func(t *testing.T, last string) { appendTo(t, last, fragment+"\n") },
+		"ended by another":              func(t *testing.T, last string) { appendTo(t, last, fragment+"\n") },
 		"empty lines":                   func(t *testing.T, last string) { appendTo(t, last, "\n\n\r\n") },
 		"zeros after a power cut":       func(t *testing.T, last string) { appendTo(t, last, strings.Repeat("\x00", 5000)) },
 		"longer than any line":          func(t *testing.T, last string) { appendTo(t, last, strings.Repeat("x", 3*relay.MaxLine)) },
@@ -253,7 +253,7 @@ func TestAnyHistoryOfFaults(t *testing.T) {
 			dir := t.TempDir()
 			q := &backend{before: func(lines int) (int, error) {
 				switch rng.IntN(4) {
-				case 0: // a part is taken, and nobody told
+				case 0: // a part is accepted, but the call fails
 					return rng.IntN(lines + 1), errAway
 				case 1:
 					return 0, errAway
@@ -298,7 +298,7 @@ func TestAnyHistoryOfFaults(t *testing.T) {
 			q.before = nil
 			drain(t, b, q)
 			wantIDs(t, "first occurrences", firsts(q.saw(t)), accepted)
-			for range 3 { // an idle box finds out by itself
+			for range 3 { // an idle box notices on its own
 				if err := b.verify(t.Context(), q); err != nil {
 					t.Fatal(err)
 				}

@@ -31,8 +31,8 @@ func inOwnProcess(t *testing.T) bool {
 	return false
 }
 
-// fillDisk leaves so many bytes of room behind the only segment in dir, until free is
-// called: a longer write is cut short and then refused, as on a full disk.
+// fillDisk leaves room for only that many bytes after the only segment in dir, until
+// free is called: a longer write is cut short and then refused, as on a full disk.
 func fillDisk(t *testing.T, dir string, room int64) (free func()) {
 	t.Helper()
 	signal.Ignore(syscall.SIGXFSZ)

@@ -203,7 +203,7 @@ func (b *Box) reopen(s *segment) (err error) {
 	if size, err := safefile.EndLine(b.file); err == nil {
 		s.size, b.ended = size, true
 	} else { // the next append does it
-		b.opts.Logger.Warn("a torn line of the outbox is not ended", "err", err)
+		b.opts.Logger.Warn("a torn line of the outbox cannot be ended", "err", err)
 	}
 	last, err := b.lastSeq(s)
 	b.seq = max(b.seq, last, s.first-1)
@@ -379,7 +379,7 @@ func (b *Box) cutBack(s *segment, n int) {
 	if err == nil {
 		return
 	}
-	b.opts.Logger.Warn("a failed write is not removed from the outbox", "file", s.name(), "err", err)
+	b.opts.Logger.Warn("the remains of a failed write cannot be removed from the outbox", "file", s.name(), "err", err)
 	b.seq += relay.Seq(n)
 }
 
@@ -495,7 +495,8 @@ func (b *Box) sync(seq relay.Seq) error {
 	if f == nil {
 		return nil // Close has synced the file
 	}
-	if err := f.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // closed: synced by Close, or when the next segment began
+	// A closed file was synced by Close, or when the next segment began.
+	if err := f.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("sync outbox: %w", err)
 	}
 	b.synced.Store(uint64(upTo))

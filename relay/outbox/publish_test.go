@@ -46,7 +46,7 @@ func TestRunRetriesWithBackoffAndKeepsOrder(t *testing.T) {
 		q.before = func(lines int) (int, error) {
 			switch {
 			case lines > 0 && len(q.calls) == 3:
-				return 1, errAway // taken, and nobody told
+				return 1, errAway // accepted, but the call fails
 			case len(q.calls) <= failures:
 				return 0, errAway
 			}
@@ -257,7 +257,7 @@ func TestBatchesAreBounded(t *testing.T) {
 }
 
 // A backlog that is longer than what is kept in memory comes from the disk, and what is put
-// meanwhile behind it, each line once.
+// meanwhile after it, each line once.
 func TestABacklogThatMemoryDoesNotHold(t *testing.T) {
 	b, q := openBox(t, t.TempDir(), Options{}), &backend{}
 	const half = 40
