@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,6 +44,18 @@ func beside(t *testing.T, version string) (stop func()) {
 	}
 	t.Cleanup(stop)
 	t.Setenv("LISTEN_ADDR", s.Addr().String())
+	for registered := false; !registered; { // check counts the registered agents
+		var status struct{ Agents []struct{ Agent string } }
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Addr().String()+"/v1/status", nil)
+		req.Header.Set("Authorization", "Bearer "+os.Getenv("API_TOKEN"))
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			_ = json.NewDecoder(resp.Body).Decode(&status)
+			resp.Body.Close()
+		} else if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		registered = len(status.Agents) > 0
+	}
 	return stop
 }
 
