@@ -168,7 +168,7 @@ func TestWrongTokensAreLoggedAndCounted(t *testing.T) {
 		want, says := http.StatusUnauthorized, "the token is wrong; send this sidecar's API_TOKEN in the header "+
 			"Authorization: Bearer"
 		if i >= attempts.PerMinute {
-			want, says = http.StatusTooManyRequests, "let in at any time"
+			want, says = http.StatusTooManyRequests, "accepted at any time"
 		}
 		status, body := call("hidden")
 		if status != want || !strings.Contains(body, says) {

@@ -162,7 +162,7 @@ func (e *Entry) mayTunnel(w http.ResponseWriter, r *http.Request) bool {
 		if wait := e.opts.Failures.Count(r.RemoteAddr); wait > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(wait))
 			refuse(w, http.StatusTooManyRequests, "too many wrong tokens from this address; the right API_TOKEN is "+
-				"let in at any time")
+				"accepted at any time")
 			return false
 		}
 	}
