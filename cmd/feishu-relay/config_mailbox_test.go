@@ -96,7 +96,7 @@ func TestMailboxMistakes(t *testing.T) {
 		"a name for the relay alone": {map[string]string{"AGENT_NAME": "a:b", "MAILBOX": "off"}, ""},
 		"hidden":                     {map[string]string{"AGENT_NAME": ".a"}, "or set MAILBOX=off"},
 		"the registry's":             {map[string]string{"AGENT_NAME": "_registry"}, "AGENT_NAME"},
-		"oneself":                    {map[string]string{"AGENT_NAME": "self"}, `AGENT_NAME: "self" is no agent's name`},
+		"oneself":                    {map[string]string{"AGENT_NAME": "self"}, `AGENT_NAME: "self" is not a name`},
 		"bad for both, told once":    {map[string]string{"AGENT_NAME": "a/b"}, "AGENT_NAME: want at most 64 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {

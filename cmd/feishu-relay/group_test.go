@@ -71,6 +71,8 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 		{"oc_dev answer one", 0, "Code Bot answers", ""},
 		{"oc_dev 暂停 30分钟", 0, "机器人之间的消息已暂停", "paused until"},
 		{"oc_dev stop", 0, "Stopped", ""},
+		{"oc_dev continue agent_b", 1, "paused. Resume them first", ""},
+		{"oc_dev resume", 0, "no longer paused", ""},
 		{"oc_dev continue agent_b", 0, "Code Bot continues", ""},
 		{"oc_dev forget", 0, "are removed", "All bots answer"},
 		{"oc_dev help", 0, `feishu-relay group oc_dev mute Bot \[2h\]`, ""},

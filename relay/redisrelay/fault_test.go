@@ -15,7 +15,7 @@ func TestStatusSaysHowToMend(t *testing.T) {
 		{"wrong password", "redis://:hunter3@" + locked.Addr(), "refuses"},
 		{"no such database", plain.URL() + "/99", "database"},
 		{"TLS not spoken", "rediss://" + plain.Addr(), "TLS"},
-		{"no cluster", "redis+cluster://" + plain.Addr(), "no Cluster"},
+		{"no cluster", "redis+cluster://" + plain.Addr(), "not a Cluster"},
 		{"nobody there", "unix:///nonexistent/redis.sock", "no such file"},
 	}
 	for _, tt := range tests {
