@@ -250,13 +250,14 @@ func (l *ledger) Expire(now time.Time) (expired []TaskRecord, err error) {
 		r.Reason = reason + "; it was " + string(r.State)
 		r.State, r.Overdue, r.UpdatedAt = mailbox.Failed, true, now
 		r, _ = tidyTask(r)
-		if e := l.save(r, now); e != nil {
+		if e := l.write(r); e != nil {
 			err = errors.Join(err, e)
 			l.files.Schedule(name, now)
 			continue
 		}
 		expired = append(expired, r)
 	}
+	l.prune(now) // once, and not while names that are due are left
 	return expired, err
 }
 
@@ -266,8 +267,19 @@ func (l *ledger) NextDue() (next time.Time, ok bool) { return l.files.Next() }
 // Changed returns a channel that receives a value when NextDue may have become earlier.
 func (l *ledger) Changed() <-chan struct{} { return l.files.Changed() }
 
-// save writes r down, then knows it. l.mu is held.
+// save is write, and makes room where r has ended. l.mu is held.
 func (l *ledger) save(r TaskRecord, now time.Time) error {
+	if err := l.write(r); err != nil {
+		return err
+	}
+	if !r.open() {
+		l.prune(now)
+	}
+	return nil
+}
+
+// write writes r down, then knows it. l.mu is held.
+func (l *ledger) write(r TaskRecord) error {
 	err := l.files.Save(r.name(), r)
 	switch {
 	case errors.Is(err, spool.ErrLarge):
@@ -276,9 +288,6 @@ func (l *ledger) save(r TaskRecord, now time.Time) error {
 		return fmt.Errorf("write down task %.200q: %w", r.ID, err)
 	}
 	l.enter(r)
-	if !r.open() {
-		l.prune(now)
-	}
 	return nil
 }
 

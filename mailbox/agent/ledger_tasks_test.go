@@ -342,6 +342,23 @@ func TestLedgerBounds(t *testing.T) {
 	})
 }
 
+// A task that expires together with ended ones that are removed then leaves no task without a name behind.
+func TestExpireBesideOldTasks(t *testing.T) {
+	dir := t.TempDir()
+	l := openTasks(t, dir, ledgerOptions{})
+	open, ended := task("open", mailbox.Working), task("ended", mailbox.Completed)
+	open.Deadline = start.Add(keepEnded)
+	ended.UpdatedAt = start.Add(time.Second) // due behind the other, and too old at the same time
+	add(t, l, open, ended)
+	got, err := l.Expire(start.Add(2 * keepEnded))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIDs(t, "expired", got, "open")
+	wantIDs(t, "kept", l.List(), "open")
+	wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
+}
+
 // What a task costs does not grow with the number of those that are kept: each step would copy them all.
 func TestLedgerCopiesNoTasks(t *testing.T) {
 	l := openTasks(t, t.TempDir(), ledgerOptions{})
