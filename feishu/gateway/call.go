@@ -98,7 +98,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if plain, unread := g.plain(t, data, whole); unread || g.toPeer(t, plain) {
 		var real string
-		if real, t.ours = peerchat.Split(r); t.ours != "" {
+		if real, t.ours = g.opts.Peers.Split(r); t.ours != "" {
 			out = out.WithContext(out.Context())
 			out.URL = new(*out.URL)
 			out.URL.RawQuery = real

@@ -42,6 +42,8 @@ const (
 	peerEdits = 8
 	// typingHold is how long a message for an agent is held behind its last write while the bot shows that it types.
 	typingHold = 5 * time.Minute
+	// typingFor is how long the sign that the bot types counts: some bots forget to remove it.
+	typingFor = time.Hour
 	// peerAge is in place of Options.MaxAge for messages to agents.
 	peerAge = 24 * time.Hour
 	// maxPublished bounds the drafts that are kept once they are published.

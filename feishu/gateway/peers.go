@@ -166,14 +166,26 @@ func peerDraft(m peerchat.Message, content string) *draft {
 	return d
 }
 
-// types reports whether the sign that the bot types is on the message that m answers, in a chat with an agent.
+// types reports whether the sign that the bot types is on the message that m answers, in a chat with an agent: on the
+// newest mail before m, where it is no reply. One that was forgotten does not count for ever.
 func (g *Gateway) types(m *feishu.Message) bool {
 	if g.opts.Peers == nil || !peerchat.IsID(m.ChatID) {
 		return false
 	}
-	return slices.ContainsFunc(g.opts.Peers.Messages(m.ChatID), func(one peerchat.Message) bool {
-		return (m.ParentID == "" || m.ParentID == one.ID || m.RootID == one.ID) &&
-			slices.ContainsFunc(one.Reactions, func(r peerchat.Reaction) bool { return r.Emoji == typingSign })
+	answered := []relay.MessageID{m.ParentID, m.RootID}
+	for _, one := range g.opts.Peers.Messages(m.ChatID) {
+		if one.ID == m.ID {
+			break
+		}
+		if m.ParentID == "" && !one.Own {
+			answered = []relay.MessageID{one.ID}
+		}
+	}
+	return slices.ContainsFunc(answered, func(id relay.MessageID) bool {
+		one, _ := g.opts.Peers.Message(id)
+		return slices.ContainsFunc(one.Reactions, func(r peerchat.Reaction) bool {
+			return r.Emoji == typingSign && time.Since(r.At.Time()) < typingFor
+		})
 	})
 }
 

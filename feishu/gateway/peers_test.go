@@ -596,6 +596,10 @@ func TestPeersThatCannotBeUsedYet(t *testing.T) {
 	if status != http.StatusTooManyRequests || codeIn(t, answer) != 99991400 {
 		t.Errorf("the reply is answered %d %s", status, answer)
 	}
+	status, answer = r.call("GET", "/open-apis/bot/v3/bots/basic_batch?bot_ids=ou_real&bot_ids=ou_relaypeer0123", "")
+	if status != http.StatusTooManyRequests || codeIn(t, answer) != 99991400 {
+		t.Errorf("a look-up of ids of both kinds is answered %d %s", status, answer)
+	}
 	r.stop()
 	r.silent()
 	if seen := r.up.seen(); len(seen) > 0 {

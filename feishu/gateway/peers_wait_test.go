@@ -180,6 +180,28 @@ func TestAnswersToPeersGoOut(t *testing.T) {
 	})
 }
 
+// A sign of typing that the bot forgot on earlier mail, or long ago, does not hold back what it says later.
+func TestAForgottenSignOfTypingHoldsNothing(t *testing.T) {
+	peerDesk(t, func(d *desk, mail peerchat.Message) {
+		says := func(text string) {
+			d.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id",
+				js(map[string]any{"receive_id": mail.Chat, "msg_type": "text", "content": textOf(text)}))
+		}
+		d.call("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reactions",
+			`{"reaction_type":{"emoji_type":"Typing"}}`)
+		says("func sort(xs []int)")
+		d.after(typingHold, "func sort(xs []int)")
+		if _, err := d.opts.Peers.Receive("writer", "msg_2", "is it tested?", nil); err != nil {
+			t.Fatal(err)
+		}
+		says("it is")
+		d.after(quiet, "it is")
+		d.never(typingFor)
+		d.replyTo(mail, "and documented")
+		d.after(quiet, "and documented")
+	})
+}
+
 // A card that the bot recalled is not sent, whatever it still writes into it, also after a restart.
 func TestARecalledCardForPeersIsNotSent(t *testing.T) {
 	dir := t.TempDir()

@@ -73,8 +73,8 @@ var lookUps = map[string]string{"im/v1/messages/mget": "message_ids", "contact/v
 	"bot/v3/bots/basic_batch": "bot_ids"}
 
 // Split parts a look-up of ids of both kinds: real is its query with Feishu's only, and ours that with the others; ""
-// where it is no such call.
-func Split(r *http.Request) (real, ours string) {
+// where it is no such call, or the chats cannot be used yet: then all of it is to be repeated.
+func (c *Chats) Split(r *http.Request) (real, ours string) {
 	path, _ := feishu.Below(r.URL.Path)
 	field, query := lookUps[path], form(r.URL.RawQuery)
 	ids := feishu.Listed(query, field)
@@ -82,7 +82,7 @@ func Split(r *http.Request) (real, ours string) {
 	delete(query, field+"[]")
 	some, others := ids, slices.DeleteFunc(slices.Clone(ids), inside)
 	some = slices.DeleteFunc(some, func(id string) bool { return !inside(id) })
-	if field == "" || r.Method != http.MethodGet || len(some) == 0 || len(others) == 0 || inForm(query) {
+	if field == "" || r.Method != http.MethodGet || len(some) == 0 || len(others) == 0 || inForm(query) || c.opts.Closed {
 		return "", ""
 	}
 	with := func(ids []string) string {
