@@ -84,7 +84,7 @@ func (q *Queue) announce(ctx context.Context, instance string) {
 				before = now
 			}
 		} // else Redis is away, which the reader reports
-		q.ask(ctx)
+		q.askMemory()
 		select {
 		case <-ctx.Done():
 			return

@@ -218,7 +218,7 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	trimmed, _ := strconv.ParseInt(reply[3], 10, 64) // numbers, as the script writes them
 	freed, _ := strconv.ParseInt(reply[4], 10, 64)
 	q.noteSize(reply[2], trimmed, freed)
-	q.ask(ctx)
+	q.askMemory()
 	return old.next(reply[0], reply[1], len(lines)).text(), nil
 }
 

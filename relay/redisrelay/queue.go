@@ -62,7 +62,7 @@ type Queue struct {
 	close  context.CancelFunc
 
 	mu         sync.Mutex
-	running    sync.WaitGroup // Subscribe and Follow; added to with mu held, until closed is done
+	running    sync.WaitGroup // Subscribe, Follow and learnMemory; added to with mu held, until closed is done
 	subscribed bool           // Subscribe is running; guarded by mu
 	reader     *reader        // the last one of Subscribe; guarded by mu
 

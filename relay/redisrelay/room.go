@@ -22,7 +22,7 @@ const (
 	logShare       = 5         // one part in so many of maxmemory for messages
 	sideShare      = 10        // and for another stream
 
-	askEvery   = time.Minute
+	askEvery   = time.Minute // after an answer; without one it is asked again after presenceEvery
 	freedPause = time.Minute // without a trim for want of memory, after which the next one is logged
 	nearlyFull = 90          // per cent of maxmemory, from which on there is a warning
 )
@@ -35,10 +35,11 @@ type room struct {
 
 	redisUsed, redisMost atomic.Int64 // memory of the server, at the last answer; 0: not known, or no maxmemory
 
+	askAt atomic.Int64 // when memory is asked for again, in Unix nanoseconds; 0: at once
+	full  atomic.Bool  // it was logged that Redis is nearly full
+
 	mu     sync.Mutex
-	asked  time.Time // of the last answer; guarded by mu; zero: never
 	freed  time.Time // when entries were last trimmed for want of memory; guarded by mu
-	full   bool      // it was logged that Redis is nearly full; guarded by mu
 	capped bool      // it was logged that the stream is at its limit; guarded by mu
 }
 
@@ -92,29 +93,36 @@ func (q *Queue) noteSize(used string, trimmed, freed int64) {
 	}
 }
 
-// ask learns every minute how much memory Redis has and uses, whatever the stream takes: others fill Redis, too.
-// Without an answer the limit stays, and the next call asks again.
-func (q *Queue) ask(ctx context.Context) {
-	r := &q.room
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Since(r.asked) < askEvery {
+// askMemory learns every minute how much memory Redis has and uses, whatever the stream takes: others fill Redis,
+// too. It waits for nothing: the answer may take as long as a fault does.
+func (q *Queue) askMemory() {
+	now, at := time.Now(), q.room.askAt.Load()
+	if now.UnixNano() < at || !q.room.askAt.CompareAndSwap(at, now.Add(askEvery).UnixNano()) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, grace)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed.Err() == nil {
+		q.running.Go(q.learnMemory)
+	}
+}
+
+// learnMemory sets the limit by what Redis answers. Without an answer the limit stays.
+func (q *Queue) learnMemory() {
+	r := &q.room
+	ctx, cancel := context.WithTimeout(q.closed, grace)
 	defer cancel()
 	used, most, err := q.memory(ctx)
 	if err != nil && !untold(err) {
+		r.askAt.Store(time.Now().Add(q.presence.every).UnixNano())
 		return
 	}
-	r.asked = time.Now()
 	r.redisUsed.Store(used)
 	r.redisMost.Store(most)
 	full := most > 0 && used > most/100*nearlyFull
-	if full && !r.full {
+	if was := r.full.Swap(full); full && !was {
 		q.log.Warn("redis is nearly full", "bytes", used, "maxmemory", most)
 	}
-	r.full = full
 	if q.opts.MaxBytes > 0 {
 		return
 	}
