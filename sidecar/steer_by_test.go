@@ -85,5 +85,12 @@ func TestBotsCommandNothing(t *testing.T) {
 	if status != http.StatusAccepted || strings.Contains(body, string(relay.Command)) {
 		t.Errorf("the words of nobody known are answered %d: %s", status, body)
 	}
+	for kind, command := range map[string]bool{`""`: true, `"user"`: true, `"anonymous"`: false} {
+		status, body = n.posts(b, "/v1/decide", fmt.Sprintf(`{"chat_id":%q,"content":"/relay pause","role":"user","sender":"Ghost","sender_type":%s}`,
+			n.chat, kind))
+		if status != http.StatusOK || strings.Contains(body, string(relay.Command)) != command {
+			t.Errorf("a question about a command of the type %s is answered %d: %s", kind, status, body)
+		}
+	}
 	n.agree("nothing is paused", func(g steer.Group) bool { return g.Settings.Paused == nil }, a, b)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/delivery"
 	"feishu-relay/mailbox"
 	"feishu-relay/outcome"
 	"feishu-relay/policy"
@@ -179,6 +180,45 @@ func TestPausesEnd(t *testing.T) {
 	})
 }
 
+// A pause withdraws a bot's message that the bot was not given; a mute and a stop withdraw people's, too, and what the
+// bot was given and has not confirmed.
+func TestWhatIsWithdrawnAfterItWasGiven(t *testing.T) {
+	t.Parallel()
+	s := shownSidecar(t, policy.Limits{MaxDepth: 3}).steer
+	sent := time.Now()
+	says := func(of steer.Verb) {
+		t.Helper()
+		now := relay.MillisOf(time.Now())
+		set, mistake := steer.Asked{Verb: of, Bots: []relay.AgentName{"agent_b"}}.Changes(s.group("feishu", "oc_own"), now)
+		if mistake != nil {
+			t.Fatal(mistake)
+		}
+		if _, err := s.records.merge("feishu", "oc_own", set.Of(now, string(of)), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(step string, role string, given bool, want relay.Reason) {
+		t.Helper()
+		m := &delivery.Message{Ref: delivery.Ref{Channel: "feishu", Chat: "oc_own", Sent: sent}}
+		m.Source = &relay.Message{Channel: "feishu", ChatID: "oc_own", MessageID: "om_1", Role: role, TS: relay.MillisOf(sent)}
+		if got := s.fate(m, given); got != string(want) {
+			t.Errorf("%s, role %q, given %t: %q, want %q", step, role, given, got, want)
+		}
+	}
+	says(steer.VerbPause)
+	want("pause", "", false, relay.Paused)
+	want("pause", "", true, "")
+	want("pause", relay.RoleUser, false, "")
+	says(steer.VerbStop)
+	for _, role := range []string{"", relay.RoleUser} {
+		want("stop", role, true, relay.StoppedByPerson)
+	}
+	says(steer.VerbMute)
+	for _, role := range []string{"", relay.RoleUser} {
+		want("mute", role, true, relay.Muted)
+	}
+}
+
 // The word lets the bots go on while something can be released, whenever the notice was shown.
 func TestWhenTheWordCounts(t *testing.T) {
 	t.Parallel()
@@ -254,6 +294,14 @@ func TestOnlyUsersCommand(t *testing.T) {
 		}
 		if why, err := n.hearPerson(t.Context(), p); err != nil || (why == relay.Command) != want {
 			t.Errorf("the connector hears %q: %s, %v", kind, why, err)
+		}
+		m.ID += "_earlier"
+		if p.msg, err = n.stored(m, nativePerson); err != nil {
+			t.Fatal(err)
+		}
+		delete(p.msg.Metadata, metaType)
+		if why, err := n.hearPerson(t.Context(), p); err != nil || why != relay.Command {
+			t.Errorf("the connector finds a command that an earlier version spooled: %s, %v", why, err)
 		}
 	}
 }

@@ -240,7 +240,9 @@ func (s *steering) review(channel string, chat relay.ChatID) {
 }
 
 // fate is why a message that the bot has not taken is withdrawn, "" if it is not: because it was
-// recalled, or as the group's settings say. Lines of context that were recalled go.
+// recalled, or as the group's settings say. A pause holds back what the bot was not given yet; a
+// mute and a stop also what it was given and has not confirmed, which would be written again.
+// Lines of context that were recalled go.
 func (s *steering) fate(m *delivery.Message, given bool) string {
 	if m.Mail || m.Source == nil {
 		return ""
@@ -258,7 +260,7 @@ func (s *steering) fate(m *delivery.Message, given bool) string {
 	switch {
 	case g.Muted[s.cfg.Agent].Holds(now):
 		return string(relay.Muted)
-	case g.Paused.Holds(now) && source.Role != relay.RoleUser:
+	case g.Paused.Holds(now) && source.Role != relay.RoleUser && !given:
 		return string(relay.Paused)
 	}
 	if stopped, err := s.stopped(g, source, m.Sent); err == nil && stopped {
