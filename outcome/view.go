@@ -32,7 +32,7 @@ type view struct {
 // bots, in the order of the messages, the newest last. complete reports that
 // these are the newest limit, or all. Else some may be missing: the queue no
 // longer holds them, or it was not read in time, and the watchers get the rest
-// when it is read. An error is that of ctx.
+// when it is read. An error is that of ctx: list is what is known then.
 func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (
 	list []Outcome, complete bool, err error) {
 	v := l.acquire()
@@ -45,7 +45,7 @@ func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, lim
 		caught = true
 	case <-timer.C:
 	case <-ctx.Done():
-		return nil, false, ctx.Err()
+		err = ctx.Err()
 	}
 	in := chatKey{channel, chat}
 	v.mu.Lock()
@@ -55,7 +55,7 @@ func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, lim
 	v.mu.Unlock()
 	l.addPending(found, in)
 	list = newest(found, max(0, limit))
-	return list, all || caught && len(found) >= limit, nil
+	return list, all || caught && len(found) >= limit, err
 }
 
 // addPending adds the outcomes of this bot that are not written yet.

@@ -149,7 +149,8 @@ func (s *steering) cannotContinue(g steer.Group, m *relay.Message, asked steer.A
 		return ""
 	}
 	var muted []relay.AgentName
-	for _, bot := range s.stoppedSince(m, since) {
+	mark := s.commandMark(m, asked, steer.Continue, nil)
+	for _, bot := range s.stoppedSince(&mark, since) {
 		switch {
 		case len(asked.Bots) > 0 && !slices.Contains(asked.Bots, bot):
 		case g.Settings.Muted[bot] == nil:
@@ -164,9 +165,15 @@ func (s *steering) cannotContinue(g steer.Group, m *relay.Message, asked steer.A
 	return steer.NothingToContinue(asked.Chinese)
 }
 
-// stoppedSince are the bots at which a message stopped, in m's conversation since a time, that is not too old to be
-// released.
-func (s *steering) stoppedSince(m *relay.Message, since relay.Millis) (bots []relay.AgentName) {
+// stoppedSince are the bots at which a message stopped that a continue m can release: this bot by what it holds, the
+// others by the outcomes since a time, as far as they are known.
+func (s *steering) stoppedSince(m *steer.Mark, since relay.Millis) (bots []relay.AgentName) {
+	if slices.ContainsFunc(s.heldBefore(m), func(h heldMessage) bool {
+		fresh, err := s.canRelease(m, &h)
+		return fresh && err == nil
+	}) {
+		bots = append(bots, s.cfg.Agent)
+	}
 	since = max(since, m.TS-relay.Millis(s.cfg.Steer.ContinueWindow.Milliseconds()))
 	for _, o := range s.recent(context.Background(), m.Channel, m.ChatID) {
 		if o.At > since && o.ThreadID == m.ThreadID && s.releasable(o.Stopped) && !slices.Contains(bots, o.Agent) &&

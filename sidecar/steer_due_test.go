@@ -243,6 +243,7 @@ func TestWhenTheWordCounts(t *testing.T) {
 		topic   string       // that one's
 		bots    string       // whom the word names
 		gone    bool         // it was recalled
+		held    bool         // it is held at agent_b, and no outcome is known
 		want    bool
 	}{
 		{what: "the first is fresh", said: now - minute/2, want: true},
@@ -253,22 +254,42 @@ func TestWhenTheWordCounts(t *testing.T) {
 		{what: "it is named", said: now - 2*minute, stopped: now - minute/2, bots: "@agent_c ", want: true},
 		{what: "another one is named", said: now - 2*minute, stopped: now - minute/2, bots: "@agent_b "},
 		{what: "it was recalled", said: now - 2*minute, stopped: now - minute/2, gone: true},
+		{what: "it is held here", said: now - 2*minute, stopped: now - minute/2, held: true, want: true},
+		{what: "it is held, another one is named", said: now - 2*minute, stopped: now - minute/2, held: true, bots: "@agent_c "},
+		{what: "what is held is too old", said: now - 3*minute, stopped: now - 2*minute, held: true},
+		{what: "what is held was recalled", said: now - 2*minute, stopped: now - minute/2, held: true, gone: true},
+		{what: "what is held is of another topic", said: now - 2*minute, stopped: now - minute/2, held: true, topic: "omt_else"},
 	} {
 		topic, id := fmt.Sprint("omt_", i), relay.MessageID(fmt.Sprint("om_later_", i))
 		notice := stopOf(fmt.Sprint("once ", i), "agent_b", 1)
 		notice.ThreadID, notice.Said = topic, tt.said
 		s.steer.acts.done(notice)
-		if tt.stopped > 0 {
+		if tt.held {
+			if err := s.steer.held.note(heldMessage{Key: string(id), Line: []byte("{}"), Channel: "feishu", ChatID: "oc_own",
+				ThreadID: cmp.Or(tt.topic, topic), Round: 1, Said: tt.said, At: tt.stopped}); err != nil {
+				t.Fatal(err)
+			}
+		} else if tt.stopped > 0 {
 			s.watch.outcomes.Note(outcome.Outcome{Agent: "agent_c", Channel: "feishu", ChatID: "oc_own", RelayMsgID: id, Sender: "agent_a",
 				ThreadID: cmp.Or(tt.topic, topic), At: tt.stopped, Stopped: relay.MaxDepth})
 		}
 		if tt.gone {
 			s.chats.recalls.note(recalled{"feishu", "oc_own", id})
 		}
-		_, is := s.steer.continueOf(&relay.Message{Channel: "feishu", ChatID: "oc_own", ThreadID: topic, Content: tt.bots + "继续",
-			MessageID: relay.MessageID(fmt.Sprint("om_word_", i)), TS: now, Role: relay.RoleUser})
-		if is != tt.want {
+		said := &relay.Message{Channel: "feishu", ChatID: "oc_own", ThreadID: topic, Content: tt.bots + "继续",
+			MessageID: relay.MessageID(fmt.Sprint("om_word_", i)), TS: now, Role: relay.RoleUser}
+		if _, is := s.steer.continueOf(said); is != tt.want {
 			t.Errorf("%s: the word counts: %t", tt.what, is)
+		}
+		if !tt.held {
+			continue
+		}
+		asked := steer.Asked{Verb: steer.VerbContinue}
+		if bot, ok := strings.CutPrefix(strings.TrimSpace(tt.bots), "@"); ok {
+			asked.Bots = []relay.AgentName{relay.AgentName(bot)}
+		}
+		if refusal := s.steer.cannotContinue(s.steer.group("feishu", "oc_own"), said, asked); (refusal == "") != tt.want {
+			t.Errorf("%s: the command is refused with %q", tt.what, refusal)
 		}
 	}
 }

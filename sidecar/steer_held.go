@@ -335,10 +335,26 @@ func (s *steering) continueOf(m *relay.Message) (mark steer.Mark, is bool) {
 	first := m.TS.Time().Sub(notice.Said.Time()) <= s.cfg.Steer.ContinueWindow &&
 		!s.chats.recalls.has(notice.Channel, notice.ChatID, notice.Of)
 	return mark, first && slices.ContainsFunc(notice.Bots, released) ||
-		slices.ContainsFunc(s.stoppedSince(m, notice.Round), released)
+		slices.ContainsFunc(s.stoppedSince(&mark, notice.Round), released)
 }
 
 func byWhom(m *relay.Message) string { return cmp.Or(m.SenderName, string(m.SenderID), "user") }
+
+// heldBefore lists what is held of the conversation of a continue m, or for one over the API of the group, and is not
+// being delivered.
+func (s *steering) heldBefore(m *steer.Mark) []heldMessage {
+	return s.held.list(func(h *heldMessage) bool {
+		return h.Channel == m.Channel && h.ChatID == m.ChatID && (everywhere(m) || h.ThreadID == m.ThreadID) &&
+			h.Round < m.TS && !h.Released
+	})
+}
+
+// canRelease reports whether what is held is of the last round before a continue m, fresh, and not recalled.
+func (s *steering) canRelease(m *steer.Mark, h *heldMessage) (bool, error) {
+	spoke, err := s.spoken(h.Channel, h.ChatID, h.ThreadID, m.TS-1)
+	return spoke <= max(h.Round, h.Said) && m.TS.Time().Sub(h.At.Time()) <= s.cfg.Steer.ContinueWindow &&
+		!s.chats.recalls.has(h.Channel, h.ChatID, relay.MessageID(h.Key)), err
+}
 
 // release delivers what stopped at this bot in the last round of a conversation. What it does
 // not release it forgets: a later continue is about a later round. So it does nothing when the
@@ -347,18 +363,13 @@ func (s *steering) release(m *steer.Mark) {
 	g, now := s.records.state(m.Channel, m.ChatID), time.Now()
 	mine := (len(m.Bots) == 0 || slices.Contains(m.Bots, s.cfg.Agent)) &&
 		!g.Paused.Holds(now) && !g.Muted[s.cfg.Agent].Holds(now)
-	list := s.held.list(func(h *heldMessage) bool {
-		return h.Channel == m.Channel && h.ChatID == m.ChatID && (everywhere(m) || h.ThreadID == m.ThreadID) &&
-			h.Round < m.TS && !h.Released
-	})
-	for _, h := range list {
-		spoke, err := s.spoken(h.Channel, h.ChatID, h.ThreadID, m.TS-1)
+	for _, h := range s.heldBefore(m) {
+		fresh, err := s.canRelease(m, &h)
 		switch {
 		case err != nil: // it may be released after a restart
 			s.problems.set("steer", err)
 			continue
-		case !mine, spoke > max(h.Round, h.Said), s.chats.recalls.has(h.Channel, h.ChatID, relay.MessageID(h.Key)),
-			m.TS.Time().Sub(h.At.Time()) > s.cfg.Steer.ContinueWindow:
+		case !mine || !fresh:
 			s.held.forget(h.Key)
 			continue
 		}
