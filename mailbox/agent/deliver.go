@@ -197,6 +197,9 @@ func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bo
 // answered; an error means that it has to be tried again.
 func (a *Agent) deliverOne(ctx context.Context, m *queued, on Progress) error {
 	e, ok, err := a.fetch(ctx, m)
+	if err == nil && !ok && m.givesTask {
+		a.queue.nextTask(m.from)
+	}
 	if err != nil || !ok {
 		return err
 	}

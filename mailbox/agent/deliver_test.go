@@ -148,6 +148,65 @@ func TestDoorForSome(t *testing.T) {
 	})
 }
 
+// Where the bot has one task of an agent at a time, the end of one brings the next, also where one in between has left
+// the inbox; the other mail that waits for a channel is not tried again.
+func TestNextTaskAmongMuchThatWaits(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		has, tries := "", 0
+		b.door.doing(func(_ context.Context, d agent.Delivery) error {
+			tries++
+			if d.Task == nil || has != "" && has != d.Task.ID {
+				return agent.ErrNoChannel
+			}
+			has = d.Task.ID
+			return nil
+		})
+		for i := range 200 {
+			w.foreign(b, mailbox.Envelope{From: "c", Hops: 3, Content: textOf(fmt.Sprint(i))})
+		}
+		for _, id := range []string{"t1", "t2", "t3"} {
+			a.task(b, id, nil)
+			synctest.Wait()
+		}
+		same(t, "given at first", b.texts(), []string{"do t1"})
+		for _, item := range w.hub.waiting("b") {
+			if e, err := mailbox.Decode(item.Raw); err == nil && taskOf(e) == "t2" {
+				must(t, (&handle{hub: w.hub, dead: &b.dead}).Settle(t.Context(), "b", item.Key, mailbox.Taken))
+			}
+		}
+		has, tries = "", 0
+		b.update("t1", mailbox.Completed, "done")
+		same(t, "given then", b.texts(), []string{"do t3"})
+		if tries > 3 {
+			t.Errorf("with the end of one task, %d messages were tried", tries)
+		}
+	})
+}
+
+// A task whose turn ends without a channel while the one that it waits for ends is tried again.
+func TestTaskEndsWhileTheNextIsTried(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		a.task(b, "t1", nil)
+		same(t, "given at first", b.texts(), []string{"do t1"})
+		b.door.doing(func(context.Context, agent.Delivery) error {
+			b.door.doing(nil)
+			b.update("t1", mailbox.Completed, "done")
+			return agent.ErrNoChannel
+		})
+		a.task(b, "t2", nil)
+		same(t, "given then", b.texts(), []string{"do t2"})
+	})
+}
+
+func taskOf(e mailbox.Envelope) string {
+	if e.Task == nil {
+		return ""
+	}
+	return e.Task.ID
+}
+
 // A message that the bot chokes on holds up the others for moments, not for ever.
 func TestBotChokes(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
