@@ -24,7 +24,8 @@ const (
 // and publishes it.
 //
 // KEYS: the inbox. ARGV: how many it holds; "" or, if it is in the set of inboxes, its life in
-// milliseconds should this user be unable to end that; the envelope; the entry of the earlier
+// milliseconds should this user be unable to end that; or, if it could not be put there, the negative of
+// the life that it gets, by which the next put tries again; the envelope; the entry of the earlier
 // copy or ""; the channel or ""; what is published. With more, a server that wants a
 // password would complain of the length of the call.
 //
@@ -41,8 +42,9 @@ local waits = old ~= '' and redis.call('XRANGE', inbox, old, old)[1]
 if not waits and redis.call('XLEN', inbox) >= tonumber(ARGV[1]) then return false end
 local entry = redis.call('XADD', inbox, '*', 'envelope', ARGV[3])
 if waits then redis.call('XDEL', inbox, old) end
-if life >= 0 and type(redis.pcall('PERSIST', inbox)) ~= 'number' then
-  redis.call('PEXPIRE', inbox, ARGV[2]) -- a user without that right
+local given = tonumber(ARGV[2]) or 0
+if given < 0 or life >= 0 and type(redis.pcall('PERSIST', inbox)) ~= 'number' then -- a user without that right
+  redis.call('PEXPIRE', inbox, math.abs(given))
 end
 if ARGV[5] ~= '' then redis.pcall('PUBLISH', ARGV[5], ARGV[6]) end
 return entry
@@ -108,9 +110,12 @@ func (s *Store) put(ctx context.Context, m mailbox.Sealed, old, channel string, 
 	}
 	key, err := run("")
 	if err == nil && key == "" {
-		if err = s.list(ctx, m.To); err == nil {
-			key, err = run(mailLife.Milliseconds())
+		life := mailLife.Milliseconds()
+		if err := s.list(ctx, m.To); err != nil {
+			s.log.Debug("list an inbox; tried again with its next mail", "of", m.To, "err", err)
+			life = -life
 		}
+		key, err = run(life)
 	}
 	if errors.Is(err, redis.Nil) {
 		err = mailbox.ErrFull

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -19,10 +20,11 @@ const (
 
 // pruneScript deletes an inbox, KEYS[1], into which nothing was put for ARGV[1] milliseconds on the clock
 // of Redis, and what was set aside of it, KEYS[2] and KEYS[3]. It returns when something
-// was last put into an inbox that stays, in milliseconds, else 0.
+// was last put into an inbox that stays, in milliseconds, else 0. What is no inbox is an error.
 var pruneScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 then
-  local info, last = redis.call('XINFO', 'STREAM', KEYS[1]), 0
+  local info, last = redis.pcall('XINFO', 'STREAM', KEYS[1]), 0
+  if info.err then return info end -- as it is: before Redis 7 the error of a call has other words
   for i = 1, #info, 2 do
     if info[i] == 'last-generated-id' then last = tonumber(string.match(info[i + 1], '%d+')) end
   end
@@ -32,9 +34,18 @@ redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
 return '0'
 `)
 
+// unlistScript takes ARGV[1] from the set of inboxes, KEYS[1], unless a sender put it there after ARGV[2].
+var unlistScript = redis.NewScript(`
+local at = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if at and tonumber(at) <= tonumber(ARGV[2]) then redis.call('ZREM', KEYS[1], ARGV[1]) end
+return 0
+`)
+
 // list puts an agent's inbox among those that are pruned one day. Without the right to that, it
 // stays until its agent reads it, or a person deletes it.
 func (s *Store) list(ctx context.Context, agent mailbox.AgentID) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit/2) // the set may be at another node than the inbox
+	defer cancel()
 	err := s.calls.ZAdd(ctx, inboxesKey, redis.Z{Score: float64(time.Now().UnixMilli()), Member: string(agent)}).Err()
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return nil
@@ -46,10 +57,11 @@ func (s *Store) list(ctx context.Context, agent mailbox.AgentID) error {
 func (s *Store) keep(ctx context.Context, agent mailbox.AgentID) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	if n, err := s.calls.Exists(ctx, inboxKey(agent)).Result(); n == 0 {
+	life, err := s.calls.PTTL(ctx, inboxKey(agent)).Result()
+	if err != nil || life == -2 { // it does not exist
 		return err
 	}
-	if err := s.list(ctx, agent); err != nil {
+	if err := s.list(ctx, agent); err != nil || life == -1 { // it has no life
 		return err
 	}
 	return s.calls.Persist(ctx, inboxKey(agent)).Err()
@@ -59,9 +71,7 @@ func (s *Store) keep(ctx context.Context, agent mailbox.AgentID) error {
 // that of agent, which is here. What fails is tried again an hour later.
 func (s *Store) prune(ctx context.Context, agent mailbox.AgentID) {
 	for {
-		if err := errors.Join(s.keep(ctx, agent), s.pruneOnce(ctx)); err != nil && ctx.Err() == nil {
-			s.log.Debug("prune inboxes; tried again later", "err", err)
-		}
+		s.pruneAll(ctx, agent)
 		select {
 		case <-ctx.Done():
 			return
@@ -70,6 +80,23 @@ func (s *Store) prune(ctx context.Context, agent mailbox.AgentID) {
 	}
 }
 
+// pruneAll is one round of prune. What fails is logged, once as a warning.
+func (s *Store) pruneAll(ctx context.Context, agent mailbox.AgentID) {
+	err := errors.Join(s.keep(ctx, agent), s.pruneOnce(ctx))
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	level, text := slog.LevelWarn, "unused inboxes stay for another hour"
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		text = "unused inboxes stay; give the user in REDIS_URL the line of docs/redis.md"
+	}
+	if _, again := s.warned.LoadOrStore(text, true); again {
+		level = slog.LevelDebug
+	}
+	s.log.Log(context.Background(), level, text, "err", err)
+}
+
+// pruneOnce looks at the inboxes that may be unused. A fault at one does not stop it.
 func (s *Store) pruneOnce(ctx context.Context) error {
 	before := time.Now().Add(-mailLife).UnixMilli()
 	asking, cancel := within(ctx)
@@ -79,25 +106,34 @@ func (s *Store) pruneOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var faults []error
 	for _, agent := range agents {
-		if err := s.pruneInbox(ctx, mailbox.AgentID(agent)); err != nil {
-			return fmt.Errorf("inbox of %s: %w", agent, err)
+		if ctx.Err() != nil {
+			break
+		}
+		if err := s.pruneInbox(ctx, mailbox.AgentID(agent), before); err != nil {
+			faults = append(faults, fmt.Errorf("inbox of %s: %w", agent, err))
 		}
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
-func (s *Store) pruneInbox(ctx context.Context, agent mailbox.AgentID) error {
+// pruneInbox deletes an inbox if it is unused, and takes it from the set, where it was before that time.
+// A key of that name which is no inbox is left alone.
+func (s *Store) pruneInbox(ctx context.Context, agent mailbox.AgentID, before int64) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	last, err := pruneScript.Run(ctx, s.calls, []string{inboxKey(agent), malformedKey(agent), asideKey(agent)},
 		mailLife.Milliseconds()).Float64()
-	if err != nil {
+	other := redis.HasErrorPrefix(err, "WRONGTYPE")
+	if err != nil && !other {
 		return err
 	}
 	if last > 0 {
 		return s.calls.ZAdd(ctx, inboxesKey, redis.Z{Score: last, Member: string(agent)}).Err()
 	}
-	s.log.Info("deleted an inbox that nothing was put into for 30 days", "of", agent)
-	return s.calls.ZRem(ctx, inboxesKey, string(agent)).Err()
+	if !other {
+		s.log.Info("deleted an inbox that nothing was put into for 30 days", "of", agent)
+	}
+	return errors.Join(err, unlistScript.Run(ctx, s.calls, []string{inboxesKey}, string(agent), before).Err())
 }

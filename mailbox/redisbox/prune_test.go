@@ -3,6 +3,8 @@ package redisbox
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,7 +90,76 @@ func TestForsakenInboxIsDeleted(t *testing.T) {
 	}
 }
 
-// A user with the rights that docs/redis.md named before still puts mail, with a life as then.
+// An inbox that cannot be looked at keeps no other one; a key that is no inbox is taken from the set and left alone.
+func TestPruneGoesOnAfterAFault(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw, ctx := rawClient(t, srv.URL()), t.Context()
+	raw.Set(ctx, inboxKey("another"), "x", 0)
+	long := float64(time.Now().Add(-mailLife - time.Minute).UnixMilli())
+	raw.ZAdd(ctx, inboxesKey, redis.Z{Score: long - 1, Member: "another"}, redis.Z{Score: long, Member: "gone"})
+	raw.XAdd(ctx, &redis.XAddArgs{Stream: inboxKey("gone"), ID: "1-0", Values: []string{"envelope", "x"}})
+	var log bytes.Buffer
+	s := open(t, srv.URL(), "alice", func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 2 {
+		s.pruneAll(ctx, "alice")
+		raw.ZAdd(ctx, inboxesKey, redis.Z{Score: long - 1, Member: "another"})
+	}
+	if n := raw.Exists(ctx, inboxKey("gone")).Val(); n != 0 {
+		t.Error("the inbox behind the fault is left")
+	}
+	if n := raw.Exists(ctx, inboxKey("another")).Val(); n != 1 {
+		t.Error("a key that is no inbox is deleted")
+	}
+	if n := strings.Count(log.String(), "WARN"); n != 1 || !strings.Contains(log.String(), "another") {
+		t.Errorf("%d warnings, want 1:\n%s", n, log.String())
+	}
+	s.pruneAll(ctx, "alice")
+	if left := raw.ZRange(ctx, inboxesKey, 0, -1).Val(); len(left) != 0 {
+		t.Errorf("the set has %v", left)
+	}
+}
+
+// An inbox that a sender begins anew while it is deleted stays in the set.
+func TestInboxThatBeginsWhileItIsDeletedIsListed(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw, ctx := rawClient(t, srv.URL()), t.Context()
+	s := open(t, srv.URL(), "alice", nil)
+	before := time.Now().Add(-mailLife).UnixMilli()
+	if err := s.list(ctx, "bob"); err != nil { // the sender's, after the pruner read the set, and before it deletes
+		t.Fatal(err)
+	}
+	if err := s.pruneInbox(ctx, "bob", before); err != nil {
+		t.Fatal(err)
+	}
+	if n := raw.ZCard(ctx, inboxesKey).Val(); n != 1 {
+		t.Error("the inbox is not in the set")
+	}
+}
+
+// Where the set of inboxes cannot be written, mail is put all the same; the next one tries again.
+func TestPutWithoutTheSet(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw, ctx := rawClient(t, srv.URL()), t.Context()
+	s := open(t, srv.URL(), "alice", nil)
+	raw.Set(ctx, inboxesKey, "x", 0)
+	for i := range 2 {
+		put(t, s, mails(i, i)...)
+		if life := raw.TTL(ctx, inboxKey("bob")).Val(); life < mailLife-time.Hour {
+			t.Errorf("the inbox lives for %s", life)
+		}
+	}
+	raw.Del(ctx, inboxesKey)
+	put(t, s, mails(3, 3)...)
+	if life := raw.TTL(ctx, inboxKey("bob")).Val(); life != -1 || raw.ZCard(ctx, inboxesKey).Val() != 1 {
+		t.Errorf("the inbox lives for %s; the set has %v", life, raw.ZRange(ctx, inboxesKey, 0, -1).Val())
+	}
+}
+
+// A user with the rights that docs/redis.md named before, or with fewer, still puts mail, and an inbox keeps the life
+// that an earlier version gave it. That unused ones stay is logged once.
 func TestPutWithoutTheNewRights(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -98,6 +169,8 @@ func TestPutWithoutTheNewRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var log bytes.Buffer
+	quiet := open(t, srv.URL(), "bob", func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	s := open(t, srv.URL(), "alice", nil)
 	e := hearing(t, s, "bob")
 	put(t, s, mails(1, 1)...)
@@ -106,5 +179,28 @@ func TestPutWithoutTheNewRights(t *testing.T) {
 	e.want(ids(mails(1, 2))...)
 	if life := raw.TTL(ctx, inboxKey("bob")).Val(); life < mailLife-time.Hour {
 		t.Errorf("the inbox lives for %s", life)
+	}
+	for range 2 {
+		quiet.pruneAll(ctx, "bob")
+	}
+	if n := strings.Count(log.String(), "docs/redis.md"); n != 1 {
+		t.Errorf("logged %d times, want 1:\n%s", n, log.String())
+	}
+}
+
+// An inbox without a life is not given the command that ends one.
+func TestKeepEndsOnlyALife(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw, ctx := rawClient(t, srv.URL()), t.Context()
+	s := open(t, srv.URL(), "bob", nil)
+	put(t, s, mails(1, 1)...)
+	raw.ACLSetUser(ctx, "default", "-persist")
+	if err := s.keep(ctx, "bob"); err != nil {
+		t.Error(err)
+	}
+	raw.Expire(ctx, inboxKey("bob"), time.Minute)
+	if err := s.keep(ctx, "bob"); !redis.HasErrorPrefix(err, "NOPERM") {
+		t.Errorf("with a life: got %v, want NOPERM", err)
 	}
 }

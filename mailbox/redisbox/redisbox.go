@@ -9,7 +9,7 @@
 //	nanobot:mailbox:{<agent>}:aside      sorted set, the inbox entries that these were, by the time in ms
 //	nanobot:mailbox:{<agent>}:alive      string, gone when the agent's heartbeat stopped
 //	nanobot:mailbox:agents               hash, agent id → card
-//	nanobot:mailbox:inboxes              sorted set, agents by when their inbox began, or was last looked at
+//	nanobot:mailbox:inboxes              sorted set, agents by when their inbox began, was last put into or looked at
 //
 // The braces keep the keys of an agent in one slot of a Cluster; in an agent's
 // name } is written %7D and % is written %25. A list of malformed mail expires 30 days after
@@ -52,6 +52,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,6 +91,8 @@ type Store struct {
 	signing mailbox.Signing
 	calls   redis.UniversalClient
 	dropped atomic.Int64
+
+	warned sync.Map // of what prune could not do: the texts that were logged
 }
 
 var _ mailbox.Store = (*Store)(nil)
