@@ -222,7 +222,10 @@ func checkMailboxRedis(ctx context.Context, s *subject) []finding {
 	}
 	if refused := missingRights(ctx, s.client); refused != "" {
 		return failure("give the user in REDIS_URL the keys "+mailboxKeys+"*, the channels "+mailboxChannels+
-			"*, scripts, streams, hashes, lists, publish and subscribe", "%s", refused)
+			"*, scripts, streams, hashes, lists, sorted sets, publish and subscribe", "%s", refused)
+	}
+	if refused := missingPruneRights(ctx, s.client); refused != "" {
+		return warning("give the user in REDIS_URL the line of docs/redis.md", "unused inboxes stay: %s", refused)
 	}
 	return well("in Redis; %s", present(s.config, cards))
 }
@@ -261,21 +264,17 @@ func checkMalformedRedis(ctx context.Context, s *subject) []finding {
 			mailboxAgent(string(s.Agent))))
 }
 
-// missingRights tries what a mailbox does on keys of an agent that does not exist, on
+// missingRights tries what a mailbox needs on keys of an agent that does not exist, on
 // the cards and on a channel, and returns what is refused. Nothing of it is done but
 // the subscription, which leaves nothing.
 func missingRights(ctx context.Context, client redis.UniversalClient) string {
 	agent := mailboxAgent("check-" + rand.Text())
 	if refused := mayUse(ctx, client, agent+"inbox", "EVAL return(1) 1 KEY", "EVALSHA - 1 KEY", "EXISTS KEY",
 		"XINFO STREAM KEY", "XLEN KEY", "XADD KEY * envelope -", "XRANGE KEY - +", "XREAD STREAMS KEY 0",
-		"XDEL KEY 0-1", "PTTL KEY", "PERSIST KEY", "LPUSH "+agent+"malformed -", "LTRIM "+agent+"malformed 0 1",
+		"XDEL KEY 0-1", "PTTL KEY", "LPUSH "+agent+"malformed -", "LTRIM "+agent+"malformed 0 1",
 		"PEXPIRE "+agent+"malformed 1",
 		"ZADD "+agent+"aside 1 -", "ZSCORE "+agent+"aside -", "ZREMRANGEBYRANK "+agent+"aside 0 1",
 		"SET "+agent+"alive - PX 1", "DEL "+agent+"alive", "PUBLISH "+mailboxChannels+"check -"); refused != "" {
-		return refused
-	}
-	inboxes := []string{"ZADD KEY 1 -", "ZRANGEBYSCORE KEY 0 1", "ZREM KEY -"}
-	if refused := mayUse(ctx, client, mailboxKeys+"inboxes", inboxes...); refused != "" {
 		return refused
 	}
 	cards := []string{"HSET KEY - -", "HGET KEY -", "HGETALL KEY", "HLEN KEY"}
@@ -288,4 +287,11 @@ func missingRights(ctx context.Context, client redis.UniversalClient) string {
 		return "PSUBSCRIBE " + mailboxChannels + "*: " + redisCode(err)
 	}
 	return ""
+}
+
+// missingPruneRights does the same for what deletes unused inboxes. A mailbox works without it.
+func missingPruneRights(ctx context.Context, client redis.UniversalClient) string {
+	return cmp.Or(
+		mayUse(ctx, client, mailboxAgent("check-"+rand.Text())+"inbox", "PERSIST KEY"),
+		mayUse(ctx, client, mailboxKeys+"inboxes", "ZADD KEY 1 -", "ZSCORE KEY -", "ZRANGEBYSCORE KEY 0 1", "ZREM KEY -"))
 }

@@ -225,6 +225,10 @@ func TestCheckMailboxRights(t *testing.T) {
 		{"no writing", all + "-xadd", statusFail, "XADD: NOPERM"},
 		{"no cards", all + "-hset", statusFail, "HSET: NOPERM"},
 		{"no scripts", all + "-@scripting", statusFail, "lacks rights"},
+		{"no sorted sets", all + "-zadd", statusFail, "ZADD: NOPERM"},
+		{"no PERSIST", all + "-persist", statusWarn, "unused inboxes stay: PERSIST: NOPERM"},
+		{"no ZRANGEBYSCORE", all + "-zrangebyscore", statusWarn, "unused inboxes stay: ZRANGEBYSCORE: NOPERM"},
+		{"no ZREM", all + "-zrem", statusWarn, "unused inboxes stay: ZREM: NOPERM"},
 		{"no more than needed", "on >pw ~nanobot:mailbox:* &agent.inbox.* -@all +@connection +@scripting +@stream +@hash +@list +@pubsub +@read +@write +@transaction", statusOK, "in Redis"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
