@@ -146,15 +146,29 @@ const oneTaskFor = 30 * time.Minute
 
 // waits returns how long a task waits, where the bot has one of the same agent to end: which of two tasks a message is
 // the result of, only a reply says.
-func (p *peerMail) waits(e mailbox.Envelope) (wait time.Duration) {
+func (p *peerMail) waits(e mailbox.Envelope) time.Duration {
 	if !e.Type.GivesTask() || p.cfg.Mailbox.Explicit {
 		return 0
 	}
-	open := p.open(e.From)
+	return p.waitsFor(e, p.open(e.From))
+}
+
+// waitsFor is waits for a task beside the open ones. Where the clock was put back, a chat goes on in the future: then
+// the time counts from when the open task was taken, and not at all where that is in the future, too.
+func (p *peerMail) waitsFor(e mailbox.Envelope, open map[string]*agent.TaskRecord) (wait time.Duration) {
+	now := time.Now()
 	for _, m := range p.chats.Messages(p.chats.Chat(relay.AgentName(e.From))) {
 		l := infoOf(m)
-		if r := open[l.Task]; !m.Own && l.Type.GivesTask() && l.Task != taskOf(e) && r != nil && !r.State.Ended() {
-			wait = max(wait, time.Until(m.Created.Time().Add(oneTaskFor)))
+		r := open[l.Task]
+		if m.Own || !l.Type.GivesTask() || l.Task == taskOf(e) || r == nil || r.State.Ended() {
+			continue
+		}
+		given := m.Created.Time()
+		if given.After(now) {
+			given = r.CreatedAt
+		}
+		if !given.After(now) {
+			wait = max(wait, given.Add(oneTaskFor).Sub(now))
 		}
 	}
 	return wait
