@@ -32,7 +32,7 @@ type acts struct {
 	wanted map[string]*wanted             // by Once, at most maxWanted; guarded by mu
 	over   []string                       // Once of what was shown lately; guarded by mu
 	stops  *lru.Cache[string, steer.Mark] // the newest notice of a stop, by topicKey
-	// stoppedAt are the bots at which rounds stopped, by Once, also at those that said so after the notice
+	// stoppedAt are the bots at which rounds stopped, by roundKey, also those that said so after the notice
 	// was shown. Changed with mu held.
 	stoppedAt *lru.Cache[string, []relay.AgentName]
 	spent     *lru.Cache[string, steer.Mark] // the newest notice of a budget, wanted or shown, by chatKey
@@ -68,14 +68,10 @@ func (a *acts) want(m *steer.Mark) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if m.Act == steer.Stop {
-		known, _ := a.stoppedAt.Get(m.Once)
-		a.stoppedAt.Add(m.Once, union(known, m.Bots))
+		known, _ := a.stoppedAt.Get(roundKey(m))
+		a.stoppedAt.Add(roundKey(m), union(known, m.Bots))
 	}
-	if slices.Contains(a.over, m.Once) || time.Since(m.TS.Time()) > actLife {
-		return
-	}
-	if w, ok := a.wanted[m.Once]; ok {
-		w.mark.Bots = union(w.mark.Bots, m.Bots)
+	if a.wanted[m.Once] != nil || slices.Contains(a.over, m.Once) || time.Since(m.TS.Time()) > actLife || a.joins(m) {
 		return
 	}
 	a.note(m)
@@ -87,10 +83,47 @@ func (a *acts) want(m *steer.Mark) {
 	if m.Act == steer.Stop {
 		since = since.Add(actGather)
 	}
-	mark := *m
-	mark.Bots = slices.Clone(m.Bots)
-	a.wanted[m.Once] = &wanted{mark: mark, since: since, pauses: wait.NewBackoff(time.Second, time.Minute)}
+	a.wanted[m.Once] = &wanted{mark: *m, since: since, pauses: wait.NewBackoff(time.Second, time.Minute)}
 }
+
+// joins reports whether m's round is shown, or is to be, by another act. Sidecars that do not know of each other's stop
+// yet may name one round for its limit and for its budget: the name that sorts first is kept, at all of them. It is
+// called with mu held.
+func (a *acts) joins(m *steer.Mark) bool {
+	if m.Act != steer.Stop {
+		return false
+	}
+	if last, ok := a.stops.Get(topicKey(m.Channel, m.ChatID, m.ThreadID)); ok && last.Round == m.Round {
+		return true
+	}
+	for once, w := range a.wanted {
+		if once < m.Once && sameRound(&w.mark, m) {
+			return true
+		}
+	}
+	a.drop(m)
+	return false
+}
+
+// drop forgets the acts of m's round, which m shows. It is called with mu held.
+func (a *acts) drop(m *steer.Mark) {
+	for once, w := range a.wanted {
+		if !sameRound(&w.mark, m) {
+			continue
+		}
+		delete(a.wanted, once)
+		if last, ok := a.spent.Get(chatKey(m.Channel, m.ChatID)); ok && last.Once == once {
+			a.spent.Remove(chatKey(m.Channel, m.ChatID)) // the group is not shown that
+		}
+	}
+}
+
+// roundKey is the round that a stop is of.
+func roundKey(m *steer.Mark) string {
+	return topicKey(m.Channel, m.ChatID, m.ThreadID) + "/" + strconv.FormatInt(int64(m.Round), 10)
+}
+
+func sameRound(a, b *steer.Mark) bool { return a.Act == b.Act && roundKey(a) == roundKey(b) }
 
 // union is a list of the bots of two, at most maxStoppedAt.
 func union(bots, more []relay.AgentName) []relay.AgentName {
@@ -144,7 +177,9 @@ func (a *acts) done(m *steer.Mark) {
 	delete(a.wanted, m.Once)
 	a.note(m)
 	if m.Act == steer.Stop {
-		if last, ok := a.stops.Get(topicKey(m.Channel, m.ChatID, m.ThreadID)); !ok || last.Round <= m.Round {
+		a.drop(m)
+		if last, ok := a.stops.Get(topicKey(m.Channel, m.ChatID, m.ThreadID)); !ok || last.Round < m.Round ||
+			last.Round == m.Round && m.Once <= last.Once {
 			a.stops.Add(topicKey(m.Channel, m.ChatID, m.ThreadID), *m)
 		}
 	}
@@ -171,7 +206,7 @@ func (a *acts) lastStop(channel string, chat relay.ChatID, thread string) (last 
 
 // withAll is a notice with all bots at which its round stopped.
 func (a *acts) withAll(m steer.Mark) steer.Mark {
-	if known, ok := a.stoppedAt.Get(m.Once); ok {
+	if known, ok := a.stoppedAt.Get(roundKey(&m)); ok && m.Act == steer.Stop {
 		m.Bots = union(m.Bots, known)
 	}
 	return m
@@ -316,7 +351,7 @@ func (a *acts) turn(w *wanted, bots []steer.Bot) int {
 // attempt shows w, if no other sidecar has begun to.
 func (a *acts) attempt(ctx context.Context, w *wanted) {
 	a.mu.Lock()
-	m, try := w.mark, w.try
+	m, try := a.withAll(w.mark), w.try
 	a.mu.Unlock()
 	key := m.Once + "#" + strconv.Itoa(try)
 	holder, err := a.lane.queue.Claim(ctx, key, string(a.cfg.Agent), actLife)

@@ -219,6 +219,60 @@ func TestWhatIsWithdrawnAfterItWasGiven(t *testing.T) {
 	}
 }
 
+// Two sidecars that do not know of each other's stop yet may name the notice of one round for its limit and for its
+// budget: the group is shown one of them, the same at all sidecars.
+func TestOneNoticeOfTwoNames(t *testing.T) {
+	t.Parallel()
+	const hour = "stop/feishu/oc_own/budget/1"
+	for _, topic := range []string{"", "omt_1"} { // in a topic the other name sorts first
+		for _, first := range []relay.Reason{relay.MaxDepth, relay.Budget} {
+			for _, shown := range []bool{false, true} {
+				a := &shownSidecar(t, policy.Limits{MaxDepth: 3}).steer.acts
+				stops := map[relay.Reason]*steer.Mark{relay.MaxDepth: stopOf("stop/feishu/oc_own/"+topic+"/7", "agent_b", 7),
+					relay.Budget: stopOf(hour, "agent_c", 7)}
+				second := relay.Budget
+				if first == relay.Budget {
+					second = relay.MaxDepth
+				}
+				for why, m := range stops {
+					m.Reason, m.ThreadID = why, topic
+				}
+				want := min(stops[first].Once, stops[second].Once)
+				a.want(stops[first])
+				if shown {
+					a.done(stops[first])
+					want = stops[first].Once
+				}
+				a.want(stops[second])
+				last, _ := a.lastStop("feishu", "oc_own", topic)
+				slices.Sort(last.Bots)
+				if last.Once != want || !slices.Equal(last.Bots, []relay.AgentName{"agent_b", "agent_c"}) ||
+					shown == (len(a.wanted) > 0) || len(a.wanted) > 1 {
+					t.Errorf("topic %q, %s first, shown %t: %d wanted, the last is %q at %q, want %q",
+						topic, first, shown, len(a.wanted), last.Once, last.Bots, want)
+				}
+				a.done(stops[second]) // one that another sidecar had shown meanwhile
+				if len(a.wanted) > 0 {
+					t.Errorf("topic %q, %s first, shown %t: it is to be shown again", topic, first, shown)
+				}
+			}
+		}
+	}
+	a := &shownSidecar(t, policy.Limits{MaxDepth: 3}).steer.acts
+	spent := stopOf(hour, "agent_c", 7)
+	spent.Reason = relay.Budget
+	a.want(spent)
+	a.want(stopOf("stop/feishu/oc_own//7", "agent_b", 7))
+	if a.spentBefore("feishu", "oc_own", "stop/feishu/oc_own/budget/2", spent.TS) {
+		t.Error("the budget was not shown, and counts as that")
+	}
+	spent.Round++
+	a.want(spent)
+	if last, _ := a.lastStop("feishu", "oc_own", ""); last.Once != hour {
+		t.Errorf("the next round is shown as %q, want %q", last.Once, hour)
+	}
+}
+
 // The word lets the bots go on while something can be released, whenever the notice was shown.
 func TestWhenTheWordCounts(t *testing.T) {
 	t.Parallel()
@@ -255,10 +309,10 @@ func TestWhenTheWordCounts(t *testing.T) {
 		{what: "another one is named", said: now - 2*minute, stopped: now - minute/2, bots: "@agent_b "},
 		{what: "it was recalled", said: now - 2*minute, stopped: now - minute/2, gone: true},
 		{what: "it is held here", said: now - 2*minute, stopped: now - minute/2, held: true, want: true},
-		{what: "it is held, another one is named", said: now - 2*minute, stopped: now - minute/2, held: true, bots: "@agent_c "},
+		{what: "it is held, not named", said: now - 2*minute, stopped: now - minute/2, held: true, bots: "@agent_c "},
 		{what: "what is held is too old", said: now - 3*minute, stopped: now - 2*minute, held: true},
 		{what: "what is held was recalled", said: now - 2*minute, stopped: now - minute/2, held: true, gone: true},
-		{what: "what is held is of another topic", said: now - 2*minute, stopped: now - minute/2, held: true, topic: "omt_else"},
+		{what: "it is held of another topic", said: now - 2*minute, stopped: now - minute/2, held: true, topic: "omt_else"},
 	} {
 		topic, id := fmt.Sprint("omt_", i), relay.MessageID(fmt.Sprint("om_later_", i))
 		notice := stopOf(fmt.Sprint("once ", i), "agent_b", 1)

@@ -270,7 +270,7 @@ func (s *steering) noteStop(p *arrival, why relay.Reason) error {
 	case why == relay.Budget: // at most once an hour
 		once = fmt.Sprintf("stop/%s/%s/budget/%d", m.Channel, m.ChatID, said/relay.Millis(time.Hour.Milliseconds()))
 	}
-	id := once + "/" + string(s.cfg.Agent)
+	id := fmt.Sprintf("%s/%d/%s", once, round, s.cfg.Agent) // an hour of the budget has several rounds
 	if s.known.Contains(id) || !again && why == relay.Budget && s.acts.spentBefore(m.Channel, m.ChatID, once, said) {
 		return nil
 	}
