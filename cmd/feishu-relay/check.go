@@ -206,6 +206,10 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	quiet := f.Bool("quiet", false, "print only what is not fine")
 	var ofFile []finding
 	f.report = func(found []finding) { ofFile = found }
+	if file := slices.IndexFunc(args, isBotsFile); file >= 0 {
+		fmt.Fprintf(stderr, "check takes no file of bots: try them with `feishu-relay up --try %s`\n", args[file])
+		return errUsage
+	}
 	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}

@@ -285,11 +285,11 @@ func (s *statusCall) waits(x *statusShown) string {
 		for _, d := range x.Deliveries {
 			oldest = min(oldest, d.Since)
 		}
-		parts = append(parts, s.say("%d given to the bot and not answered, for up to %s", "%d 条已给机器人、未回答，最久 %s", n,
+		parts = append(parts, s.say("%d given to the bot and not answered, the oldest for %s", "%d 条已给机器人、未回答，最久已等 %s", n,
 			s.age(s.now.Sub(oldest.Time()))))
 	}
 	if w := x.Sidecar.Waiting; w.Messages > 0 {
-		parts = append(parts, s.say("%d not given to the bot yet, for up to %s", "%d 条还没有给机器人，最久 %s", w.Messages,
+		parts = append(parts, s.say("%d not given to the bot yet, the oldest for %s", "%d 条还没有给机器人，最久已等 %s", w.Messages,
 			s.age(time.Duration(w.Oldest)*time.Millisecond)))
 	}
 	for name, whose := range map[string]string{"outbound": s.say("of bots' messages", "机器人消息"),
@@ -299,7 +299,7 @@ func (s *statusCall) waits(x *statusShown) string {
 			parts = append(parts, s.say("%d %s that the backend has not taken", "%d 条%s后端还没有收", q.Outbox.Pending, whose))
 		}
 		if q.Unsettled > 0 {
-			parts = append(parts, s.say("%d %s read and not settled", "%d 条%s已读、未处理完", q.Unsettled, whose))
+			parts = append(parts, s.say("%d %s in progress", "%d 条%s处理中", q.Unsettled, whose))
 		}
 	}
 	if m := x.Sidecar.Mailbox; m != nil && m.Waiting > 0 {

@@ -85,6 +85,7 @@ func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	log := &sharedLog{w: stderr, paint: newPaint(stderr)}
+	log.line("up", "`feishu-relay up --try "+rest[0]+"` checks these sidecars and their bots")
 	var all sync.WaitGroup
 	for _, b := range file.bots {
 		if len(b.mistakes) > 0 {
@@ -262,4 +263,9 @@ func (n *namedLines) end() {
 		n.log.line(n.name, string(n.rest))
 		n.rest = nil
 	}
+}
+
+// isBotsFile reports whether an argument names a file as `up` takes it.
+func isBotsFile(arg string) bool {
+	return strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml")
 }

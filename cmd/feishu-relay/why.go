@@ -405,7 +405,8 @@ func (w *whyCall) isAway(f *botFate, person bool) bool {
 		f.Do = w.say("start the bot: the message waits for it if its sidecar is a connector that Feishu has given it to",
 			"启动机器人：如果边车是连接器，并且飞书已把消息送给它，消息会等着机器人")
 	} else {
-		f.Do = w.say("start the bot: the message waits for it, for RELAY_MAX_AGE at most", "启动机器人：消息会等着它，最久 RELAY_MAX_AGE")
+		f.Do = w.say("start the bot: the message waits for it, for RELAY_MAX_AGE (10 minutes by default) at most",
+			"启动机器人：消息会等着它，最久 RELAY_MAX_AGE（默认 10 分钟）")
 	}
 	return true
 }
