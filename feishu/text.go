@@ -17,6 +17,9 @@ import (
 // Text returns the readable text of m; see [Text].
 func (m *Message) Text() string { return Text(m.Type, m.Content, m.Mentions) }
 
+// IsText reports whether messages of a type are what somebody wrote, which can be edited (docs/feishu.md 5).
+func IsText(msgType string) bool { return msgType == "text" || msgType == "post" }
+
 // Text returns the readable text of a content (docs/feishu.md 3.2, 5.1): the text of
 // texts, posts and cards with "@Name" for mentions, and a word in brackets, such
 // as "[图片]", for other types. For a card that is sent by its card_id it is "":
@@ -31,7 +34,7 @@ func Text(msgType, content string, mentions []Mention) string {
 		return word
 	}
 	v, err := object([]byte(content), maxContent)
-	if err != nil && (msgType == "text" || msgType == "post") {
+	if err != nil && IsText(msgType) {
 		return WithNames(content, mentions) // "This message was recalled" is not JSON
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"feishu-relay/dedup"
+	"feishu-relay/feishu"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -47,7 +48,7 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 	given = []string{givenBy(m.SenderAgentName, p.key), givenAs(m.RelayMsgID)}
 	var shows []string
 	if n := d.contextLines(m.ChatID); n > 0 {
-		if given = append(given, p.key); fromBot || isText(m.MsgType) {
+		if given = append(given, p.key); fromBot || feishu.IsText(m.MsgType) {
 			before, ids := d.context(m, p.sent, n)
 			content, shows = before+content, ids
 			given = append(given, ids...)
@@ -61,9 +62,6 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 	}
 	return in, given
 }
-
-// isText reports whether a message of a type is a text that a person wrote.
-func isText(msgType string) bool { return msgType == "text" || msgType == "post" }
 
 // mentionsShown is a list also where there are none.
 func mentionsShown(mentions []relay.Mention) []relay.Mention {

@@ -429,7 +429,7 @@ func (n *native) withContext(p *arrival) (event []byte, given []string) {
 	m := &p.msg
 	event, given = m.Metadata[metaEvent], []string{p.key}
 	lines := n.receive.deliver.contextLines(m.ChatID)
-	if lines == 0 || !isText(m.MsgType) {
+	if lines == 0 || !feishu.IsText(m.MsgType) {
 		return event, given
 	}
 	before, ids := n.receive.deliver.context(m, m.TS.Time(), lines)

@@ -357,13 +357,10 @@ func textKey(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// answerable are the types of the messages that can end a task: of a picture or a file the agent gets a word only.
-var answerable = []string{"text", "post", "interactive"}
-
 // state is what a finished answer makes of a task.
 func (p *peerMail) state(task *agent.TaskRecord, msgType, text string) mailbox.TaskState {
 	switch _, word := command(text); {
-	case !slices.Contains(answerable, msgType):
+	case !feishu.IsText(msgType) && msgType != "interactive": // of a picture or a file the agent gets a word only
 		return mailbox.Working
 	case word == rejectWord && task.State != mailbox.Working: // who has begun cannot reject it any more
 		return mailbox.Rejected

@@ -468,7 +468,7 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 	}
 	if n := s.deliver.contextLines(h.ChatID); n > 0 && !p.Withhold {
 		given := []string{string(m.ID)}
-		if isText(m.Type) {
+		if feishu.IsText(m.Type) {
 			before, ids := s.deliver.context(h, h.TS.Time(), n)
 			p.Before, given = before, append(given, ids...)
 		}

@@ -58,7 +58,7 @@ func (s *steering) isCommand(m *relay.Message) bool {
 // parse reads a person's message that may be a command.
 func (s *steering) parse(m *relay.Message) (asked steer.Asked, is bool) {
 	words := s.cfg.Steer.Commands
-	if len(words) == 0 || !isText(m.MsgType) {
+	if len(words) == 0 || !feishu.IsText(m.MsgType) {
 		return asked, false
 	}
 	return steer.ParseCommand(s.said(m), words, s.named(s.records.state(m.Channel, m.ChatID)))
@@ -188,9 +188,6 @@ func (s *steering) stoppedSince(m *steer.Mark, since relay.Millis) (bots []relay
 func (s *steering) recent(ctx context.Context, channel string, chat relay.ChatID) []outcome.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, personWait)
 	defer cancel()
-	if ctx.Err() != nil {
-		return nil
-	}
 	list, _, err := s.watch.outcomes.Recent(ctx, channel, chat, maxWhy)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		s.problems.set("steer", err) // what is known is told

@@ -245,8 +245,10 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	}
 	g.opts.Book.LearnMentions(m.Mentions)
 	g.recent.chats.Add(m.ID, m.ChatID)
-	if card := feishu.CardID(t.sendRequest().Content); card != "" && !t.peer {
-		g.recent.cards.Add(card, struct{}{})
+	if g.opts.Peers != nil && !t.peer && (m.Type == typeCard || m.Type == "") {
+		if card := feishu.CardID(t.sendRequest().Content); card != "" {
+			g.recent.cards.Add(card, struct{}{})
+		}
 	}
 	kind := g.kindOf(t, m.ChatID)
 	if !t.peer {
@@ -288,7 +290,7 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 			d.Card = card
 			d.touch(now, false, cards)
 		}
-	case editable(m.Type) && (texts || peerchat.IsID(m.ChatID)): // what ends a task cannot be edited afterwards
+	case feishu.IsText(m.Type) && (texts || peerchat.IsID(m.ChatID)): // what ends a task cannot be edited afterwards
 		d.Wait = waitEdit
 	}
 	if d.Wait == waitNone {

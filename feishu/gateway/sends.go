@@ -43,9 +43,6 @@ func (t *tapped) accepted() (data json.RawMessage, code int, ok bool) {
 	return ans.Data, *ans.Code, *ans.Code == 0 && t.status < http.StatusMultipleChoices
 }
 
-// editable reports whether messages of that type can be edited (docs/feishu.md 5).
-func editable(msgType string) bool { return msgType == "text" || msgType == "post" }
-
 // kindOf is what is known of the chat that a send went to.
 func (g *Gateway) kindOf(t *tapped, chat relay.ChatID) string {
 	if kind := g.kind(chat); kind != "" {

@@ -300,8 +300,7 @@ func edit(c *call) (any, error) {
 	if whole {
 		msgType = out.MsgType
 	}
-	written := msgType == "text" || msgType == "post"
-	if whole && (m.Type == typeCard || !written) || !whole && m.Type != typeCard && m.Type != "post" {
+	if whole && (m.Type == typeCard || !feishu.IsText(msgType)) || !whole && m.Type != typeCard && m.Type != "post" {
 		return nil, errType
 	}
 	if err := checkContent(msgType, out.Content); err != nil {
