@@ -20,7 +20,7 @@ func (r *rig) publish(from, to int) {
 }
 
 // wantEvents expects the events of publish and returns the last id.
-func (s *sse) wantEvents(from, to int) (last string) {
+func (s *subscriber) wantEvents(from, to int) (last string) {
 	s.t.Helper()
 	for i := from; i <= to; i++ {
 		e, ok := s.next()
@@ -35,7 +35,7 @@ func (s *sse) wantEvents(from, to int) (last string) {
 func TestManyWatchersSeeEverything(t *testing.T) {
 	r := newRig(t)
 	r.publish(1, 5) // before they came: not theirs
-	var watchers []*sse
+	var watchers []*subscriber
 	for range 10 {
 		watchers = append(watchers, r.listen(watching))
 	}

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -9,13 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/apitest"
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/sse"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -151,8 +150,8 @@ func (r *rig) deliver(ids ...string) {
 // event is one server-sent event.
 type event struct{ kind, id, data string }
 
-// sse is a reader of server-sent events.
-type sse struct {
+// subscriber is a client that reads server-sent events.
+type subscriber struct {
 	t      *testing.T
 	events chan event
 	status int
@@ -160,7 +159,7 @@ type sse struct {
 }
 
 // listen connects and returns when the server has answered.
-func (r *rig) listen(path string, change ...func(*http.Request)) *sse {
+func (r *rig) listen(path string, change ...func(*http.Request)) *subscriber {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r.t.Cleanup(cancel)
@@ -175,40 +174,23 @@ func (r *rig) listen(path string, change ...func(*http.Request)) *sse {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s := &sse{t: r.t, events: make(chan event, 10_000), status: resp.StatusCode, hangUp: cancel}
+	s := &subscriber{t: r.t, events: make(chan event, 10_000), status: resp.StatusCode, hangUp: cancel}
 	go s.read(resp.Body)
 	return s
 }
 
-func (s *sse) read(body io.ReadCloser) {
+func (s *subscriber) read(body io.ReadCloser) {
 	defer body.Close()
 	defer close(s.events)
-	var e event
-	in := bufio.NewReader(body)
-	for {
-		line, err := in.ReadString('\n')
-		if err != nil {
-			return
-		}
-		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		switch key {
-		case "event":
-			e.kind = value
-		case "id":
-			e.id = value
-		case "data":
-			e.data = value
-		case "":
-			if e.kind != "" {
-				s.events <- e
-			}
-			e = event{}
+	for e, err := range sse.Read(body) {
+		if err == nil {
+			s.events <- event{e.Kind, e.ID, string(e.Data)}
 		}
 	}
 }
 
 // next is the next event; ok is false when the server has ended the stream.
-func (s *sse) next() (e event, ok bool) {
+func (s *subscriber) next() (e event, ok bool) {
 	s.t.Helper()
 	select {
 	case e, ok = <-s.events:
@@ -220,7 +202,7 @@ func (s *sse) next() (e event, ok bool) {
 }
 
 // want expects messages with these ids, and nothing else between them.
-func (s *sse) want(ids ...string) {
+func (s *subscriber) want(ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {
 		if e, ok := s.next(); !ok || e.kind != "message" || e.id != id {
@@ -230,7 +212,7 @@ func (s *sse) want(ids ...string) {
 }
 
 // wantEnd expects the stream to end with an event of kind, or "" without.
-func (s *sse) wantEnd(kind string) {
+func (s *subscriber) wantEnd(kind string) {
 	s.t.Helper()
 	e, ok := s.next()
 	if kind != "" {

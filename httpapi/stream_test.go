@@ -24,7 +24,7 @@ const messages = "/v1/stream"
 func lastEventID(id string) func(*http.Request) { return apitest.Header("Last-Event-ID", id) }
 
 // leave hangs up and waits apitest.Until the server has noticed.
-func (r *rig) leave(s *sse) {
+func (r *rig) leave(s *subscriber) {
 	r.t.Helper()
 	s.hangUp()
 	apitest.Until(r.t, "the reader is gone", func() bool { return !r.stream.Connected() })

@@ -3,7 +3,6 @@
 package sidecar_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -21,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"feishu-relay/internal/sse"
 	"feishu-relay/relay"
 )
 
@@ -111,31 +111,21 @@ func (b *bot) open(ctx context.Context, url string) (io.ReadCloser, error) {
 // consume reads events until the stream ends, or until the bot has had enough
 // of it: then it reports true, and whatever else is in the connection is lost.
 func (b *bot) consume(body io.Reader, life int) (enough bool) {
-	r := bufio.NewReader(body)
-	id, kind := "", ""
-	for {
-		line, err := r.ReadString('\n')
+	for e, err := range sse.Read(body) {
 		if err != nil {
-			return false
+			break
 		}
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		switch name {
-		case "event":
-			kind = value
-		case "id":
-			id = value
-		case "data":
-			var in relay.Inbound
-			if kind != "message" || json.Unmarshal([]byte(value), &in) != nil {
-				continue
-			}
-			b.h.got(b.name, life, &in)
-			b.last = id
-			if b.flaky.Load() && rand.IntN(25) == 0 {
-				return true
-			}
+		var in relay.Inbound
+		if e.Kind != "message" || json.Unmarshal(e.Data, &in) != nil {
+			continue
+		}
+		b.h.got(b.name, life, &in)
+		b.last = e.ID
+		if b.flaky.Load() && rand.IntN(25) == 0 {
+			return true
 		}
 	}
+	return false
 }
 
 // listen starts the bot's webhook and returns its INJECT_URL. Each life of the

@@ -1,7 +1,6 @@
 package sidecar_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/internal/sse"
 	"feishu-relay/sidecar"
 )
 
@@ -173,21 +173,9 @@ func (a *actor) open(ctx context.Context, route, lastID string) (io.ReadCloser, 
 // read calls take for each event until the stream ends.
 func (a *actor) read(body io.ReadCloser, take func(id, kind string, data []byte)) {
 	defer body.Close()
-	lines := bufio.NewReader(body)
-	var id, kind string
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			return
-		}
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		switch name {
-		case "event":
-			kind, id = value, ""
-		case "id":
-			id = value
-		case "data":
-			take(id, kind, []byte(value))
+	for e, err := range sse.Read(body) {
+		if err == nil {
+			take(e.ID, e.Kind, e.Data)
 		}
 	}
 }

@@ -12,21 +12,32 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"feishu-relay/internal/sse"
 	"feishu-relay/relay"
 )
 
 func testBoard() *board {
-	b := newBoard(&printer{w: io.Discard}, language{}.cast(), language{}.groups())
-	b.exact = true
-	return b
+	return newBoard(&printer{w: io.Discard}, language{}.act(1))
 }
 
 func (b *board) seen(t *testing.T, agent, kind string, id relay.MessageID, more string) {
 	t.Helper()
 	data := `{"relay_msg_id":"` + string(id) + `"` + more + `}`
-	if err := b.observe(agent, event{kind: kind, data: []byte(data)}); err != nil {
+	if err := b.observe(agent, sse.Event{Kind: kind, Data: []byte(data)}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// The groups of the first act: the reviewer is not in the second.
+const (
+	devGroup  relay.ChatID = "oc_demo_dev"
+	pairGroup relay.ChatID = "oc_demo_pair"
+)
+
+// sum is the tally in one line.
+func (b *board) sum() string {
+	t, _ := b.tally()
+	return t.text(language{})
 }
 
 const threshold1 = `,"decision":{"allow":true,"tier":"threshold","reason":"r","depth":1}`
@@ -60,7 +71,7 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 		t.Error("quiet: got true, want false")
 	}
 
-	if got, want := b.tally().String(), "3 sent, 2 delivered, 2 stopped (judge_no 1, max_depth 1), 2 doubled, 2 lost"; got != want {
+	if got, want := b.sum(), "3 sent, 2 delivered, 2 stopped (judge_no 1, max_depth 1), 2 doubled, 2 lost"; got != want {
 		t.Errorf("tally: got %q, want %q", got, want)
 	}
 }
@@ -68,7 +79,7 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 // A person lets go on what was stopped, from outside the chat too: that is one delivery.
 func TestReleasedIsNotDoubled(t *testing.T) {
 	b := testBoard()
-	b.steered.shown = true
+	b.chat = true
 	m := b.post("agent_plan", "Planner", devGroup, "go on")
 	b.seen(t, "agent_review", "stop", m.id, `,"reason":"not_for_me"`)
 	b.seen(t, "agent_code", "stop", m.id, `,"reason":"max_depth"`)
@@ -77,12 +88,12 @@ func TestReleasedIsNotDoubled(t *testing.T) {
 		t.Error("quiet before the sidecar says that it delivered")
 	}
 	b.seen(t, "agent_code", "delivery", m.id, "")
-	if got, want := b.tally().String(), "1 sent, 1 delivered, 1 stopped (not_for_me 1), 0 doubled, 0 lost"; got != want || !b.quiet() {
+	if got, want := b.sum(), "1 sent, 1 delivered, 1 stopped (not_for_me 1), 0 doubled, 0 lost"; got != want || !b.quiet() {
 		t.Errorf("tally: got %q, want %q", got, want)
 	}
 	b.received("agent_code", m.id, m.text)()
-	if got := b.tally(); got.doubled != 1 {
-		t.Errorf("given twice: got %s", got)
+	if got, _ := b.tally(); got.doubled != 1 {
+		t.Errorf("given twice: got %s", b.sum())
 	}
 }
 
@@ -97,8 +108,7 @@ func TestTranscriptIsReadWhole(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	var s sidecar
-	s.addr.Store(new(server.Listener.Addr().String()))
+	s := sidecar{addr: server.Listener.Addr().String()}
 	got, err := s.transcript(t.Context(), devGroup)
 	if err != nil || len(got) != 3 || got[0].MessageID != "om_1" || got[2].MessageID != "om_3" {
 		t.Errorf("got %v, %v", got, err)
@@ -106,6 +116,7 @@ func TestTranscriptIsReadWhole(t *testing.T) {
 }
 
 func TestCompareNamesTheDifference(t *testing.T) {
+	const passed = "1 threshold delivered"
 	b := testBoard()
 	from := b.said()
 	m := b.post("agent_plan", "Planner", devGroup, "x")
@@ -113,21 +124,18 @@ func TestCompareNamesTheDifference(t *testing.T) {
 	b.seen(t, "agent_code", "delivery", m.id, "")
 	b.received("agent_code", m.id, m.text)()
 	b.seen(t, "agent_review", "stop", m.id, `,"reason":"not_a_member"`)
-	right := result{"agent_plan", passed + "; " + notThere}
+	right := passed + "; not_a_member"
 	for _, tt := range []struct {
 		name string
-		want []result
+		want []string
 		diff string
 	}{
-		{"as expected", []result{right}, ""},
-		{"another fate", []result{{"agent_plan", passed + "; " + passed}}, "message 1 of Planner"},
-		{"one is missing", []result{right, right}, "did not say"},
-		{"one too many", nil, "more than expected"},
+		{"as expected", []string{right}, ""},
+		{"another fate", []string{passed + "; " + passed}, "messages of Planner: message 1: got"},
+		{"one is missing", []string{right, right}, "is missing"},
+		{"one too many", nil, "is one too many"},
 	} {
-		got := b.compare(from, tt.want)
-		if (got == "") != (tt.diff == "") || !strings.Contains(got, tt.diff) {
-			t.Errorf("%s: got %q, want %q in it", tt.name, got, tt.diff)
-		}
+		wantDifference(t, tt.name, b.compare(from, map[string][]string{"agent_plan": tt.want}), tt.diff)
 	}
 }
 
@@ -142,30 +150,36 @@ func TestCompareTranscript(t *testing.T) {
 		diff        string
 	}{
 		{"each once", "agent_code", whole, ""},
+		{"in another order", "agent_code", []entry{whole[1], whole[0]}, ""},
 		{"nothing for a stranger", "agent_review", nil, ""},
-		{"a stranger reads it", "agent_review", whole, "not said here"},
-		{"one is missing", "agent_code", whole[:1], "missing"},
-		{"one stands twice", "agent_code", append(whole, whole[1]), "twice"},
-		{"a bot as a person", "agent_code", []entry{{user, "user", "x"}, {bot, "user", "y"}}, "role"},
-		{"in other words", "agent_code", []entry{{user, "user", "x"}, {bot, "assistant", "Thinking…"}}, "said was"},
-		{"one from nowhere", "agent_code", append(whole, entry{"om_other", "user", "x"}), "not said here"},
+		{"a stranger reads it", "agent_review", whole, "is one too many"},
+		{"one is missing", "agent_code", whole[:1], "is missing"},
+		{"one stands twice", "agent_code", append(whole, whole[1]), "is one too many"},
+		{"a bot as a person", "agent_code", []entry{{user, "user", "x"}, {bot, "user", "y"}}, "user true: y"},
+		{"in other words", "agent_code", []entry{{user, "user", "x"}, {bot, "assistant", "Thinking…"}}, "want"},
+		{"one from nowhere", "agent_code", append(whole, entry{"om_other", "user", "x"}), "is one too many"},
 	} {
-		got := b.compareTranscript(tt.agent, pairGroup, tt.entries)
-		if (got == "") != (tt.diff == "") || !strings.Contains(got, tt.diff) {
-			t.Errorf("%s: got %q, want %q in it", tt.name, got, tt.diff)
-		}
+		wantDifference(t, tt.name, b.compareTranscript(tt.agent, pairGroup, tt.entries), tt.diff)
+	}
+}
+
+// wantDifference checks that err is nil if part is "", and has part in it if not.
+func wantDifference(t *testing.T, name string, err error, part string) {
+	t.Helper()
+	if (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
+		t.Errorf("%s: got %v, want %q in it", name, err, part)
 	}
 }
 
 // TestShowKeepsMessagesTogether has the second message come to its end first.
 func TestShowKeepsMessagesTogether(t *testing.T) {
 	var out strings.Builder
-	b := newBoard(&printer{w: &out}, language{}.cast(), language{}.groups())
+	b := newBoard(&printer{w: &out}, language{}.act(1))
 	first := b.post("agent_plan", "Planner", devGroup, "first")
 	second := b.post("agent_code", "Coder", devGroup, "second")
 	for _, id := range []relay.MessageID{second.id, first.id} {
 		for _, c := range b.cast {
-			b.seen(t, c.agent, "stop", id, `,"reason":"judge_no"`)
+			b.seen(t, c.Agent, "stop", id, `,"reason":"judge_no"`)
 		}
 	}
 	var got []string
@@ -181,7 +195,7 @@ func TestShowKeepsMessagesTogether(t *testing.T) {
 // TestCardsAreShownAsTheyGrow has a sidecar that is faster than the group, too.
 func TestCardsAreShownAsTheyGrow(t *testing.T) {
 	var out strings.Builder
-	b := newBoard(&printer{w: &out}, language{}.sdkCast(), map[relay.ChatID]group{pairGroup: language{}.groups()[pairGroup]})
+	b := newBoard(&printer{w: &out}, language{}.act(2))
 	b.seen(t, "agent_a", "delivery", "om_card", "")
 	b.received("agent_a", "om_card", "one\ntwo")()
 	b.add(&message{id: "om_card", chat: pairGroup, sender: "agent_b", name: "Coder", text: "Thinking…", drafts: []string{"Thinking…"}, streaming: true})
@@ -207,32 +221,28 @@ func TestCardsAreShownAsTheyGrow(t *testing.T) {
 
 // TestWhatBotsWereGiven has a user's message that Feishu gives to both bots.
 func TestWhatBotsWereGiven(t *testing.T) {
-	b := newBoard(&printer{w: io.Discard}, language{}.sdkCast(), map[relay.ChatID]group{pairGroup: language{}.groups()[pairGroup]})
-	b.exact = true
+	b := newBoard(&printer{w: io.Discard}, language{}.act(2))
 	b.add(&message{id: "om_1", chat: pairGroup, name: "user", text: "hello", given: []string{"agent_a", "agent_b"}})
 	b.received("agent_a", "om_1", "hello")()
-	if got := b.tally(); got.lost != 1 || b.quiet() {
-		t.Errorf("before the second has it: got %s", got)
+	if got, _ := b.tally(); got.lost != 1 || b.quiet() {
+		t.Errorf("before the second has it: got %s", b.sum())
 	}
 	b.received("agent_b", "om_1", "hello")()
-	if got := b.tally(); got.lost+got.doubled != 0 || !b.quiet() {
-		t.Errorf("when both have it: got %s", got)
+	got, wrong := b.tally()
+	if got.lost+got.doubled != 0 || !b.quiet() {
+		t.Errorf("when both have it: got %s", b.sum())
 	}
-	if got := b.compareGiven(); got != "" {
-		t.Errorf("given: got %q, want nothing", got)
-	}
+	wantDifference(t, "given", wrong, "")
 	b.received("agent_b", "om_1", "Thinking…")()
-	if got := b.compareGiven(); !strings.Contains(got, "said was") {
-		t.Errorf("given in other words: got %q", got)
+	got, wrong = b.tally()
+	wantDifference(t, "given in other words", wrong, "said was")
+	if got.doubled != 1 {
+		t.Errorf("given twice: got %s", b.sum())
 	}
-	if got := b.tally(); got.doubled != 1 {
-		t.Errorf("given twice: got %s", got)
-	}
-	b.exact = false
+	b.chat = true
 	b.received("agent_a", "om_2", "boo")()
-	if got := b.compareGiven(); !strings.Contains(got, "nobody said") {
-		t.Errorf("given what nobody said: got %q", got)
-	}
+	_, wrong = b.tally()
+	wantDifference(t, "given what nobody said", wrong, "nobody said")
 }
 
 func TestMentioning(t *testing.T) {
@@ -258,29 +268,10 @@ func TestAwaitEnds(t *testing.T) {
 	})
 }
 
-func TestEventsAreParsed(t *testing.T) {
-	stream := events{io.NopCloser(strings.NewReader("retry: 1000\n\n: still here\n\nevent: message\nid: 7\ndata: {\"a\":1}\n\n" +
-		"event: stop\ndata:{}\n\nevent: torn\ndata: {"))}
-	var got []event
-	var last error
-	for e, err := range stream.all {
-		if last = err; err == nil {
-			got = append(got, e)
-		}
-	}
-	if len(got) != 2 || got[0].kind != "message" || got[0].id != "7" || string(got[0].data) != `{"a":1}` ||
-		got[1].kind != "stop" || string(got[1].data) != "{}" {
-		t.Errorf("events: got %+v", got)
-	}
-	if !errors.Is(last, io.EOF) {
-		t.Errorf("end: got %v, want %v", last, io.EOF)
-	}
-}
-
 // TestCastAnswers has who speaks to whom, as the scenes rely on it.
 func TestCastAnswers(t *testing.T) {
-	cast := language{}.cast()
-	plan, coder, review := &cast[0], &cast[1], &cast[2]
+	s := language{}.act(1)
+	plan, coder, review := &s.Cast[0], &s.Cast[1], &s.Cast[2]
 	for _, tt := range []struct {
 		who        *character
 		text, want string
@@ -292,16 +283,20 @@ func TestCastAnswers(t *testing.T) {
 		{coder, "nobody is named", ""},
 		{review, "Everyone: ready?", "Any of them. Test the empty slice."},
 	} {
-		if got := tt.who.answerUser(tt.text, tt.who.agent == cast[0].agent); got != tt.want {
-			t.Errorf("%s hears %q: got %q, want %q", tt.who.name, tt.text, got, tt.want)
+		got := ""
+		if s.addresses(tt.who, tt.text, tt.who == plan) {
+			got = s.pick(tt.who.Asked, "", tt.text).Says
+		}
+		if got != tt.want {
+			t.Errorf("%s hears %q: got %q, want %q", tt.who.Name, tt.text, got, tt.want)
 		}
 	}
-	said := coder.answerBot("Planner", "@Coder thank you very much!")
+	said := s.pick(coder.Told, "Planner", "@Coder thank you very much!").Says
 	for range 3 { // they would go on
-		if said = plan.answerBot("Coder", said); said != "@Coder thank you!" {
+		if said = s.pick(plan.Told, "Coder", said).Says; said != "@Coder thank you!" {
 			t.Fatalf("Planner says %q", said)
 		}
-		if said = coder.answerBot("Planner", said); said != "@Planner you are welcome!" {
+		if said = s.pick(coder.Told, "Planner", said).Says; said != "@Planner you are welcome!" {
 			t.Fatalf("Coder says %q", said)
 		}
 	}
@@ -312,11 +307,51 @@ func TestGroupsFileHasTheCast(t *testing.T) {
 		Agents map[string]struct{ Name string }
 		Groups map[relay.ChatID]struct{ Members []string }
 	}
-	if err := json.Unmarshal(groupsFile(language{}.cast(), language{}.groups()), &file); err != nil {
+	if err := json.Unmarshal(language{}.act(1).groupsFile(), &file); err != nil {
 		t.Fatal(err)
 	}
 	if len(file.Agents) != 3 || file.Agents["agent_plan"].Name != "Planner" ||
 		len(file.Groups[devGroup].Members) != 3 || len(file.Groups[pairGroup].Members) != 2 {
 		t.Errorf("groups file: got %+v", file)
+	}
+}
+
+// TestScriptIsWhole reads the script in both languages: its verbs are known, its agents and texts are there.
+func TestScriptIsWhole(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for act := 1; act <= 3; act++ {
+		for _, chinese := range []bool{false, true} {
+			s, err := newStage(Options{Chinese: chinese}, act)
+			if err != nil {
+				t.Fatal(err)
+			}
+			verbs, agents := s.verbs(), map[string]bool{}
+			for _, c := range s.script.Cast {
+				agents[c.Agent] = true
+				if c.Name == "" || c.Role == "" {
+					t.Errorf("act %d, Chinese %v: a character without a name or a role: %+v", act, chinese, c)
+				}
+			}
+			for _, scene := range s.script.Scenes {
+				if scene.Title == "" || len(scene.Steps) == 0 || len(scene.Want) == 0 {
+					t.Errorf("act %d, Chinese %v: a scene without a title, steps or an end: %+v", act, chinese, scene)
+				}
+				for _, step := range scene.Steps {
+					for verb := range step {
+						if verbs[verb] == nil || len(step) != 1 {
+							t.Errorf("act %d, %s: the step %v is not one verb that is known", act, scene.Title, step)
+						}
+					}
+				}
+				for agent := range scene.Want {
+					if !agents[agent] {
+						t.Errorf("act %d, %s: nobody is %s", act, scene.Title, agent)
+					}
+				}
+			}
+			if err := s.stop(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

@@ -53,6 +53,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,8 +95,8 @@ type Options struct {
 // a line cannot be ended.
 func Run(ctx context.Context, o Options) error {
 	acts := o.acts()
-	for i, open := range acts {
-		s, err := newStage(o)
+	for i, number := range acts {
+		s, err := newStage(o, number)
 		if err != nil {
 			return err
 		}
@@ -103,35 +104,33 @@ func Run(ctx context.Context, o Options) error {
 			s.out.plain("")
 		}
 		s.last = i == len(acts)-1
-		if err := s.run(ctx, open(s)); err != nil {
+		if err := s.run(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// acts are those to play.
-func (o *Options) acts() []func(*stage) act {
-	all := []func(*stage) act{newLocalAct, newGatewayAct, newMailAct}
+// acts are the numbers of those to play.
+func (o *Options) acts() []int {
 	switch {
 	case o.Act != 0:
-		return all[o.Act-1 : o.Act]
+		return []int{o.Act}
 	case o.Chat, o.View:
-		return all[:1]
+		return []int{1}
 	}
-	return all
+	return []int{1, 2, 3}
 }
 
-// act is one of the plays: the bots, and the Feishu they are in. Its methods
-// without an error end the act with [must].
+// act is how the bots of an act hear and speak, and the Feishu they are in. Its
+// methods without an error end the act with [must].
 type act interface {
 	// start starts the sidecars with the environment env, and the bots.
 	start(ctx context.Context, env []string)
-	scenes() []scene
-	// says lets the user speak. It returns when the message stands on the board.
+	// says lets the user speak; chat is that of a [scene]. It returns when the message stands on the board.
 	says(ctx context.Context, chat relay.ChatID, text string)
-	// lobby is where a chat takes place, and what is said to begin it; "": nowhere.
-	lobby() (chat relay.ChatID, notes []string)
+	// verbs are the steps of scenes that this act has beside those of every act.
+	verbs() map[string]verb
 	// leave ends the bots.
 	leave()
 	// close ends what is left when the sidecars have ended.
@@ -141,11 +140,15 @@ type act interface {
 // stage is what an act is played on.
 type stage struct {
 	Options
+	script    *script
+	act       act
 	last      bool // no other act follows
 	viewed    bool // all was played and checked, and then looked at until the end
 	dir       string
 	board     *board
 	out       *printer
+	scene     scene      // that is played
+	from      int        // how many messages there were before it
 	sidecars  []*sidecar // in the order of the cast
 	redis     *redistest.Server
 	fail      context.CancelCauseFunc // of the whole act; the first cause counts
@@ -154,7 +157,7 @@ type stage struct {
 
 var errInterrupted = errors.New("interrupted")
 
-func newStage(o Options) (_ *stage, err error) {
+func newStage(o Options, number int) (s *stage, err error) {
 	if o.Output == nil {
 		o.Output = io.Discard
 	}
@@ -163,7 +166,16 @@ func newStage(o Options) (_ *stage, err error) {
 			return nil, fmt.Errorf("find this program: %w", err)
 		}
 	}
-	s := &stage{Options: o, out: &printer{language: language{o.Chinese}, w: o.Output, color: o.Color}}
+	l := language{o.Chinese}
+	s = &stage{Options: o, script: l.act(number)}
+	s.out = newPrinter(o, l, s.script.Cast)
+	s.board = newBoard(s.out, s.script)
+	s.board.chat = o.Chat
+	if number == 1 {
+		s.act = &localAct{stage: s}
+	} else {
+		s.act = newGatewayAct(s)
+	}
 	s.dir, err = os.MkdirTemp("", "feishu-relay-demo-")
 	return s, wrap(err, "make a folder")
 }
@@ -201,15 +213,15 @@ func wrap(err error, step string, args ...any) error {
 }
 
 // run is an act from its beginning to its end.
-func (s *stage) run(ctx context.Context, a act) error {
+func (s *stage) run(ctx context.Context) error {
 	playing, fail := context.WithCancelCause(ctx)
 	s.fail = fail
-	err := try(func() { s.play(playing, a) })
+	err := try(func() { s.play(playing) })
 	if cause := context.Cause(playing); cause != nil {
 		err = cause // rather than what that led to
 	}
 	fail(nil)
-	stopped := s.stop(a)
+	stopped := s.stop()
 	if ctx.Err() == nil {
 		return s.finish(errors.Join(err, stopped))
 	}
@@ -234,22 +246,26 @@ func (s *stage) finish(err error) error {
 		err = errors.Join(err, fmt.Errorf("remove the folder: %w", e))
 	}
 	if err == nil {
-		s.out.plain("OK: " + s.board.tally().text(s.out.language))
+		t, _ := s.board.tally()
+		s.out.plain("OK: " + t.text(s.out.language))
 	}
 	return err
 }
 
 // play starts everything, shows it and checks it.
-func (s *stage) play(ctx context.Context, a act) {
-	if chat, _ := a.lobby(); s.Chat && chat == "" {
+func (s *stage) play(ctx context.Context) {
+	if s.Chat && len(s.script.Groups) == 0 {
 		must(errNoChat)
 	}
-	a.start(ctx, s.queue())
-	s.board.exact = !s.Chat
+	env := append(s.queue(), s.script.Env...)
+	if s.script.Title != "" {
+		s.out.title(s.script.Title)
+	}
+	s.act.start(ctx, env)
 	if s.Chat {
-		s.chat(ctx, a)
+		s.chatAct(ctx)
 	} else {
-		s.playScenes(ctx, a)
+		s.playScenes(ctx)
 	}
 	s.check(ctx)
 	if s.View {
@@ -273,11 +289,10 @@ func (s *stage) queue() (env []string) {
 	return []string{"RELAY_BACKEND=redis", "REDIS_URL=" + s.redis.URL()}
 }
 
-// startSidecars starts them side by side, and says how long that took.
-func (s *stage) startSidecars(ctx context.Context, number string, sidecars ...*sidecar) {
-	s.sidecars = sidecars
-	if s.Chat || s.View {
-		sidecars[0].listen, sidecars[0].token = s.Listen, s.Token
+// startSidecars starts one for each bot of the cast, side by side, and says how long that took.
+func (s *stage) startSidecars(ctx context.Context, env []string) {
+	for _, c := range s.script.Cast {
+		s.sidecars = append(s.sidecars, s.newSidecar(c, slices.Clone(env)))
 	}
 	began := time.Now()
 	starting, each := errgroup.WithContext(ctx)
@@ -290,15 +305,20 @@ func (s *stage) startSidecars(ctx context.Context, number string, sidecars ...*s
 		queue = "Redis"
 	}
 	s.out.title(s.out.say("%s sidecars are ready after %d ms, on a %s queue in %s", "%s个边车在 %d 毫秒内就绪，用%s队列，目录 %s",
-		number, time.Since(began).Milliseconds(), queue, s.dir))
+		s.script.Count, time.Since(began).Milliseconds(), queue, s.dir))
 	if s.Chat || s.View {
 		s.watchIt("")
 	}
 }
 
+// sidecar is that of an agent.
+func (s *stage) sidecar(agent string) *sidecar {
+	return s.sidecars[slices.IndexFunc(s.sidecars, func(sc *sidecar) bool { return sc.Agent == agent })]
+}
+
 // watchIt prints where the page is.
 func (s *stage) watchIt(more string) {
-	text := s.out.say("watch it in a browser: http://%s/", "在浏览器里看：http://%s/", *s.sidecars[0].addr.Load()) + more
+	text := s.out.say("watch it in a browser: http://%s/", "在浏览器里看：http://%s/", s.sidecars[0].addr) + more
 	if s.Token != "" {
 		text += s.out.say(" (it asks for API_TOKEN)", "（要输入 API_TOKEN）")
 	}
@@ -306,8 +326,8 @@ func (s *stage) watchIt(more string) {
 }
 
 // stop ends everything, in the order of the flow: bots, sidecars, the rest.
-func (s *stage) stop(a act) error {
-	a.leave()
+func (s *stage) stop() error {
+	s.act.leave()
 	errs := make([]error, len(s.sidecars))
 	var ending sync.WaitGroup
 	for i, sc := range s.sidecars {
@@ -315,7 +335,7 @@ func (s *stage) stop(a act) error {
 	}
 	ending.Wait()
 	s.listeners.Wait()
-	errs = append(errs, a.close())
+	errs = append(errs, s.act.close())
 	if s.redis != nil {
 		s.redis.Stop()
 	}

@@ -110,31 +110,17 @@ func TestScenesComeToTheirEnds(t *testing.T) {
 func TestActsToPlay(t *testing.T) {
 	for _, tt := range []struct {
 		o    Options
-		want []string
+		want []int
 	}{
-		{Options{}, []string{"local", "gateway", "mail"}},
-		{Options{Act: 1}, []string{"local"}},
-		{Options{Act: 2}, []string{"gateway"}},
-		{Options{Act: 3}, []string{"mail"}},
-		{Options{Chat: true}, []string{"local"}},
-		{Options{Chat: true, Act: 2}, []string{"gateway"}},
+		{Options{}, []int{1, 2, 3}},
+		{Options{Act: 1}, []int{1}},
+		{Options{Act: 2}, []int{2}},
+		{Options{Act: 3}, []int{3}},
+		{Options{Chat: true}, []int{1}},
+		{Options{View: true}, []int{1}},
+		{Options{Chat: true, Act: 2}, []int{2}},
 	} {
-		var got []string
-		for _, open := range tt.o.acts() {
-			a := open(&stage{out: &printer{w: io.Discard}})
-			switch a.(type) {
-			case *localAct:
-				got = append(got, "local")
-			case *gatewayAct:
-				got = append(got, "gateway")
-			case *mailAct:
-				got = append(got, "mail")
-			}
-			if err := a.close(); err != nil {
-				t.Error(err)
-			}
-		}
-		if !slices.Equal(got, tt.want) {
+		if got := tt.o.acts(); !slices.Equal(got, tt.want) {
 			t.Errorf("act %d, chat %v: got %v, want %v", tt.o.Act, tt.o.Chat, got, tt.want)
 		}
 	}
@@ -310,16 +296,16 @@ func TestUnexpectedEndIsToldWithTheLogs(t *testing.T) {
 			var s *stage
 			o := options(t, writerFunc(func(p []byte) (int, error) {
 				if strings.Contains(string(p), "2. ") {
-					_ = s.sidecars[len(s.sidecars)-1].cmd.Process.Kill()
+					s.sidecars[len(s.sidecars)-1].process.Kill()
 				}
 				return out.Write(p)
 			}))
 			o.Act = act
-			s, err := newStage(o)
+			s, err := newStage(o, act)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = s.run(t.Context(), o.acts()[0](s))
+			err = s.run(t.Context())
 			if err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("run: got %v, want an error that names the bot", err)
 			}
@@ -356,19 +342,19 @@ func TestMissingRedisIsTold(t *testing.T) {
 // play runs a demo, and returns it for a look at what is left.
 func play(t *testing.T, ctx context.Context, o Options) (*stage, error) {
 	t.Helper()
-	s, err := newStage(o)
+	s, err := newStage(o, o.acts()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, s.run(ctx, o.acts()[0](s))
+	return s, s.run(ctx)
 }
 
 // nothingLeft checks that the processes and the folder are gone.
 func nothingLeft(t *testing.T, s *stage) {
 	t.Helper()
 	for _, sc := range s.sidecars {
-		if sc.cmd != nil && sc.cmd.ProcessState == nil {
-			t.Errorf("the sidecar of %s is still there", sc.name)
+		if sc.process != nil && sc.runs() {
+			t.Errorf("the sidecar of %s is still there", sc.Name)
 		}
 	}
 	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {

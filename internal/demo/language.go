@@ -18,9 +18,6 @@ func (l language) say(en, zh string, args ...any) string {
 // user is the name of the person who plays.
 func (l language) user() string { return l.say("user", "用户") }
 
-// private is what a chat of one person and one bot is called.
-func (l language) private() string { return l.say("private", "私聊") }
-
 // word is a word of the sidecars' in the language: a tier, a state of a task, a kind of mail.
 // Reasons of stops are the same in both, as in logs and metrics.
 func (l language) word(w string) string {

@@ -8,6 +8,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/width"
+
+	"feishu-relay/internal/subprocess"
 )
 
 // Widths of the columns, in cells of a terminal.
@@ -33,16 +35,22 @@ const (
 	reset   = "\x1b[0m"
 )
 
-var nameColors = map[string]string{"user": bold, "用户": bold,
-	"Planner": cyan, "小策": cyan, "Researcher": cyan, "研究员": cyan,
-	"Coder": magenta, "小码": magenta, "程序员": magenta, "Reviewer": blue, "小审": blue}
-
 // printer writes the demo's lines. Its callers see to it that there is one at a
 // time. What cannot be written is left out: the check does not depend on it.
 type printer struct {
 	language
-	w     io.Writer
-	color bool
+	w      io.Writer
+	color  bool
+	colors map[string]string // of names
+}
+
+// newPrinter returns a printer on which the cast and the user are named.
+func newPrinter(o Options, l language, cast []character) *printer {
+	p := &printer{language: l, w: o.Output, color: o.Color, colors: map[string]string{l.user(): bold}}
+	for i, c := range cast {
+		p.colors[c.Name] = [...]string{cyan, magenta, blue}[i]
+	}
+	return p
 }
 
 func (p *printer) paint(color, text string) string {
@@ -71,7 +79,7 @@ func (p *printer) said(m *message) {
 		lines, first = nil, p.draft(m.drafts[0])
 	}
 	fmt.Fprintf(p.w, "%s  %s → %s %s\n", p.paint(dim, m.ts.Time().Local().Format("15:04:05")),
-		p.paint(nameColors[m.name], pad(m.name, nameCells)), pad(m.group, groupCells), first)
+		p.paint(p.colors[m.name], pad(m.name, nameCells)), pad(m.group, groupCells), first)
 	for i := 1; i < len(lines); i++ {
 		p.below(clean(lines[i]))
 	}
@@ -113,7 +121,7 @@ func (p *printer) became(name string, f *fate) {
 	if f.delivered > 1 || f.received > 1 {
 		end, color = p.say("delivered twice", "送了两次"), red
 	}
-	fmt.Fprintf(p.w, "          %s %s %s%s %s%s%s\n", p.paint(dim, "↳"), p.paint(nameColors[name], pad(name, nameCells)),
+	fmt.Fprintf(p.w, "          %s %s %s%s %s%s%s\n", p.paint(dim, "↳"), p.paint(p.colors[name], pad(name, nameCells)),
 		pad(depth, depthCells), p.paint(color, mark), pad(p.word(tier), tierCells), pad(reason, reasonCells),
 		p.paint(color, end))
 }
@@ -122,8 +130,8 @@ func (p *printer) became(name string, f *fate) {
 func (p *printer) logs(sidecars []*sidecar) {
 	p.plain("")
 	for _, s := range sidecars {
-		p.plain(p.paint(bold, p.say("the end of the log of %s's sidecar:", "%s 的边车日志末尾：", s.name)))
-		p.plain(s.logEnd())
+		p.plain(p.paint(bold, p.say("the end of the log of %s's sidecar:", "%s 的边车日志末尾：", s.Name)))
+		p.plain(subprocess.LogEnd(s.log))
 	}
 }
 
@@ -160,14 +168,12 @@ func clean(text string) string {
 	}, text)
 }
 
-// lastLines is the end of text, at most n bytes, from the beginning of a line.
-func lastLines(text string, n int) string {
-	if len(text) <= n {
-		return text
+// excerpt is the beginning of a text, on one line.
+func excerpt(text string) string {
+	const most = 30
+	runes := []rune(clean(strings.Join(strings.Fields(text), " ")))
+	if len(runes) > most {
+		return string(runes[:most]) + "…"
 	}
-	text = text[len(text)-n:]
-	if _, rest, ok := strings.Cut(text, "\n"); ok {
-		return rest
-	}
-	return strings.ToValidUTF8(text, "")
+	return string(runes)
 }

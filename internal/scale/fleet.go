@@ -8,17 +8,16 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/loopback"
 	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/subprocess"
 )
 
 const (
@@ -26,7 +25,6 @@ const (
 	idleCPU    = 1.0              // percent of a core that an idle sidecar uses, on average
 	stopWithin = 30 * time.Second // how long a sidecar may take to stop before it is killed
 	channel    = "nanobot:feishu:outbound"
-	logTail    = 3000 // bytes of the log of a sidecar that ended
 )
 
 // fleet is a Redis and the sidecars that use it.
@@ -41,10 +39,9 @@ type fleet struct {
 
 // sidecar is one process, and its bot.
 type sidecar struct {
-	url    string
-	log    string // path
-	cmd    *exec.Cmd
-	exited chan struct{}
+	*subprocess.Process
+	url string
+	log string // path
 }
 
 func startFleet(ctx context.Context, s settings, dir string) (_ *fleet, err error) {
@@ -163,55 +160,32 @@ func (f *fleet) spawn(dir, groups, url string, bot int) error {
 		return err
 	}
 	home := filepath.Join(dir, botName(bot))
-	sc := &sidecar{url: "http://" + addr, log: home + ".log", exited: make(chan struct{})}
-	log, err := os.Create(sc.log)
-	if err != nil {
-		return err
-	}
-	defer log.Close() // the process has its own descriptor
-	sc.cmd = exec.Command(f.program, "run")
-	sc.cmd.Stdout, sc.cmd.Stderr, sc.cmd.SysProcAttr = log, log, alone()
-	sc.cmd.Env = []string{"AGENT_NAME=" + botName(bot), "DATA_DIR=" + home, "GROUPS_FILE=" + groups, "REDIS_URL=" + url,
+	sc := &sidecar{url: "http://" + addr, log: home + ".log"}
+	env := []string{"AGENT_NAME=" + botName(bot), "DATA_DIR=" + home, "GROUPS_FILE=" + groups, "REDIS_URL=" + url,
 		"LISTEN_ADDR=" + addr, "RELAY_CHANNEL=" + channel, "LOG_FORMAT=json",
 		fmt.Sprint("RELAY_USER_MESSAGES=", f.users)}
 	if f.secret {
-		sc.cmd.Env = append(sc.cmd.Env, "RELAY_SECRET=the same at all sidecars")
+		env = append(env, "RELAY_SECRET=the same at all sidecars")
 	}
-	if err := sc.cmd.Start(); err != nil {
+	if sc.Process, err = subprocess.Start(f.program, dir, sc.log, env); err != nil {
 		return fmt.Errorf("start a sidecar: %w", err)
 	}
-	go func() {
-		defer close(sc.exited)
-		_ = sc.cmd.Wait() // its log has the reason
-	}()
 	f.sidecars = append(f.sidecars, sc)
 	return nil
 }
 
-// awaitReady polls until the sidecar is ready. It fails if the process ends.
+// awaitReady waits until the sidecar is ready. It fails if the process ends.
 func (f *fleet) awaitReady(ctx context.Context, sc *sidecar) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for {
-		if status, _, err := f.call(ctx, http.MethodGet, sc.url+"/readyz", nil); err == nil && status == http.StatusOK {
-			return nil
-		}
-		select {
-		case <-sc.exited:
-			return errors.New("a sidecar ended: " + tail(sc.log))
-		case <-ctx.Done():
-			return fmt.Errorf("a sidecar is not ready: %w: %s", context.Cause(ctx), tail(sc.log))
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-func tail(path string) string {
-	data, err := os.ReadFile(path)
+	err := sc.Ready(ctx, func(ctx context.Context) bool {
+		status, _, err := f.call(ctx, http.MethodGet, sc.url+"/readyz", nil)
+		return err == nil && status == http.StatusOK
+	})
 	if err != nil {
-		return err.Error()
+		return fmt.Errorf("start a sidecar: %w: %s", err, subprocess.LogEnd(sc.log))
 	}
-	return string(data[max(0, len(data)-logTail):])
+	return nil
 }
 
 // call sends one request and reads the answer to its end, so that the connection can
@@ -237,15 +211,7 @@ func (f *fleet) call(ctx context.Context, method, url string, body []byte) (stat
 func (f *fleet) stop() {
 	var ending sync.WaitGroup
 	for _, sc := range f.sidecars {
-		_ = sc.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended already
-		ending.Go(func() {
-			select {
-			case <-sc.exited:
-			case <-time.After(stopWithin):
-				_ = sc.cmd.Process.Kill()
-				<-sc.exited
-			}
-		})
+		ending.Go(func() { _ = sc.Stop(stopWithin) }) // how it ends is not measured
 	}
 	ending.Wait()
 	for _, n := range f.nodes {

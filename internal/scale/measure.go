@@ -177,7 +177,7 @@ func (f *fleet) usage(ctx context.Context) (u usage, err error) {
 		return st.CPUTime(), float64(st.ResidentMemory()) / (1 << 20)
 	}
 	for _, sc := range f.sidecars {
-		seconds, mib := look(sc.cmd.Process.Pid)
+		seconds, mib := look(sc.Pid())
 		u.sidecars, u.rss = append(u.sidecars, seconds), append(u.rss, mib)
 	}
 	for _, node := range f.nodes {

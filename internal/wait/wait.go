@@ -34,6 +34,24 @@ func Closed(c <-chan struct{}, d time.Duration) bool {
 	}
 }
 
+// Until calls done, again after each pause, until it returns true or an error, or ctx ends. It returns the error of
+// done, or the cause of the end of ctx.
+func Until(ctx context.Context, pause time.Duration, done func(context.Context) (bool, error)) error {
+	for {
+		ok, err := done(ctx)
+		if ok && err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // rather than what that has led to
+		}
+		if err != nil {
+			return err
+		}
+		_ = Sleep(ctx, pause) // if ctx ends, done is called a last time
+	}
+}
+
 // Group waits at most d for all of g, and reports whether they have ended.
 func Group(g *sync.WaitGroup, d time.Duration) bool {
 	done := make(chan struct{})

@@ -1,0 +1,71 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// maxLines is the most lines of a chat; then it ends as with /quit. It bounds the board, and is
+// far over what anybody types.
+const maxLines = 5000
+
+// maxTyped is the most bytes of a line; the rest of a longer one is not read,
+// and the chat ends.
+const maxTyped = 64 << 10
+
+var errNoChat = errors.New("this act goes by its script; --act 1 and --act 2 let you be the user")
+
+// chatAct lets whoever is at the other end of Input be the user, until the input
+// ends or says /quit. The next line is read when the bots have come to rest.
+func (s *stage) chatAct(ctx context.Context) {
+	for _, n := range append(s.script.Chat, s.out.say("to steer them: /relay help — continue lets stopped bots go on — /quit ends",
+		"管住它们：/中继 帮助 —“继续”让停下的接着说 — /quit 结束")) {
+		s.out.note(n)
+	}
+	lines := s.read(ctx)
+	for range maxLines {
+		fmt.Fprint(s.out.w, s.Prompt)
+		var line string
+		var more bool
+		select {
+		case line, more = <-lines:
+		case <-ctx.Done():
+			must(context.Cause(ctx))
+		}
+		line = strings.TrimSpace(strings.ToValidUTF8(line, "\uFFFD"))
+		if !more || line == "/quit" {
+			return
+		}
+		if line != "" {
+			s.act.says(ctx, "", line)
+			s.settle(ctx)
+			must(s.board.atRest(ctx))
+		}
+	}
+	s.out.note(s.out.say("%d lines: the chat ends here", "%d 行了，到此为止", maxLines))
+}
+
+// read gives the lines of Input. Its goroutine may stay in a Read that nothing
+// can end.
+func (s *stage) read(ctx context.Context) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		if s.Input == nil {
+			return
+		}
+		scan := bufio.NewScanner(s.Input)
+		scan.Buffer(nil, maxTyped)
+		for scan.Scan() {
+			select {
+			case lines <- scan.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
+}
