@@ -63,10 +63,7 @@ type APIOption func(*API)
 // WithHTTPClient makes the calls with client, without following redirects.
 // The default is a client with the environment's proxies.
 func WithHTTPClient(client *http.Client) APIOption {
-	return func(a *API) {
-		own := *client
-		a.client = &own
-	}
+	return func(a *API) { a.client = client }
 }
 
 // ownTransport is the transport of all APIs without [WithHTTPClient].
@@ -80,7 +77,7 @@ func NewAPI(base string, appID, appSecret string, opts ...APIOption) *API {
 	for _, opt := range opts {
 		opt(a)
 	}
-	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	a.client = WithoutRedirects(a.client)
 	return a
 }
 
@@ -549,7 +546,7 @@ func readBody(res *http.Response) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
-	if _, err = ReadAnswer[any](data); err == nil {
+	if _, err = ReadAnswer[struct{}](data); err == nil {
 		return data, nil
 	}
 	refused := &CallError{Status: res.StatusCode, Err: err}
@@ -618,16 +615,13 @@ func (a *API) fetch(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("fetch a token: %w", err)
 	}
-	var out struct {
-		Token  string `json:"tenant_access_token"`
-		Expire int    `json:"expire"` // seconds
-	}
-	if err := lenient(body, &out); err != nil || out.Token == "" {
+	issued, err := ParseTokens(body)
+	if err != nil || issued.Tenant == "" {
 		return "", errors.New("fetch a token: the answer contains none")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.fetched = out.Token
-	a.until = time.Now().Add(time.Duration(out.Expire)*time.Second - tokenMargin)
+	a.fetched = issued.Tenant
+	a.until = time.Now().Add(time.Duration(issued.Expire)*time.Second - tokenMargin)
 	return a.fetched, nil
 }

@@ -264,11 +264,7 @@ func (c *Card) SetContent(element, text string) {
 
 // ReplaceElement is PUT elements/{element}.
 func (c *Card) ReplaceElement(element string, data []byte) error {
-	node, err := object(data, maxContent)
-	if err != nil {
-		return fmt.Errorf("replace element: it %w", err)
-	}
-	return c.replace(element, node)
+	return c.action("update_element", map[string]any{"element_id": element, "element": string(data)})
 }
 
 func (c *Card) replace(element string, node map[string]any) error {
@@ -290,11 +286,7 @@ func (c *Card) replace(element string, node map[string]any) error {
 
 // PatchElement is PATCH elements/{element}: the given properties only.
 func (c *Card) PatchElement(element string, partial []byte) error {
-	properties, err := object(partial, maxContent)
-	if err != nil {
-		return fmt.Errorf("change element: the change %w", err)
-	}
-	return c.patch(element, properties)
+	return c.action("partial_update_element", map[string]any{"element_id": element, "partial_element": string(partial)})
 }
 
 func (c *Card) patch(element string, properties map[string]any) error {
@@ -325,21 +317,17 @@ func merged(old, change map[string]any) map[string]any {
 // and elements, a list or one, are added beside or inside the element target.
 // Without a known target they are added at the end.
 func (c *Card) AddElements(where, target string, elements []byte) error {
-	v, err := unquoted(elements, maxContent)
-	if err != nil {
-		return fmt.Errorf("add elements: the list %w", err)
-	}
-	return c.insert(where, target, v)
+	return c.action("add_elements",
+		map[string]any{"type": where, "target_element_id": target, "elements": string(elements)})
 }
 
 func (c *Card) insert(where, target string, elements any) error {
 	nodes, ok := elements.([]any)
-	switch {
-	case ok:
-	case isObject(elements):
-		nodes = []any{elements}
-	default:
-		return errors.New("add elements: the elements are not a list")
+	if isObject(elements) {
+		nodes, ok = []any{elements}, true
+	}
+	if !ok {
+		return errors.New("the elements are not a list")
 	}
 	s, ok := c.find(target)
 	switch {
@@ -389,11 +377,7 @@ func (s spot) list() []any {
 // Settings is PATCH settings, with {"config":{…}} or only its content
 // (docs/feishu.md 5.2).
 func (c *Card) Settings(data []byte) error {
-	settings, err := object(data, maxContent)
-	if err != nil {
-		return fmt.Errorf("change settings: the change %w", err)
-	}
-	return c.settings(settings)
+	return c.action("partial_update_setting", map[string]any{"settings": string(data)})
 }
 
 func (c *Card) settings(settings map[string]any) error {
@@ -450,10 +434,13 @@ func (c *Card) action(name string, p map[string]any) error {
 	element := field(p, "element_id")
 	switch name {
 	case "partial_update_setting":
-		if settings, ok := param(p, "settings").(map[string]any); ok {
-			p = settings
+		settings, ok := param(p, "settings").(map[string]any)
+		if !ok && p["settings"] != nil {
+			return errors.New("settings is not a JSON object")
+		} else if !ok {
+			settings = p
 		}
-		return c.settings(p)
+		return c.settings(settings)
 	case "add_elements":
 		return c.insert(field(p, "type"), field(p, "target_element_id"), param(p, "elements", "element_list"))
 	case "delete_elements":

@@ -32,7 +32,7 @@ const maxSent = 256 << 10
 // post's text an at-node. Names in links, in code blocks, buttons and notes stay, and so does
 // the rest of the JSON. changed is false if there is nothing to change.
 func WithMentions(msgType, content string, find func(text string) []Named) (out string, changed bool) {
-	if len(content) > maxSent || tooDeep([]byte(content)) || !json.Valid([]byte(content)) {
+	if len(content) > maxSent || relay.Deeper([]byte(content), maxDepth) || !json.Valid([]byte(content)) {
 		return content, false
 	}
 	w := mentionWriter{data: []byte(content), find: find}

@@ -52,6 +52,21 @@ func FindSilence(t *http.Transport) *http.Transport {
 	return t
 }
 
+// WithoutRedirects returns a client like the given one that follows no redirects.
+func WithoutRedirects(client *http.Client) *http.Client {
+	own := *client
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &own
+}
+
+// Fail answers a call in Feishu's form, with an error of this program. data is there for the Node SDK, which reads it
+// before the code (docs/feishu.md 1.1).
+func Fail(w http.ResponseWriter, status, code int, text string) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"code":%d,"msg":%s,"data":{}}`, code, compact("feishu-relay: "+text))
+}
+
 // Once is a JSON string field that counts its occurrences, in any case of its letters, so that
 // duplicates can be refused: Feishu may use another one of them than this program.
 type Once struct {

@@ -38,7 +38,7 @@ func tree(data []byte, limit int) (any, error) {
 	if len(data) > limit {
 		return nil, errTooLarge
 	}
-	if tooDeep(data) {
+	if relay.Deeper(data, maxDepth) {
 		return nil, errTooDeep
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -67,7 +67,7 @@ func object(data []byte, limit int) (map[string]any, error) {
 	return m, nil
 }
 
-// unquoted is [tree] of data, or of the text in it if it is a JSON string.
+// unquoted is [tree] of data, or of the text in it while it is a JSON string.
 func unquoted(data []byte, limit int) (any, error) {
 	v, err := tree(data, limit)
 	if err != nil {
@@ -76,33 +76,11 @@ func unquoted(data []byte, limit int) (any, error) {
 	return unquotedValue(v)
 }
 
-func unquotedValue(v any) (any, error) {
-	if text, ok := v.(string); ok {
-		return tree([]byte(text), maxContent)
+func unquotedValue(v any) (_ any, err error) {
+	for text, quoted := v.(string); quoted && err == nil; text, quoted = v.(string) {
+		v, err = tree([]byte(text), maxContent)
 	}
-	return v, nil
-}
-
-// tooDeep counts the brackets outside of strings.
-func tooDeep(data []byte) bool {
-	depth := 0
-	for i := 0; i < len(data); i++ {
-		switch data[i] {
-		case '"':
-			for i++; i < len(data) && data[i] != '"'; i++ {
-				if data[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case '}', ']':
-			depth--
-		}
-	}
-	return false
+	return v, err
 }
 
 // lenient decodes the JSON object data into v and omits the fields of
@@ -111,7 +89,7 @@ func lenient(data []byte, v any) error {
 	if len(data) > MaxAnswer {
 		return errTooLarge
 	}
-	if tooDeep(data) {
+	if relay.Deeper(data, maxDepth) {
 		return errTooDeep
 	}
 	err := json.Unmarshal(data, v)

@@ -174,31 +174,10 @@ func checkJSON(raw []byte, limit int) error {
 		return Invalid("", "has %d bytes, at most %d", len(raw), limit)
 	case !utf8.Valid(raw):
 		return Invalid("", "want UTF-8")
-	case tooDeep(raw):
+	case relay.Deeper(raw, maxDepth):
 		return Invalid("", "lists and objects are nested more than %d deep", maxDepth)
 	}
 	return nil
-}
-
-// tooDeep counts brackets outside of texts.
-func tooDeep(raw []byte) bool {
-	depth, inText := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case inText && c == '\\':
-			i++
-		case c == '"':
-			inText = !inText
-		case inText:
-		case c == '[' || c == '{':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case c == ']' || c == '}':
-			depth--
-		}
-	}
-	return false
 }
 
 // parseObject is the JSON object in raw, which has at most limit bytes.

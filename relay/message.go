@@ -432,6 +432,27 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }
 
+// Deeper reports whether the lists and objects of a JSON document are nested more than most deep.
+func Deeper(document []byte, most int) bool {
+	depth, inText := 0, false
+	for i := 0; i < len(document); i++ {
+		switch c := document[i]; {
+		case inText && c == '\\':
+			i++
+		case c == '"':
+			inText = !inText
+		case inText:
+		case c == '[' || c == '{':
+			if depth++; depth > most {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
+}
+
 // recordStart begins every line that Encode writes.
 var recordStart = []byte(`{"relay_msg_id":`)
 
