@@ -10,7 +10,19 @@
 package conn
 
 import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"feishu-relay/feishu"
+	"feishu-relay/internal/wait"
 )
 
 // What is counted of a tap, and of injected events.
@@ -31,4 +43,300 @@ const (
 // Counted is what both the long connection and the webhook count.
 var Counted = []feishu.Counted{
 	TapSlow, TapSkipped, TapPanicked, AfterDropped, Injected, Redelivered, Delivered, AckError,
+}
+
+// Tap asks an event tap about events and runs its follow-ups.
+type Tap struct {
+	Decide  feishu.EventTap
+	Default feishu.Verdict // if Decide does not decide in time, or panics
+
+	Patience time.Duration // for Decide and its follow-up together, from the call on
+	MaxSlow  int           // the most calls of Decide beyond Patience at a time; then Decide is not called
+	MaxTasks int           // the most follow-ups that wait; one more is dropped
+	Workers  int           // the most follow-ups that run at a time; 1: in order
+	Load     *Load         // counts for MaxSlow and MaxTasks; taps may share it
+
+	Report  func(feishu.Counted)
+	Log     *slog.Logger
+	Running *sync.WaitGroup // counts the tap's goroutines
+
+	mu      sync.Mutex
+	tasks   []func() // guarded by mu
+	working int      // guarded by mu
+}
+
+// Load counts the slow calls and the waiting follow-ups of one or several taps.
+type Load struct{ slow, tasks atomic.Int32 }
+
+// Decision is what happens to an event.
+type Decision struct {
+	Verdict feishu.Verdict
+	Instead []byte // what the bot gets instead of an event that passes; nil: the event
+	Seen    bool   // false: Decide has not decided
+
+	tap      *Tap
+	after    func()         // the follow-up; nil: none
+	slow     chan *Decision // receives the decision of a slow Decide; else nil
+	deadline time.Time
+	once     sync.Once
+	done     chan struct{} // closed when the follow-up is done; nil without one
+}
+
+// Ask asks about an event and returns the decision, after Patience at the latest.
+func (t *Tap) Ask(event []byte) *Decision {
+	d := &Decision{Verdict: t.Default, tap: t, deadline: time.Now().Add(t.Patience)}
+	if int(t.Load.slow.Load()) >= t.MaxSlow {
+		t.Report(TapSkipped)
+		return d
+	}
+	decided := make(chan *Decision, 1)
+	var over atomic.Bool // Decide has returned, or is slow
+	t.Running.Go(func() {
+		now := t.decide(event, d.deadline)
+		if over.Swap(true) {
+			t.Load.slow.Add(-1)
+		}
+		decided <- now
+	})
+	timer := time.NewTimer(t.Patience)
+	defer timer.Stop()
+	select {
+	case now := <-decided:
+		return now
+	case <-timer.C:
+		if over.Swap(true) {
+			return <-decided
+		}
+	}
+	t.Load.slow.Add(1)
+	t.Report(TapSlow)
+	t.Log.Warn("no decision on an event in time", "limit", t.Patience)
+	d.slow, d.done = decided, make(chan struct{})
+	return d
+}
+
+func (t *Tap) decide(event []byte, deadline time.Time) (d *Decision) {
+	d = &Decision{Verdict: t.Default, Seen: true, tap: t, deadline: deadline}
+	defer t.recovered()
+	d.Verdict, d.Instead, d.after = t.Decide(event)
+	if d.after != nil {
+		d.done = make(chan struct{})
+	}
+	return d
+}
+
+// Begin starts the follow-up of the event, which was written to the bot or is kept from
+// it; then, which may be nil, is called when it is done or dropped. Only the first call counts.
+func (d *Decision) Begin(then func()) {
+	if d.done == nil {
+		return
+	}
+	d.once.Do(func() {
+		end := func() {
+			close(d.done)
+			if then != nil {
+				then()
+			}
+		}
+		if d.slow == nil {
+			d.tap.run(d.after, end)
+			return
+		}
+		d.tap.Running.Go(func() { d.tap.run((<-d.slow).after, end) })
+	})
+}
+
+// Wait starts the follow-up and returns when it is done. It returns false if that takes longer than Patience.
+func (d *Decision) Wait() bool {
+	d.Begin(nil)
+	return d.done == nil || wait.Closed(d.done, time.Until(d.deadline))
+}
+
+// HasTask reports whether the event has a follow-up.
+func (d *Decision) HasTask() bool { return d.done != nil }
+
+// run runs do after the follow-ups that wait already, and then end.
+func (t *Tap) run(do, end func()) {
+	if do == nil || !t.add(func() { t.Guard(do); end() }) {
+		end()
+	}
+}
+
+func (t *Tap) add(task func()) bool {
+	if int(t.Load.tasks.Add(1)) > t.MaxTasks {
+		t.Load.tasks.Add(-1)
+		t.Report(AfterDropped)
+		t.Log.Warn("too many follow-ups of events wait; one was dropped")
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tasks = append(t.tasks, task)
+	if t.working < t.Workers {
+		t.working++
+		t.Running.Go(t.work)
+	}
+	return true
+}
+
+func (t *Tap) work() {
+	for {
+		t.mu.Lock()
+		if len(t.tasks) == 0 {
+			t.working--
+			t.mu.Unlock()
+			return
+		}
+		do := t.tasks[0]
+		t.tasks = t.tasks[1:]
+		t.mu.Unlock()
+		do()
+		t.Load.tasks.Add(-1)
+	}
+}
+
+// Guard runs a function of the tap's owner, and recovers its panic.
+func (t *Tap) Guard(do func()) {
+	defer t.recovered()
+	do()
+}
+
+func (t *Tap) recovered() {
+	if p := recover(); p != nil {
+		t.Report(TapPanicked)
+		t.Log.Error("a panic was caught; events continue", "kind", fmt.Sprintf("%T", p)) // shows no text
+	}
+}
+
+// Both say that nothing was written.
+var (
+	// ErrBusy is returned when too many events wait for the bot's answer.
+	ErrBusy = fmt.Errorf("%w: too many events wait for its answer", feishu.ErrNotInjected)
+	// ErrClosed is returned after Close.
+	ErrClosed = fmt.Errorf("%w: the connection is closed", feishu.ErrNotInjected)
+)
+
+// maxLate is how many events are remembered whose caller has stopped waiting for the answer.
+const maxLate = 1000
+
+// IDPrefix begins the id of every injected event, by which the bot's answer is recognized.
+const IDPrefix = "relay-"
+
+// Injections are the injected events that a bot has not answered yet.
+type Injections struct {
+	max   int
+	count func(feishu.Counted)
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	waiting map[string]*Waiting        // by id; guarded by mu
+	late    *lru.Cache[string, func()] // Late of those whose caller has stopped waiting, by id
+}
+
+// NewInjections returns an empty set of at most max.
+func NewInjections(max int, count func(feishu.Counted), log *slog.Logger) *Injections {
+	late, _ := lru.New[string, func()](maxLate) // fails only for a size below 1
+	return &Injections{max: max, count: count, log: log, waiting: make(map[string]*Waiting), late: late}
+}
+
+// Waiting is an injected event that waits for the bot's answer.
+type Waiting struct {
+	ID  string
+	in  feishu.Injection
+	set *Injections
+
+	answered chan struct{} // closed with the first answer, with mu of set held
+	code     int           // of it
+}
+
+// Begin adds an event that is about to be written. The caller calls End.
+func (s *Injections) Begin(in feishu.Injection) (*Waiting, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.waiting) >= s.max {
+		return nil, ErrBusy
+	}
+	w := &Waiting{ID: IDPrefix + rand.Text(), in: in, set: s, answered: make(chan struct{})}
+	s.waiting[w.ID] = w
+	return w, nil
+}
+
+// Len is how many events wait.
+func (s *Injections) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting)
+}
+
+// Answered records the bot's answer to the event id, the code of an acknowledgement or of HTTP.
+func (s *Injections) Answered(id string, code int) {
+	ok := code == http.StatusOK
+	if !ok {
+		s.count(AckError)
+		s.log.Warn("the bot failed to handle an injected event", "code", code)
+	}
+	s.mu.Lock()
+	w := s.waiting[id]
+	first := w != nil && !w.hasAnswer() // the event may have been written twice
+	if first {
+		w.code = code
+		close(w.answered)
+	}
+	late, _ := s.late.Get(id)
+	if ok {
+		s.late.Remove(id)
+	}
+	s.mu.Unlock()
+	switch {
+	case !ok:
+	case first:
+		s.count(Delivered)
+	case w == nil:
+		s.count(LateAck)
+		if late != nil {
+			late()
+		}
+	}
+}
+
+// Written records that the event was written whole, on a connection at whose end ended is closed.
+func (w *Waiting) Written(ended <-chan struct{}) {
+	if w.in.Again {
+		w.set.count(Redelivered)
+	} else {
+		w.set.count(Injected)
+	}
+	if w.in.Written != nil {
+		w.in.Written(ended)
+	}
+}
+
+// Answered is closed when the bot has answered.
+func (w *Waiting) Answered() <-chan struct{} { return w.answered }
+
+func (w *Waiting) hasAnswer() bool {
+	select {
+	case <-w.answered:
+		return true
+	default:
+		return false
+	}
+}
+
+// End ends the wait and returns its result: nil if the bot answered 200, a [feishu.AnswerError] for another
+// code, and err without an answer. If the event was written, Late is called for an answer that comes later, also
+// on another connection: a bot answers on the one that it has by then.
+func (w *Waiting) End(err error) error {
+	w.set.mu.Lock()
+	defer w.set.mu.Unlock()
+	delete(w.set.waiting, w.ID)
+	switch {
+	case w.hasAnswer() && w.code == http.StatusOK:
+		return nil
+	case w.hasAnswer():
+		return &feishu.AnswerError{Code: w.code}
+	case w.in.Late != nil && !errors.Is(err, feishu.ErrNotInjected):
+		w.set.late.Add(w.ID, w.in.Late)
+	}
+	return err
 }

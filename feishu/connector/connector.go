@@ -75,10 +75,9 @@ func New(opts Options) (*Connector, error) {
 		opts:    opts,
 		refused: time.Minute,
 		// It follows no redirects, since clients of Feishu cannot rely on them for a POST (docs/feishu.md 7.1).
-		client: &http.Client{
-			Transport:     feishu.FindSilence(http.DefaultTransport.(*http.Transport).Clone()),
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		client: feishu.WithoutRedirects(&http.Client{
+			Transport: feishu.FindSilence(http.DefaultTransport.(*http.Transport).Clone()),
+		}),
 	}
 	c.tap = conn.Tap{
 		Decide:  func(event []byte) (feishu.Verdict, []byte, func()) { return opts.Tap(event), nil, nil },
@@ -343,7 +342,7 @@ func (s *session) event(f *conn.Frame) error {
 		return nil
 	}
 	code := http.StatusInternalServerError // Feishu delivers the event again
-	switch d := s.c.tap.Await(event); {
+	switch d := s.c.tap.Ask(event); {
 	case d.Verdict != feishu.Refuse:
 		s.c.opts.Counter(countedEvent)
 		code = http.StatusOK

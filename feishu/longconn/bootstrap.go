@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -153,13 +152,8 @@ func credentialsOf(body []byte) credentials {
 	return credentials{c.AppID.Text, c.AppSecret.Text}
 }
 
-// fail answers in Feishu's form, with a code on which every SDK tries again and
-// the data object that Node's needs (docs/feishu.md 1.1).
-func fail(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, `{"code":1,"msg":%q,"data":{}}`, "feishu-relay: "+text)
-}
+// fail answers with a code on which every SDK tries again (docs/feishu.md 1.1).
+func fail(w http.ResponseWriter, status int, text string) { feishu.Fail(w, status, 1, text) }
 
 // The reconnect settings for a bot, in seconds: with Feishu's own (30 and 120)
 // it would receive nothing for minutes after a restart of the sidecar (docs/feishu.md 1.7).

@@ -33,9 +33,7 @@ func (l *link) fromFeishu() {
 		case !ok || kind != websocket.MessageBinary:
 			l.toBot(kind, data)
 		case f.IsEvent() && l.s.Tap != nil && l.s.Own(l.app):
-			if !l.event(f) {
-				return
-			}
+			l.event(f)
 		case f.IsPong():
 			l.toBot(kind, l.pong(f))
 		default:
@@ -44,25 +42,17 @@ func (l *link) fromFeishu() {
 	}
 }
 
-// event handles a frame of an event. With the last one it asks the tap. goOn is false if another goroutine
-// reads on, since the tap was slow.
-func (l *link) event(f *conn.Frame) (goOn bool) {
+// event handles a frame of an event. With the last one it asks the tap.
+func (l *link) event(f *conn.Frame) {
 	frames, event, ok := l.pieces.Add(f)
 	switch {
 	case !ok:
 		l.pieces.Drop(f.ID()) // which passes the earlier frames of its event
 		l.s.Counter(conn.TapSkipped)
 		l.toBot(websocket.MessageBinary, f.Raw)
-		return true
-	case frames == nil:
-		return true // more is to come
+	case frames != nil: // else more is to come
+		l.act(f, frames, event, l.tap.Ask(event))
 	}
-	return l.tap.Ask(event, func(d *conn.Decision) {
-		l.act(f, frames, event, d)
-		if d.Slow() {
-			l.readers.Go(l.fromFeishu)
-		}
-	})
 }
 
 // act gives an event, whose last frame is f, to the bot, or keeps it.

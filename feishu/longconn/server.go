@@ -111,13 +111,11 @@ type Server struct {
 
 // New makes a server. It starts nothing.
 func New(o Options) *Server {
-	client := *o.Client
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if o.Address == nil {
 		o.Address = address
 	}
 	s := &Server{
-		Options: o, client: &client, tickets: newTickets(), changed: make(chan struct{}), arrived: make(chan struct{}),
+		Options: o, client: feishu.WithoutRedirects(o.Client), tickets: newTickets(), changed: make(chan struct{}), arrived: make(chan struct{}),
 		injections: conn.NewInjections(maxInjecting, o.Counter, o.Logger),
 	}
 	s.closing, s.cancel = context.WithCancel(context.Background())
