@@ -2,6 +2,7 @@ package peerchat
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -59,8 +60,9 @@ var (
 type call struct {
 	*Chats
 	r    *http.Request
-	body []byte
 	ids  map[string]string // of the path
+	out  outgoing
+	peer relay.AgentName // of the chat of the path
 }
 
 type handler func(*call) (data any, err error)
@@ -106,59 +108,76 @@ func (c *Chats) Answer(r *http.Request, body []byte, proven bool) *http.Response
 	if proven {
 		data, err = c.do(r, body)
 	}
+	if err == nil {
+		return response(r, http.StatusOK, &refusal{0, "success"}, data)
+	}
 	no, refused := errors.AsType[*refusal](err)
-	switch {
-	case err == nil && data == nil:
-		return response(r, http.StatusOK, map[string]any{"code": 0, "msg": "success", "data": map[string]any{}})
-	case err == nil:
-		return response(r, http.StatusOK, map[string]any{"code": 0, "msg": "success", "data": data})
-	case !refused:
+	if !refused {
 		c.opts.Logger.Error("a message to an agent cannot be kept", "err", err)
 		no = errDisk
 	}
-	return response(r, http.StatusBadRequest, map[string]any{"code": no.code, "msg": no.msg, "data": map[string]any{}})
+	return response(r, http.StatusBadRequest, no, nil)
 }
 
 // TooMany is the answer to a call that cannot be taken now; the bot is to make it again.
 func TooMany(r *http.Request) *http.Response {
-	resp := response(r, http.StatusTooManyRequests, map[string]any{"code": 99991400,
-		"msg": "request trigger frequency limit", "data": map[string]any{}})
+	resp := response(r, http.StatusTooManyRequests, &refusal{99991400, "request trigger frequency limit"}, nil)
 	resp.Header.Set("X-Ogw-Ratelimit-Reset", "1") // in seconds (docs/feishu.md 6.3)
 	return resp
 }
 
-func response(r *http.Request, status int, answer map[string]any) *http.Response {
-	data, err := relay.Marshal(answer)
+func response(r *http.Request, status int, why *refusal, data any) *http.Response {
+	if data == nil {
+		data = map[string]any{}
+	}
+	body, err := relay.Marshal(map[string]any{"code": why.code, "msg": why.msg, "data": data})
 	if err != nil {
 		panic(err) // maps, texts and numbers are always JSON
 	}
 	return &http.Response{Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(data)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(body)),
 		Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}},
-		Body:   io.NopCloser(bytes.NewReader(data))}
+		Body:   io.NopCloser(bytes.NewReader(body))}
 }
 
 func (c *Chats) do(r *http.Request, body []byte) (any, error) {
-	if do, ids, ok := routes.Match(r.Method, r.URL.Path); ok {
-		held := &c.disk
-		if r.Method == http.MethodGet {
-			held = &c.mu // it only reads
+	answer, ids, ok := routes.Match(r.Method, r.URL.Path)
+	if !ok {
+		if path, _ := feishu.Below(r.URL.Path); strings.HasPrefix(path, "im/v1/chats") {
+			return nil, errNoChat
 		}
-		held.Lock()
-		defer held.Unlock()
-		return do(&call{c, r, body, ids})
+		return nil, errMessage
 	}
-	if path, _ := feishu.Below(r.URL.Path); strings.HasPrefix(path, "im/v1/chats") {
-		return nil, errNoChat
+	one := &call{Chats: c, r: r, ids: ids}
+	held := &c.disk
+	switch {
+	case r.Method == http.MethodGet:
+		held = &c.mu // it only reads
+	case r.Method != http.MethodDelete && ids["card"] == "" && json.Unmarshal(body, &one.out) != nil:
+		return nil, errField
 	}
-	return nil, errMessage
+	held.Lock()
+	defer held.Unlock()
+	if chat, ok := ids["chat"]; ok {
+		messages := c.chats[relay.ChatID(chat)]
+		if len(messages) == 0 {
+			return nil, errNoChat
+		}
+		one.peer = messages[0].Peer
+	}
+	return answer(one)
 }
 
 func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
 
 // message is the one of the path.
 func (c *call) message(gone error) (*Message, error) {
-	m := c.all[relay.MessageID(c.ids["message"])]
+	return c.there(relay.MessageID(c.ids["message"]), gone)
+}
+
+// there is a message that was not recalled.
+func (c *call) there(id relay.MessageID, gone error) (*Message, error) {
+	m := c.all[id]
 	switch {
 	case m == nil:
 		return nil, gone
@@ -189,28 +208,17 @@ type outgoing struct {
 	MessageID relay.MessageID `json:"message_id"`
 }
 
-func (c *call) outgoing() (out outgoing, err error) {
-	if json.Unmarshal(c.body, &out) != nil {
-		err = errField
-	}
-	return out, err
-}
-
 func create(c *call) (any, error) {
-	out, err := c.outgoing()
-	if err != nil {
-		return nil, err
-	}
 	for id, messages := range c.chats {
 		peer := messages[0].Peer
 		switch c.query("receive_id_type") {
 		case "chat_id":
-			if string(id) == out.ReceiveID {
-				return c.send(out, Message{Chat: id, Peer: peer})
+			if string(id) == c.out.ReceiveID {
+				return c.send(Message{Chat: id, Peer: peer})
 			}
 		case "open_id":
-			if string(c.User(peer)) == out.ReceiveID {
-				return c.send(out, Message{Chat: id, Peer: peer})
+			if string(c.User(peer)) == c.out.ReceiveID {
+				return c.send(Message{Chat: id, Peer: peer})
 			}
 		}
 	}
@@ -218,22 +226,15 @@ func create(c *call) (any, error) {
 }
 
 func reply(c *call) (any, error) {
-	out, err := c.outgoing()
-	if err != nil {
-		return nil, err
-	}
 	to, err := c.message(errReply)
 	if err != nil {
 		return nil, err
 	}
-	root := to.Root
-	if root == "" {
-		root = to.ID
-	}
-	return c.send(out, Message{Chat: to.Chat, Peer: to.Peer, Parent: to.ID, Root: root})
+	return c.send(Message{Chat: to.Chat, Peer: to.Peer, Parent: to.ID, Root: cmp.Or(to.Root, to.ID)})
 }
 
-func (c *call) send(out outgoing, m Message) (any, error) {
+func (c *call) send(m Message) (any, error) {
+	out := &c.out
 	if len(out.UUID) > maxUUID {
 		return nil, errUUID
 	}
@@ -287,10 +288,7 @@ func checkContent(msgType, content string) error {
 
 // edit is PUT of a text or post, and PATCH of a card or, as some bots do it, of a post.
 func edit(c *call) (any, error) {
-	out, err := c.outgoing()
-	if err != nil {
-		return nil, err
-	}
+	out := &c.out
 	m, err := c.own()
 	if err != nil {
 		return nil, err
@@ -329,23 +327,20 @@ func recall(c *call) (any, error) {
 }
 
 func react(c *call) (any, error) {
-	out, err := c.outgoing()
-	if err != nil {
-		return nil, err
-	}
 	m, err := c.message(errMessage)
 	if err != nil {
 		return nil, err
 	}
+	emoji := c.out.Reaction.Emoji
 	for _, r := range m.Reactions {
-		if r.Emoji == out.Reaction.Emoji {
+		if r.Emoji == emoji {
 			return c.shownReaction(r), nil
 		}
 	}
-	if out.Reaction.Emoji == "" || len(out.Reaction.Emoji) > maxUUID || len(m.Reactions) >= maxReactions {
+	if emoji == "" || len(emoji) > maxUUID || len(m.Reactions) >= maxReactions {
 		return nil, errReaction
 	}
-	r := Reaction{ID: mark + random(), Emoji: out.Reaction.Emoji, At: relay.MillisOf(time.Now())}
+	r := Reaction{ID: mark + random(), Emoji: emoji, At: relay.MillisOf(time.Now())}
 	changed := *m
 	changed.Reactions = append(slices.Clone(m.Reactions), r)
 	if err := c.replace(m, changed); err != nil {
@@ -392,12 +387,9 @@ func (c *call) shownReaction(r Reaction) map[string]any {
 
 // card is a change of a card that was sent into a chat. What it changes is read by the gateway.
 func card(c *call) (any, error) {
-	m := c.all[c.cards[c.ids["card"]]]
-	switch {
-	case m == nil:
-		return nil, errNoCard
-	case m.Deleted:
-		return nil, errRecalled
+	m, err := c.there(c.cards[c.ids["card"]], errNoCard)
+	if err != nil {
+		return nil, err
 	}
 	c.opts.Busy(*m)
 	return nil, nil
@@ -405,11 +397,7 @@ func card(c *call) (any, error) {
 
 // convert makes an inline card one of CardKit.
 func convert(c *call) (any, error) {
-	out, err := c.outgoing()
-	if err != nil {
-		return nil, err
-	}
-	m := c.all[out.MessageID]
+	m := c.all[c.out.MessageID]
 	switch {
 	case m == nil || m.Type != typeCard:
 		return nil, errMessage
@@ -505,49 +493,24 @@ func (c *call) shown(m *Message) map[string]any {
 		Content: content, CreateTime: m.Created, Deleted: m.Deleted}, m.Updated, sender)
 }
 
-// peer is the agent of the chat of the path.
-func (c *call) peer() (relay.AgentName, error) {
-	messages := c.chats[relay.ChatID(c.ids["chat"])]
-	if len(messages) == 0 {
-		return "", errNoChat
-	}
-	return messages[0].Peer, nil
-}
-
 func chat(c *call) (any, error) {
-	peer, err := c.peer()
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"name": peer, "description": "", "avatar": "", "chat_mode": feishu.ChatP2P,
+	return map[string]any{"name": c.peer, "description": "", "avatar": "", "chat_mode": feishu.ChatP2P,
 		"chat_type": "private", "chat_tag": "inner", "external": false, "chat_status": "normal", "user_count": "1",
 		"bot_count": "1"}, nil
 }
 
 func members(c *call) (any, error) {
-	peer, err := c.peer()
-	if err != nil {
-		return nil, err
-	}
-	out := page([]any{map[string]any{"member_id_type": "open_id", "member_id": c.User(peer), "name": peer}}, false, "")
+	out := page([]any{map[string]any{"member_id_type": "open_id", "member_id": c.User(c.peer), "name": c.peer}}, false, "")
 	out["member_total"] = 1
 	return out, nil
 }
 
 func bots(c *call) (any, error) {
-	if _, err := c.peer(); err != nil {
-		return nil, err
-	}
 	self := c.opts.Self()
 	return page([]any{map[string]any{"bot_id": self.OpenID, "bot_name": self.Name}}, false, ""), nil
 }
 
-func isInChat(c *call) (any, error) {
-	if _, err := c.peer(); err != nil {
-		return nil, err
-	}
-	return map[string]any{"is_in_chat": true}, nil
-}
+func isInChat(*call) (any, error) { return map[string]any{"is_in_chat": true}, nil }
 
 // named is the agent that an open_id is of, among those with a chat.
 func (c *call) named(id string) (relay.AgentName, bool) {

@@ -283,7 +283,10 @@ func (c *Chats) Keep(id relay.MessageID, mail json.RawMessage) error {
 func (c *Chats) Message(id relay.MessageID) (Message, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.all[id]
+	return found(c.all[id])
+}
+
+func found(m *Message) (Message, bool) {
 	if m == nil {
 		return Message{}, false
 	}
@@ -312,11 +315,7 @@ func (c *Chats) List() []relay.ChatID {
 func (c *Chats) WithCard(card string) (Message, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.all[c.cards[card]]
-	if m == nil {
-		return Message{}, false
-	}
-	return *m, true
+	return found(c.all[c.cards[card]])
 }
 
 // keep puts a new message on disk and in its chat. disk is held, here and in replace and enter, and mu is not.
