@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -165,7 +167,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 		g.log.Warn("recording a call takes long; the bot gets its answer first")
 		t.give(resp, raw)
 	})
-	instead := g.observed(t)
+	instead := g.observe(t)
 	if !slow.Stop() {
 		<-given
 		return errGiven
@@ -190,18 +192,13 @@ func (t *tapped) give(resp *http.Response, body []byte) {
 	_ = http.NewResponseController(t.bot).Flush()
 }
 
-// observed is observe, for which Close waits and whose panics are caught.
-func (g *Gateway) observed(t *tapped) []byte {
+// observe does what a watched call asks for. Only look-ups return an answer of ours. Close waits for it, and its panics
+// are caught.
+func (g *Gateway) observe(t *tapped) []byte {
 	if g.begin() {
 		defer g.busy.Done()
 	} // else it is one of the last calls while the gateway closes
-	defer g.caught("tap") // which leaves nil
-	return g.observe(t)
-}
-
-// observe does what a watched call asks for. Only look-ups return an answer of
-// ours.
-func (g *Gateway) observe(t *tapped) []byte {
+	defer g.caught("tap")       // which leaves nil
 	ctx := context.Background() // each question and call below has a bound of its own
 	switch t.op {
 	case opToken:
@@ -332,4 +329,260 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	}
 	g.count(countedSent)
 	return nil
+}
+
+// op is what a watched call does (docs/feishu.md 4, 5, 6).
+type op int
+
+const (
+	opNone op = iota
+	opToken
+	opBotInfo
+	opBotPing
+	opChat
+	opChatBots
+	opBots
+	opUser
+	opUsers
+	opMessage
+	opMessages
+
+	// From here on the request's body is read too.
+	opCreate
+	opReply
+	opForward
+	opMergeForward
+	opEdit
+	opPatch
+	opRecall
+	opReact
+	opUnreact
+	opCardCreate
+	opCardReplace
+	opCardSettings
+	opCardBatch
+	opCardConvert
+	opElementAdd
+	opElementContent
+	opElementReplace
+	opElementPatch
+	opElementDelete
+)
+
+// says reports whether a call says something in a chat or changes it.
+func (o op) says() bool { return o >= opCreate }
+
+func (o op) readsRequest() bool { return o.says() || o == opToken }
+
+// call is a watched call with the ids of its path.
+type call struct {
+	op       op
+	message  relay.MessageID
+	mail     relay.MessageID // what is in the path for message: a direct message of another agent, about it
+	chat     relay.ChatID
+	card     string
+	element  string
+	user     string
+	reaction string
+}
+
+// routes are the watched calls.
+var routes = feishu.NewRoutes(map[string]op{
+	"POST auth/v3/tenant_access_token/internal":              opToken,
+	"POST auth/v3/app_access_token/internal":                 opToken,
+	"GET bot/v3/info":                                        opBotInfo,
+	"POST bot/v1/openclaw_bot/ping":                          opBotPing,
+	"GET bot/v3/bots/basic_batch":                            opBots,
+	"GET contact/v3/users/batch":                             opUsers,
+	"GET contact/v3/users/{user}":                            opUser,
+	"GET im/v1/chats/{chat}":                                 opChat,
+	"GET im/v1/chats/{chat}/members/bots":                    opChatBots,
+	"GET im/v1/messages/mget":                                opMessages,
+	"GET im/v1/messages/{message}":                           opMessage,
+	"POST im/v1/messages":                                    opCreate,
+	"POST im/v1/messages/merge_forward":                      opMergeForward,
+	"PUT im/v1/messages/{message}":                           opEdit,
+	"PATCH im/v1/messages/{message}":                         opPatch,
+	"DELETE im/v1/messages/{message}":                        opRecall,
+	"POST im/v1/messages/{message}/reply":                    opReply,
+	"POST im/v1/messages/{message}/forward":                  opForward,
+	"POST im/v1/threads/{thread}/forward":                    opForward,
+	"POST im/v1/messages/{message}/reactions":                opReact,
+	"DELETE im/v1/messages/{message}/reactions/{reaction}":   opUnreact,
+	"POST cardkit/v1/cards":                                  opCardCreate, // CardKit: docs/feishu.md 5.2
+	"POST cardkit/v1/cards/id_convert":                       opCardConvert,
+	"PUT cardkit/v1/cards/{card}":                            opCardReplace,
+	"PATCH cardkit/v1/cards/{card}/settings":                 opCardSettings,
+	"POST cardkit/v1/cards/{card}/batch_update":              opCardBatch,
+	"POST cardkit/v1/cards/{card}/elements":                  opElementAdd,
+	"PUT cardkit/v1/cards/{card}/elements/{element}":         opElementReplace,
+	"PATCH cardkit/v1/cards/{card}/elements/{element}":       opElementPatch,
+	"DELETE cardkit/v1/cards/{card}/elements/{element}":      opElementDelete,
+	"PUT cardkit/v1/cards/{card}/elements/{element}/content": opElementContent,
+})
+
+// match finds what a call is, by method and path; opNone for all that passes unread.
+func match(method, path string) call {
+	op, ids, _ := routes.Match(method, path)
+	c := call{op: op, message: relay.MessageID(ids["message"]), chat: relay.ChatID(ids["chat"]), card: ids["card"],
+		element: ids["element"], user: ids["user"], reaction: ids["reaction"]}
+	if op == opReply || op == opReact || op == opUnreact {
+		if about, ok := feishu.AboutMail(c.message); ok {
+			c.mail, c.message = c.message, about
+		}
+	}
+	return c
+}
+
+// body reads from one place and closes another.
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+// incoming is the body of a request; its errors are *senderError.
+type incoming struct{ io.ReadCloser }
+
+// senderError is an error of who sends a request, and not of Feishu.
+type senderError struct{ error }
+
+func (b incoming) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &senderError{err}
+	}
+	return n, err
+}
+
+// readUpTo reads at most limit bytes of r, which is size bytes long (-1: unknown),
+// and holds them; see [feishu.ReadUpTo].
+func (h *holding) readUpTo(r io.Reader, size int64, limit int) (data []byte, whole bool, err error) {
+	first := freeBytes
+	if size >= 0 && size < freeBytes {
+		first = int(size) + 1 // its end is seen without another piece
+	}
+	had := first
+	return feishu.ReadUpTo(r, first, limit, func(size int) bool {
+		if size > had && !h.take(size-had) {
+			return false
+		}
+		had = max(had, size)
+		return true
+	})
+}
+
+// again is a body of which readUpTo has read data: followed by nothing, by the
+// rest of source, or by the error that ended it.
+func again(source io.ReadCloser, data []byte, whole bool, err error) io.ReadCloser {
+	first := bytes.NewReader(data)
+	switch {
+	case err != nil && !errors.Is(err, feishu.ErrNoRoom):
+		return &body{io.MultiReader(first, failing{err}), source}
+	case whole:
+		return &body{first, source}
+	}
+	return &body{io.MultiReader(first, source), source}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+var errTooLarge = errors.New("unpacked, it is larger than is read here")
+
+// unpack undoes a Content-Encoding; at most feishu.MaxAnswer bytes come out.
+func (h *holding) unpack(encoding string, data []byte) ([]byte, error) {
+	if encoding == "" {
+		return data, nil
+	}
+	r, err := feishu.Decoder(encoding, data)
+	if err != nil {
+		return nil, err
+	}
+	out, whole, err := h.readUpTo(r, -1, feishu.MaxAnswer)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("unpack %s: %w", encoding, err)
+	case !whole:
+		return nil, errTooLarge
+	}
+	return out, nil
+}
+
+// hold gives r back the part of its body that was read. A body that was read
+// whole may be sent once more, on a fresh connection: one that Feishu closed
+// while it was idle would else fail a POST that was not even begun.
+func hold(r *http.Request, data []byte, whole bool) *http.Request {
+	out := r.WithContext(r.Context())
+	out.Body = again(r.Body, data, whole, nil)
+	if whole && len(r.Trailer) == 0 {
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	}
+	return out
+}
+
+// replace makes data the whole answer, a success.
+func replace(resp *http.Response, data []byte) {
+	resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
+	resp.Header.Del("Content-Encoding")
+	resp.Header.Set("Content-Type", "application/json; charset=utf-8")
+	resp.Header.Set("Content-Length", strconv.Itoa(len(data)))
+	resp.ContentLength, resp.TransferEncoding, resp.Trailer = int64(len(data)), nil, nil
+	resp.Body = &body{Reader: bytes.NewReader(data), Closer: resp.Body}
+}
+
+// Bounds of all that is held of requests and answers at one time. What has no room
+// passes unread.
+const (
+	freeBytes    = 8 << 10  // of each body, beside the budgets: an ordinary call is read whatever else goes on
+	botBytes     = 16 << 20 // of calls with a token that is known to be the bot's
+	strangeBytes = 8 << 20  // of all others
+)
+
+// budgets are the two, so that other callers cannot use up the bot's.
+type budgets struct{ bot, strange *semaphore.Weighted }
+
+func newBudgets() budgets {
+	return budgets{semaphore.NewWeighted(botBytes), semaphore.NewWeighted(strangeBytes)}
+}
+
+// holding is what one call holds of a budget.
+type holding struct {
+	of    *semaphore.Weighted
+	bytes int64
+}
+
+func newHolding(of *semaphore.Weighted) *holding { return &holding{of: of} }
+
+// take reports whether there is room for n more bytes.
+func (h *holding) take(n int) bool {
+	if !h.of.TryAcquire(int64(n)) {
+		return false
+	}
+	h.bytes += int64(n)
+	return true
+}
+
+func (h *holding) release() { h.of.Release(h.bytes) }
+
+// reserve takes one of the slots for t, unless it has one; false where none is free.
+func (g *Gateway) reserve(t *tapped) bool {
+	if t.slot {
+		return true
+	}
+	select {
+	case g.slots <- struct{}{}:
+		t.slot = true
+	default:
+		g.count(countedUntappedBusy)
+	}
+	return t.slot
+}
+
+// unreserve frees the slot of t, if it still has one.
+func (g *Gateway) unreserve(t *tapped) {
+	if t.slot {
+		t.slot = false
+		<-g.slots
+	}
 }

@@ -2,6 +2,10 @@ package gateway
 
 import (
 	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -12,10 +16,236 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/spool"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
+
+const typeCard = "interactive"
+
+// waitsFor is what a draft waits for before it is final.
+type waitsFor string
+
+const (
+	waitNone   waitsFor = ""       // nothing of its own
+	waitSettle waitsFor = "settle" // Options.Settle of quiet
+	waitEdit   waitsFor = "edit"   // Options.EditSettle of quiet: no end sign will come
+	waitMore   waitsFor = "more"   // a change of what was published
+	waitEnd    waitsFor = "end"    // a card's end sign; without one, Options.StreamLife after streaming was switched on
+)
+
+const (
+	// maxHeld is how long a message is held back by one before it that is about to
+	// go out; then it overtakes it.
+	maxHeld = 10 * time.Second
+	// editQuiet is the least quiet behind a change of a published message that has no
+	// end sign. The others are given its text a second time, so it is to be the last.
+	editQuiet = time.Minute
+	// peerStreamQuiet is the same for a card for an agent that still streams: bots look at files for minutes in the
+	// middle of an answer, and a task cannot be completed again.
+	peerStreamQuiet = time.Hour
+	// peerEdits is how many times Options.EditSettle a message for an agent is left alone before it is final once it
+	// was changed, as where a bot writes its progress into it.
+	peerEdits = 8
+	// typingHold is how long a message for an agent is held behind its last write while the bot shows that it types.
+	typingHold = 5 * time.Minute
+	// typingFor is how long the sign that the bot types counts: some bots forget to remove it.
+	typingFor = time.Hour
+	// peerAge is in place of Options.MaxAge for messages to agents.
+	peerAge = 24 * time.Hour
+	// maxPublished bounds the drafts that are kept once they are published.
+	maxPublished = 200
+)
+
+// draft is a message that was sent but is not final, or a card that was made
+// and not sent yet (Message.ID is empty then). It is one file on disk. It is kept
+// for a while after it was published: what the bot goes on to write follows as an edit.
+type draft struct {
+	Message feishu.Message `json:"message"`
+	CardID  string         `json:"card_id,omitempty"` // of CardKit
+	Card    *feishu.Card   `json:"card,omitempty"`    // nil: not a card
+	Wait    waitsFor       `json:"wait,omitempty"`
+	Patched bool           `json:"patched,omitempty"` // it was changed since it was sent, other than by streaming
+	Created relay.Millis   `json:"created"`
+	Touched relay.Millis   `json:"touched"`           // the last write
+	Streams relay.Millis   `json:"streams,omitempty"` // when streaming was last switched on
+	// Published is a digest of the text that went out last; "": none did.
+	Published string `json:"published,omitempty"`
+	// Seq is the sequence of the last write by element id, "" for the whole card:
+	// answers that come in late must not undo later writes.
+	Seq map[string]int `json:"seq,omitempty"`
+
+	order   int       // of its making, in this run
+	bytes   int       // its size when it was changed last
+	file    string    // name on disk
+	saved   bool      // what is on disk is this
+	forced  bool      // to be published as it is, there are too many
+	untried bool      // an earlier run left it, and it is forced and was not tried yet
+	tries   int       // attempts to publish it that failed
+	retryAt time.Time // not before
+}
+
+// text is what a person reads in it now.
+func (d *draft) text() string {
+	if d.Card != nil {
+		return d.Card.Text()
+	}
+	return d.Message.Text()
+}
+
+// size is how many bytes its content and card take, about.
+func (d *draft) size() int {
+	n := len(d.Message.Content)
+	if d.Card != nil {
+		n += d.Card.Size()
+	}
+	for element := range d.Seq {
+		n += len(element)
+	}
+	return n
+}
+
+// ready reports whether d has a text to publish.
+func (d *draft) ready() bool { return d.Message.ID != "" && !feishu.Placeholder(d.text()) }
+
+// conversation is where a draft's message was sent.
+type conversation struct {
+	chat   relay.ChatID
+	thread string
+}
+
+func (d *draft) conversation() conversation {
+	return conversation{d.Message.ChatID, d.Message.ThreadID}
+}
+
+// toPeer reports whether d is for another agent: it may end a task, which is done once.
+func (d *draft) toPeer() bool { return peerchat.IsID(d.Message.ChatID) }
+
+// goesOutSoon reports whether d is about to go out, so that what is said behind it in
+// the same place is not to overtake it.
+func (d *draft) goesOutSoon() bool {
+	return d.Published == "" && (d.Wait == waitNone || d.Wait == waitSettle) && d.tries == 0 && d.ready()
+}
+
+// touch notes a write at now and what it leaves to wait for. whole: all of a
+// CardKit card was replaced, which many bots do at the end.
+func (d *draft) touch(now time.Time, whole, patches bool) {
+	if d.Card != nil && d.Card.Streaming() && d.Streams == 0 {
+		d.Streams = relay.MillisOf(now)
+	}
+	d.Touched, d.saved, d.tries, d.retryAt = relay.MillisOf(now), false, 0, time.Time{}
+	switch {
+	case d.Card == nil:
+		d.Wait = waitEdit
+	case d.Card.Streaming() && !whole:
+		d.Wait = waitEnd
+	case d.Card.Streaming(), d.CardID == "" && (d.Patched || patches), d.toPeer() && d.Streams == 0:
+		d.Wait = waitEdit
+	default:
+		d.Wait = waitSettle
+	}
+}
+
+// due is when d is final, if nothing more is written.
+func (d *draft) due(o *Options) time.Time {
+	at := d.Touched.Time()
+	switch d.Wait {
+	case waitSettle:
+		at = at.Add(o.Settle)
+	case waitEdit:
+		at = at.Add(o.EditSettle)
+		if d.toPeer() && (d.Patched || d.Card != nil && d.Card.Streaming()) {
+			at = d.Touched.Time().Add(peerEdits * o.EditSettle)
+		}
+	case waitEnd:
+		at = cmp.Or(d.Streams, d.Created).Time().Add(o.StreamLife)
+		if d.toPeer() {
+			at = d.Touched.Time().Add(peerStreamQuiet)
+		}
+	case waitMore:
+		return d.expires(o)
+	}
+	if quiet := d.Touched.Time().Add(editQuiet); d.Published != "" && (d.Wait == waitEdit || d.Wait == waitEnd) &&
+		at.Before(quiet) {
+		return quiet
+	}
+	return at
+}
+
+// mayChange reports whether a bot that wrote d may well write on: d is a card, or was
+// or may be edited.
+func (d *draft) mayChange() bool {
+	return d.Card != nil || d.Wait == waitEdit || d.Touched != d.Created
+}
+
+// digest tells texts apart.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// expires is when d is dropped. Bots think for minutes behind a placeholder.
+func (d *draft) expires(o *Options) time.Time {
+	if d.toPeer() {
+		return d.Touched.Time().Add(peerAge)
+	}
+	return d.Touched.Time().Add(o.MaxAge + o.StreamLife)
+}
+
+// newer reports whether a write of that sequence is the last one to element,
+// and notes it. Without a sequence every write counts.
+func (d *draft) newer(element string, seq int) bool {
+	if seq == 0 {
+		return true
+	}
+	if seq <= max(d.Seq[element], d.Seq[""]) {
+		return false
+	}
+	if d.Seq == nil {
+		d.Seq = map[string]int{}
+	}
+	if len(d.Seq) < maxElements {
+		d.Seq[element] = seq
+	}
+	return true
+}
+
+// maxElements bounds Seq; a card has at most 200 elements (docs/feishu.md 5.2).
+const maxElements = 256
+
+// finished is d in the form that goes out.
+func (d *draft) finished() Sent {
+	out := Sent{Message: d.Message, Text: d.text()}
+	if d.Published != "" {
+		out.EditOf = d.Message.ID
+		out.ID = relay.MessageID("edit:" + string(d.Message.ID) + ":" + digest(out.Text))
+	}
+	if d.Card == nil {
+		out.Keys = feishu.Keys(d.Message.Type, d.Message.Content)
+		out.Files = feishu.Files(d.Message.Type, d.Message.Content)
+		return out
+	}
+	out.Mentions = d.Card.Mentions()
+	for _, m := range d.Message.Mentions {
+		if !slices.ContainsFunc(out.Mentions, func(o feishu.Mention) bool { return o.Same(&m) }) {
+			out.Mentions = append(out.Mentions, m) // of a template, say, whose text is not known here
+		}
+	}
+	if card, err := json.Marshal(d.Card); err == nil {
+		out.Keys, out.Files = feishu.Keys(typeCard, string(card)), feishu.Files(typeCard, string(card))
+	}
+	return out
+}
+
+// backoff is how long after the given failure the next attempt is made.
+func backoff(tries int) time.Duration {
+	return wait.Doubled(time.Second, time.Minute, tries)
+}
+
+// key names a draft: by its message, or its card while it has none.
+func (d *draft) key() string { return cmp.Or(string(d.Message.ID), "card-"+d.CardID) }
 
 // Bounds of the drafts. Beyond maxDrafts or maxBytes the oldest is published as it is; where
 // even that fails and maxStuck more or stuckBytes more pile up, the oldest is dropped, which
@@ -38,7 +268,8 @@ const (
 // A change is made and written under mu: a file is some 100 µs, and whoever
 // waits for it on a broken disk waits tapWait at most.
 type drafts struct {
-	files *spool.Spool[draft] // nil: memory only
+	files *spool.Spool[draft]
+	disk  bool // files are on disk, and not in memory only
 	log   *slog.Logger
 	count func(feishu.Counted)
 	wake  chan struct{} // something changed; of size 1
@@ -62,18 +293,15 @@ type drafts struct {
 // as *.broken.
 func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *drafts {
 	s := &drafts{log: log, count: count, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
-		byMessage: map[relay.MessageID]*draft{}, byCard: map[string]*draft{}, now: map[relay.ChatID]bool{}}
-	if root == nil {
-		return s
-	}
-	s.files = spool.New[draft](root, spool.Options{Prefix: draftPrefix, Suffix: ".json",
-		Version: draftVersion, MaxFile: maxFile, Logger: log, Unreadable: func() { count(countedDraftBroken) }})
+		byMessage: map[relay.MessageID]*draft{}, byCard: map[string]*draft{}, now: map[relay.ChatID]bool{}, disk: root != nil,
+		files: spool.New[draft](root, spool.Options{Prefix: draftPrefix, Suffix: ".json", Version: draftVersion,
+			MaxFile: maxFile, Logger: log, Unreadable: func() { count(countedDraftBroken) }})}
 	var left []*draft
 	err := s.files.Load(func(file string, d draft) error {
 		if err := d.check(); err != nil {
 			return err
 		}
-		d.file, d.saved = file, true
+		d.file, d.saved, d.untried = file, true, true
 		left = append(left, &d)
 		return nil
 	})
@@ -88,13 +316,12 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *dr
 		}
 		s.enter(d)
 	}
-	s.force()
+	s.mu.Lock()
+	defer s.unlock()
+	s.makeRoom()
 	for _, d := range left {
 		d.untried = d.forced
 	}
-	s.mu.Lock()
-	defer s.unlock()
-	s.dropOldest()
 	return s
 }
 
@@ -147,61 +374,47 @@ func (s *drafts) add(d *draft) {
 	s.poke()
 }
 
-// makeRoom is called with mu held when drafts came or grew.
+// makeRoom is called with mu held when drafts came, grew or could not be published. While there are too many or they are
+// too large together, the oldest are published as they are; while too many of those cannot be published, the oldest are
+// dropped. What an earlier run left and was not tried yet does not count there, so that none is dropped before it was
+// tried, except beyond twice these bounds: an agent that is killed again and again before it publishes any keeps no more
+// than that.
 func (s *drafts) makeRoom() {
-	s.force()
-	s.dropOldest()
-}
-
-// force has the oldest drafts published as they are while there are too many or they are too large together.
-// Those that were published already it takes out first.
-func (s *drafts) force() {
-	n, bytes := len(s.all), s.bytes // of those that are not about to be published
-	if n <= maxDrafts && bytes <= maxBytes {
+	if len(s.all) <= maxDrafts && s.bytes <= maxBytes {
 		return
 	}
-	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
-		if d.Wait == waitMore && (len(s.all) > maxDrafts || s.bytes > maxBytes) {
-			s.remove(d)
-			n, bytes = n-1, bytes-d.bytes
-		}
-	}
-	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
-		if d.forced || n > maxDrafts || bytes > maxBytes {
-			d.forced = true
-			n, bytes = n-1, bytes-d.bytes
-		}
-	}
+	s.trim(maxDrafts, maxBytes, func(d *draft) bool { return !d.forced }, func(d *draft) { d.forced = true })
+	s.trim(2*(maxDrafts+maxStuck), 2*(maxBytes+stuckBytes), func(*draft) bool { return true }, s.lose)
+	s.trim(maxDrafts+maxStuck, maxBytes+stuckBytes, func(d *draft) bool { return !d.untried }, s.lose)
 }
 
-// dropOldest drops the oldest drafts while too many cannot be published or they are too large together. Those of an
-// earlier run that are about to be published do not count, so that none is dropped before it was tried, except beyond
-// twice these bounds: an agent that is killed again and again before it publishes any keeps no more than that.
-func (s *drafts) dropOldest() {
-	over := func(n, bytes int) bool { return n > maxDrafts+maxStuck || bytes > maxBytes+stuckBytes }
-	n, bytes := len(s.all), s.bytes
-	if !over(n, bytes) {
-		return
-	}
-	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
-		if !over((len(s.all)+1)/2, (s.bytes+1)/2) {
-			break
-		}
-		s.lose(d)
-	}
-	n, bytes = len(s.all), s.bytes
+// trim calls end with the oldest of the drafts that count, until the others are at most so many and so large. Those that
+// were published, and wait for what the bot may write next, are removed first.
+func (s *drafts) trim(most, mostBytes int, counts func(*draft) bool, end func(*draft)) {
+	var counted []*draft
+	bytes := 0
 	for d := range s.all {
-		if d.untried {
-			n, bytes = n-1, bytes-d.bytes
+		if counts(d) {
+			counted, bytes = append(counted, d), bytes+d.bytes
 		}
 	}
-	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
-		if !over(n, bytes) {
-			return
-		}
-		if !d.untried {
-			n, bytes = n-1, bytes-d.bytes
-			s.lose(d)
+	if len(counted) > most || bytes > mostBytes {
+		slices.SortFunc(counted, func(a, b *draft) int {
+			if kept := a.Wait == waitMore; kept == (b.Wait == waitMore) {
+				return byOrder(a, b)
+			} else if kept {
+				return -1
+			}
+			return 1
+		})
+	}
+	for len(counted) > most || bytes > mostBytes {
+		d := counted[0]
+		counted, bytes = counted[1:], bytes-d.bytes
+		if d.Wait == waitMore {
+			s.remove(d)
+		} else {
+			end(d)
 		}
 	}
 }
@@ -317,15 +530,7 @@ func (s *drafts) published(d *draft, text string, touched relay.Millis) {
 	if d.Touched == touched {
 		d.Wait = waitMore
 	}
-	var kept []*draft
-	for other := range s.all {
-		if other.Wait == waitMore {
-			kept = append(kept, other)
-		}
-	}
-	if len(kept) > maxPublished {
-		s.remove(slices.MinFunc(kept, byOrder))
-	}
+	s.trim(maxPublished, maxBytes, func(d *draft) bool { return d.Wait == waitMore }, s.remove)
 	if _, there := s.all[d]; there {
 		s.save(d)
 	}
@@ -337,8 +542,8 @@ func (s *drafts) failed(d *draft) time.Duration {
 	defer s.unlock()
 	wait := backoff(d.tries)
 	d.tries++
-	d.retryAt, d.forced, d.untried = time.Now().Add(wait), false, false
-	s.dropOldest()
+	d.retryAt, d.untried = time.Now().Add(wait), false
+	s.makeRoom()
 	return wait
 }
 
@@ -357,15 +562,13 @@ func (s *drafts) remove(d *draft) {
 	if s.byCard[d.CardID] == d {
 		delete(s.byCard, d.CardID)
 	}
-	if s.files != nil {
-		s.files.Remove(d.file)
-	}
+	s.files.Remove(d.file)
 }
 
 // save writes d; mu is held. Where the disk refuses, d stays in memory and is
 // written later.
 func (s *drafts) save(d *draft) {
-	if s.files == nil {
+	if !s.disk {
 		return
 	}
 	err := s.files.Save(d.file, *d)
@@ -389,7 +592,7 @@ func (s *drafts) saveRest() {
 	s.mu.Lock()
 	defer s.unlock()
 	for d := range s.all {
-		if s.files != nil && !d.saved {
+		if s.disk && !d.saved {
 			if s.save(d); !d.saved {
 				return
 			}
@@ -418,16 +621,226 @@ func (s *drafts) unlock() {
 }
 
 // poke wakes Run, which looks at all of them again.
-func (s *drafts) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *drafts) poke() { wait.Wake(s.wake) }
 
 // holds reports whether a message waits as a draft.
 func (s *drafts) holds(id relay.MessageID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byMessage[id] != nil
+}
+
+const (
+	// lookAgain is how often the drafts are looked at when nothing happens.
+	lookAgain = time.Minute
+	// unsavedWait is how often the disk is tried again for drafts it refused.
+	unsavedWait = 5 * time.Second
+	// lastWait bounds the last pass when the gateway stops.
+	lastWait = 5 * time.Second
+)
+
+// Run publishes drafts as they become final, until ctx is done. A last pass then
+// publishes what is final by then, and what would be lost since no disk holds
+// it; the rest waits on disk for the next run.
+func (g *Gateway) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
+			defer cancel()
+			g.settle(last, true)
+			return
+		case <-g.drafts.wake:
+		case <-timer.C:
+		}
+		g.drafts.saveRest()
+		timer.Reset(g.settle(ctx, false))
+	}
+}
+
+// settle publishes what is due and returns when to look again. last: the
+// process ends, and drafts that no disk holds go out as they are.
+func (g *Gateway) settle(ctx context.Context, last bool) (next time.Duration) {
+	defer g.caught("settle")
+	next = lookAgain
+	now := time.Now()
+	look := func(d *draft, held time.Time) time.Time { return g.look(d, held, now, last) }
+	for _, d := range g.drafts.due(now, look, &next) {
+		if ctx.Err() != nil {
+			return next
+		}
+		again := g.finish(ctx, d)
+		next = min(next, again)
+	}
+	if _, unsaved := g.drafts.sizes(); unsaved > 0 && g.opts.Root != nil {
+		next = min(next, unsavedWait)
+	}
+	return next
+}
+
+// look is when something is to be done about d; held is when what is before it
+// goes out.
+func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
+	if d.Touched.Time().After(now) {
+		d.Touched = relay.MillisOf(now) // the clock was put back
+	}
+	expires := d.expires(&g.opts)
+	switch {
+	case last && !d.saved && d.ready():
+		d.forced = true
+		return now
+	case d.forced && d.retryAt.After(now):
+		return d.retryAt
+	case d.forced:
+		return now
+	case !d.ready() && d.Published == "":
+		return expires
+	}
+	at := d.due(&g.opts)
+	if held := d.Touched.Time().Add(typingHold); d.Wait == waitEdit && at.Before(held) && g.types(&d.Message) {
+		at = held
+	}
+	if longest := d.Created.Time().Add(maxHeld); held.After(longest) {
+		held = longest
+	}
+	for _, other := range []time.Time{d.retryAt, held} {
+		if at.Before(other) {
+			at = other
+		}
+	}
+	return at
+}
+
+// due are the drafts whose time, as look tells it, has come, oldest first.
+func (s *drafts) due(now time.Time, look func(d *draft, held time.Time) time.Time, next *time.Duration) []*draft {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retried()
+	held := map[conversation]time.Time{}
+	var due []*draft
+	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
+		at := look(d, held[d.conversation()])
+		if d.goesOutSoon() {
+			held[d.conversation()] = at
+		}
+		if wait := at.Sub(now); wait > 0 {
+			*next = min(*next, wait)
+		} else {
+			due = append(due, d)
+		}
+	}
+	return due
+}
+
+// ahead reports whether something is about to go out where d stands.
+func (s *drafts) ahead(d *draft) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other := range s.all {
+		if other.goesOutSoon() && other.conversation() == d.conversation() {
+			return true
+		}
+	}
+	return false
+}
+
+var errPanicked = errors.New("recording it panicked")
+
+var errUnknownChat = errors.New("it is not known whether the chat is a group")
+
+// finish publishes d, or drops it, and returns when to try again.
+func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
+	g.drafts.mu.Lock()
+	out, ready, forced := d.finished(), d.ready(), d.forced
+	text, touched := digest(out.Text), d.Touched
+	if d.Published != "" && d.Wait != waitMore && (!ready || text == d.Published) {
+		d.Wait = waitMore // the change is undone, or none of the text
+		g.drafts.save(d)
+		g.drafts.unlock()
+		return lookAgain
+	}
+	over := d.Wait == waitMore
+	expired := !time.Now().Before(d.expires(&g.opts))
+	g.drafts.mu.Unlock()
+
+	var err error
+	switch {
+	case over:
+		g.drafts.forget(d)
+		return lookAgain
+	case !ready:
+		g.dropped(d, countedDraftExpired, "it never got a text")
+		return lookAgain
+	case g.kind(out.ChatID) == feishu.ChatP2P:
+		why := ""
+		if peerchat.IsID(out.ChatID) {
+			why = "it is for an agent, and MAILBOX_GATEWAY is off: it is sent when that is on again"
+		}
+		g.dropped(d, countedDraftPrivate, why)
+		return lookAgain
+	case g.kind(out.ChatID) != feishu.ChatGroup:
+		g.askChat(out.ChatID)
+		err = errUnknownChat
+	case !forced && g.mustAsk(&out):
+		return g.nameAll(d, &out)
+	default:
+		err = g.publish(ctx, out)
+	}
+	if err == nil {
+		g.count(countedDraftPublished)
+		g.drafts.published(d, text, touched)
+		return lookAgain
+	}
+	if expired || forced && errors.Is(err, errUnknownChat) {
+		g.dropped(d, countedDraftExpired, err.Error())
+		return lookAgain
+	}
+	return g.drafts.failed(d)
+}
+
+// dropped drops d; why, where it is not empty, is logged with it.
+func (g *Gateway) dropped(d *draft, event feishu.Counted, why string) {
+	g.count(event)
+	g.drafts.forget(d)
+	if why != "" && d.Message.ID != "" {
+		g.log.Warn("a message of the bot is not relayed", "chat", d.Message.ChatID, "message_id", d.Message.ID, "reason", why)
+	}
+}
+
+// finished is a group's message with the names of those that it mentions.
+func (g *Gateway) finished(out Sent) Sent {
+	out.Mentions = g.named(out.Mentions)
+	out.Text = feishu.WithNames(out.Text, out.Mentions)
+	out.ChatType = feishu.ChatGroup
+	if peerchat.IsID(out.ChatID) {
+		out.ChatType = feishu.ChatP2P
+	}
+	return out
+}
+
+// askChat asks Feishu, in the background, what kind a chat is, unless an answer has
+// just come.
+func (g *Gateway) askChat(id relay.ChatID) {
+	g.ask("chat", string(id), func(ctx context.Context) {
+		if kind := g.opts.Book.Chat(id).Kind; kind == feishu.ChatGroup || kind == feishu.ChatP2P {
+			return
+		}
+		g.count(countedChatAsked)
+		chat, err := g.opts.API.Chat(ctx, id)
+		if err != nil {
+			g.log.Debug("the kind of a chat is not known yet", "chat", id, "err", err)
+			return
+		}
+		if chat.Kind == "" {
+			return // not in the chat any more, says Feishu: that tells no kind
+		}
+		chat.ID, chat.Asked = id, time.Now()
+		g.opts.Book.SetChat(chat)
+	}, func() {
+		if kind := g.opts.Book.Chat(id).Kind; kind == feishu.ChatGroup || kind == feishu.ChatP2P {
+			g.drafts.retry(id, true)
+		}
+	})
 }

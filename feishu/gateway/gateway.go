@@ -29,6 +29,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -46,12 +49,14 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/longconn"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/feishu/webhook"
 	"feishu-relay/internal/wait"
+	"feishu-relay/internal/weborigin"
 	"feishu-relay/relay"
 )
 
@@ -181,21 +186,11 @@ func New(o Options) (*Gateway, error) {
 	case o.Book == nil || o.API == nil || o.Host == nil:
 		return nil, errors.New("gateway: Book, API and Host are required")
 	}
-	if o.Settle <= 0 {
-		o.Settle = 1500 * time.Millisecond
-	}
-	if o.EditSettle <= 0 {
-		o.EditSettle = 8 * time.Second
-	}
-	if o.StreamLife <= 0 {
-		o.StreamLife = 10 * time.Minute
-	}
-	if o.MaxAge <= 0 {
-		o.MaxAge = 10 * time.Minute
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Settle = cmp.Or(o.Settle, 1500*time.Millisecond)
+	o.EditSettle = cmp.Or(o.EditSettle, 8*time.Second)
+	o.StreamLife = cmp.Or(o.StreamLife, 10*time.Minute)
+	o.MaxAge = cmp.Or(o.MaxAge, 10*time.Minute)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Counter == nil {
 		o.Counter = func(feishu.Counted) {}
 	}
@@ -205,7 +200,7 @@ func New(o Options) (*Gateway, error) {
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, budgets: newBudgets(), slots: make(chan struct{}, maxTaps),
 		recent: newRecents(), rosters: newLRU[relay.ChatID, *roster](maxRosters)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.own = newOwner(o.AppID, o.Book, o.API, o.Logger, o.Counter)
+	g.own = newOwner(&g.opts)
 	var err error
 	if g.guard, err = newGuard(o); err != nil {
 		g.cancel()
@@ -422,4 +417,180 @@ func panicText(p any) string {
 		return err.Error()
 	}
 	return fmt.Sprintf("%T", p)
+}
+
+// guard keeps web pages off the gateway: a page could make it serve another app,
+// and call Feishu through it.
+type guard struct {
+	names   map[string]bool // of the gateway, beside those that every gateway has
+	origins *http.CrossOriginProtection
+	warning *rate.Sometimes
+}
+
+func newGuard(o Options) (guard, error) {
+	g := guard{names: map[string]bool{weborigin.Name(o.Upstream.Host): true}, origins: &http.CrossOriginProtection{},
+		warning: &rate.Sometimes{First: 1, Interval: time.Minute}}
+	if o.PublicURL != nil {
+		g.names[weborigin.Name(o.PublicURL.Host)] = true
+		if err := g.origins.AddTrustedOrigin(strings.ToLower(o.PublicURL.Scheme + "://" + o.PublicURL.Host)); err != nil {
+			return guard{}, fmt.Errorf("gateway: GATEWAY_PUBLIC_URL: %w", err)
+		}
+	}
+	return g, nil
+}
+
+// admits answers 403 to a request that a foreign web page made a browser send,
+// and to one for a host that is not the gateway's own unless anyHost is set.
+func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, anyHost bool) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	switch {
+	case weborigin.Foreign(g.guard.origins, r):
+		g.count(countedCrossOrigin)
+		g.guard.warning.Do(func() { g.log.Warn("a web page's request to the gateway was refused") })
+		fail(w, http.StatusForbidden, "requests of web pages are not served")
+		return false
+	case anyHost || g.ownHost(r, local):
+		return true
+	}
+	g.count(countedForeignHost)
+	host := fmt.Sprintf("%.100s", r.Host)
+	g.guard.warning.Do(func() {
+		g.log.Warn("a request for a host that is not the gateway's own was refused; if the bot sent it, set "+
+			"GATEWAY_PUBLIC_URL",
+			"host", host)
+	})
+	fail(w, http.StatusForbidden, fmt.Sprintf("%s is not known as this gateway's name. If the bot uses it, "+
+		"set GATEWAY_PUBLIC_URL=http://%[1]s (https:// where it speaks TLS)", host))
+	return false
+}
+
+// ownHost reports whether r is for a host of the gateway's: this machine, the
+// address that its connection reached, a name without a dot, as in Compose, Docker's
+// name for the host, the host of GATEWAY_PUBLIC_URL, over TLS one of a certificate,
+// and Feishu's own hosts, for bots that use the gateway as a proxy or by an alias.
+// Whatever another name resolves to, it is somebody else's.
+func (g *Gateway) ownHost(r *http.Request, local net.Addr) bool {
+	host := weborigin.Name(r.Host)
+	if g.guard.names[host] || weborigin.Loopback(host) {
+		return true
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		tcp, ok := local.(*net.TCPAddr)
+		return ok && tcp.AddrPort().Addr().Unmap().WithZone("") == ip
+	}
+	return plainName.MatchString(host) || host == "" && !r.ProtoAtLeast(1, 1) || host == "host.docker.internal" ||
+		feishu.IsOpenHost(host) || r.TLS != nil && g.opts.Certified(host)
+}
+
+// plainName is a host name without a dot.
+var plainName = regexp.MustCompile(`^[a-z0-9_-]{1,63}$`)
+
+// maxRecent bounds each table of recents. What is forgotten costs a hint, never
+// a message.
+const maxRecent = 2048
+
+// recents remembers the last messages and typing signs.
+type recents struct {
+	chats  *lru.Cache[relay.MessageID, relay.ChatID] // where a message was said
+	sent   *lru.Cache[relay.MessageID, published]    // own messages that went out
+	typing *lru.Cache[string, relay.MessageID]       // reaction id: the message it is on
+	asked  *lru.Cache[nameless, time.Time]           // when a chat was last asked whom an id names
+	gone   *lru.Cache[relay.MessageID, struct{}]     // recalled messages
+	cards  *lru.Cache[string, struct{}]              // those of CardKit that were sent to Feishu's chats
+}
+
+// published is an own message that is beyond change here.
+type published struct {
+	at   time.Time
+	card bool
+}
+
+// nameless is an id in a chat that nobody could name.
+type nameless struct {
+	chat relay.ChatID
+	id   string
+}
+
+func newRecents() *recents {
+	return &recents{
+		chats:  newLRU[relay.MessageID, relay.ChatID](maxRecent),
+		sent:   newLRU[relay.MessageID, published](maxRecent),
+		typing: newLRU[string, relay.MessageID](maxRecent),
+		asked:  newLRU[nameless, time.Time](maxRecent),
+		gone:   newLRU[relay.MessageID, struct{}](maxRecent),
+		cards:  newLRU[string, struct{}](maxRecent),
+	}
+}
+
+// newLRU returns a cache of the newest size entries, size above 0.
+func newLRU[K comparable, V any](size int) *lru.Cache[K, V] {
+	c, _ := lru.New[K, V](size) // fails only for a size below 1
+	return c
+}
+
+func (r *recents) chatOf(id relay.MessageID) relay.ChatID {
+	chat, _ := r.chats.Get(id)
+	return chat
+}
+
+// What a gateway counts, beside what packages longconn and webhook count.
+const (
+	countedSent feishu.Counted = "sent" // a message went to the host
+	// a message did not go to the host, which failed or panicked; it is tried again
+	countedSentError feishu.Counted = "sent_error"
+	countedDraft     feishu.Counted = "draft" // a message waits until it is final
+	// a draft went to the host, also as an edit of what went there before
+	countedDraftPublished feishu.Counted = "draft_published"
+	// a draft timed out: it got no text, or the host did not take it
+	countedDraftExpired  feishu.Counted = "draft_expired"
+	countedDraftPrivate  feishu.Counted = "draft_private"  // a draft turned out to be in a private chat
+	countedDraftRecalled feishu.Counted = "draft_recalled" // a draft was recalled
+	// a draft was dropped, since too many cannot be published, or too large ones
+	countedDraftLost    feishu.Counted = "draft_lost"
+	countedDraftUnsaved feishu.Counted = "draft_unsaved" // a draft is in memory only: the disk refused it
+	countedDraftBroken  feishu.Counted = "draft_broken"  // a draft's file cannot be read
+	// another bot's message came from Feishu and was stored
+	countedNative feishu.Counted = "native"
+	// another bot's message was not stored; Feishu is to deliver it again
+	countedNativeRefused feishu.Counted = "native_refused"
+	countedHeardError    feishu.Counted = "heard_error" // a person's message could not be recorded
+	countedWithheld      feishu.Counted = "withheld"    // a person's message is not passed to the bot now
+	countedChatAsked     feishu.Counted = "chat_asked"  // Feishu was asked what kind a chat is
+	countedNamesAsked    feishu.Counted = "names_asked" // Feishu was asked who a chat's bots and people are
+	// a message was sent with real mentions in the place of plain names
+	countedMentionWritten feishu.Counted = "mention_written"
+	// Feishu refused a message with written mentions: it was sent as the bot wrote it
+	countedMentionRefused feishu.Counted = "mention_refused"
+	countedLookupAnswered feishu.Counted = "lookup_answered" // a look-up got an answer of ours
+	// a call for a chat with another agent was answered here
+	countedPeerAnswered feishu.Counted = "peer_answered"
+	countedForeignApp   feishu.Counted = "foreign_app"  // a call of another app passed unread
+	countedForeignUser  feishu.Counted = "foreign_user" // a call of a user passed unread
+	// a request named a host that is not the gateway's own
+	countedForeignHost   feishu.Counted = "foreign_host"
+	countedCrossOrigin   feishu.Counted = "cross_origin"   // a request was made by somebody else's web page
+	countedUntappedLarge feishu.Counted = "untapped_large" // a watched call was too large to read
+	// the answer to a watched call was packed in an unknown way
+	countedUntappedEncoding feishu.Counted = "untapped_encoding"
+	// a watched call was not read: too much is held of other calls, or too many are being recorded
+	countedUntappedBusy   feishu.Counted = "untapped_busy"
+	countedUnreadable     feishu.Counted = "unreadable"      // the answer to a send has no message in it
+	countedCardUnreadable feishu.Counted = "card_unreadable" // a change of a card makes no sense
+	countedAnswerCut      feishu.Counted = "answer_cut"      // an answer of Feishu ended early
+	countedTapSlow        feishu.Counted = "tap_slow"        // the bot got its answer before the host was done
+	countedAborted        feishu.Counted = "aborted"         // the bot hung up
+	countedUpstreamError  feishu.Counted = "upstream_error"  // Feishu cannot be reached
+	countedPanic          feishu.Counted = "panic"           // a panic of ours was caught
+)
+
+// Counted is all that Options.Counter gets.
+var Counted = []feishu.Counted{
+	countedSent, countedSentError, countedDraft, countedDraftPublished, countedDraftExpired,
+	countedDraftPrivate, countedDraftRecalled, countedDraftLost, countedDraftUnsaved, countedDraftBroken,
+	countedNative, countedNativeRefused, countedHeardError, countedWithheld, countedChatAsked,
+	countedNamesAsked, countedMentionWritten, countedMentionRefused, countedLookupAnswered,
+	countedPeerAnswered, countedForeignApp, countedForeignUser, countedForeignHost, countedCrossOrigin,
+	countedUntappedLarge, countedUntappedEncoding, countedUntappedBusy, countedUnreadable,
+	countedCardUnreadable, countedAnswerCut, countedTapSlow, countedAborted, countedUpstreamError,
+	countedPanic,
 }

@@ -7,13 +7,16 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/spool"
 )
 
 // maxTokens bounds the tokens that are told apart; the oldest is forgotten, and
@@ -23,38 +26,24 @@ const maxTokens = 256
 // owner knows which app this gateway serves, and whose token is whose. Tokens
 // are held in memory only.
 type owner struct {
-	fixed string
-	book  *feishu.Book
-	api   *feishu.API
-	log   *slog.Logger
-	count func(feishu.Counted)
-
+	opts   *Options
 	tokens *lru.Cache[string, string] // token: app id
-
-	mu     sync.Mutex
-	warned map[feishu.Counted]bool // logged once; guarded by mu
-	others bool                    // calls of another app pass here too. guarded by mu
+	// Calls of other apps, and of users, pass here too. Each is logged once.
+	others, users atomic.Bool
 }
 
-func newOwner(app string, book *feishu.Book, api *feishu.API, log *slog.Logger, count func(feishu.Counted)) *owner {
-	o := &owner{fixed: app, book: book, api: api, log: log, count: count,
-		tokens: newLRU[string, string](maxTokens), warned: map[feishu.Counted]bool{}}
-	if app != "" && book.Self().AppID != app {
-		book.LearnSelf(feishu.Self{AppID: app})
-		if known := book.Self().AppID; known != "" && known != app {
-			log.Warn("stored data belongs to another app and is ignored", "app", app, "remembered", known)
+func newOwner(o *Options) *owner {
+	if o.AppID != "" && o.Book.Self().AppID != o.AppID {
+		o.Book.LearnSelf(feishu.Self{AppID: o.AppID})
+		if known := o.Book.Self().AppID; known != "" && known != o.AppID {
+			o.Logger.Warn("stored data belongs to another app and is ignored", "app", o.AppID, "remembered", known)
 		}
 	}
-	return o
+	return &owner{opts: o, tokens: newLRU[string, string](maxTokens)}
 }
 
 // app is the app that is served; "" while it is unknown.
-func (o *owner) app() string {
-	if o.fixed != "" {
-		return o.fixed
-	}
-	return o.book.Self().AppID
-}
+func (o *owner) app() string { return cmp.Or(o.opts.AppID, o.opts.Book.Self().AppID) }
 
 // is reports whether app is the one served.
 func (o *owner) is(app string) bool { return app != "" && app == o.app() }
@@ -65,11 +54,16 @@ func (o *owner) learn(app string) {
 		return
 	}
 	if o.app() == "" {
-		o.book.LearnSelf(feishu.Self{AppID: app})
-		o.log.Info("this gateway serves the app", "app", app)
+		o.opts.Book.LearnSelf(feishu.Self{AppID: app})
+		o.opts.Logger.Info("this gateway serves the app", "app", app)
 	}
-	if !o.is(app) {
-		o.foreign(countedForeignApp, app)
+	if o.is(app) {
+		return
+	}
+	o.opts.Counter(countedForeignApp)
+	if !o.others.Swap(true) {
+		o.opts.Logger.Warn("calls of another app pass unread, and nothing of that bot is relayed: a gateway serves one app; "+
+			"if that is the bot, set FEISHU_APP_ID to it", "serves", o.app(), "other", app)
 	}
 }
 
@@ -81,7 +75,7 @@ func (o *owner) proved(token, app string) {
 	}
 	o.tokens.Add(token, app)
 	if o.is(app) && strings.HasPrefix(token, "t-") {
-		o.api.SawToken(token)
+		o.opts.API.SawToken(token)
 	}
 }
 
@@ -89,7 +83,10 @@ func (o *owner) proved(token, app string) {
 // is known to be another app's, or a user's.
 func (o *owner) watches(token string) bool {
 	if strings.HasPrefix(token, "u-") {
-		o.foreign(countedForeignUser, "")
+		o.opts.Counter(countedForeignUser)
+		if !o.users.Swap(true) {
+			o.opts.Logger.Warn("calls with a user's token pass unread: only the bot's own messages are relayed")
+		}
 		return false
 	}
 	app, known := o.tokens.Get(token)
@@ -105,35 +102,13 @@ func (o *owner) trusts(token string) bool {
 	if app, known := o.tokens.Get(token); known {
 		return o.is(app)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return !o.others
+	return !o.others.Load()
 }
 
 // knows reports whether token was proved to be our app's.
 func (o *owner) knows(token string) bool {
 	app, known := o.tokens.Get(token)
 	return known && o.is(app)
-}
-
-// foreign notes a caller that is not served, and says so once.
-func (o *owner) foreign(kind feishu.Counted, app string) {
-	o.mu.Lock()
-	if kind == countedForeignApp {
-		o.others = true
-	}
-	said := o.warned[kind]
-	o.warned[kind] = true
-	o.mu.Unlock()
-	o.count(kind)
-	switch {
-	case said:
-	case kind == countedForeignUser:
-		o.log.Warn("calls with a user's token pass unread: only the bot's own messages are relayed")
-	default:
-		o.log.Warn("calls of another app pass unread, and nothing of that bot is relayed: a gateway serves one app; "+
-			"if that is the bot, set FEISHU_APP_ID to it", "serves", o.app(), "other", app)
-	}
 }
 
 // ours reports whether the answer to a send shows our app as its sender, and
@@ -156,18 +131,14 @@ func (g *Gateway) tokenAnswer(t *tapped) {
 	var req struct {
 		AppID feishu.Once `json:"app_id"`
 	}
-	var ans struct {
-		Code   int    `json:"code"`
-		Tenant string `json:"tenant_access_token"`
-		App    string `json:"app_access_token"`
-	}
-	if json.Unmarshal(t.request, &req) != nil || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 ||
-		req.AppID.Times != 1 || req.AppID.Text == "" || ans.Tenant == "" && ans.App == "" {
+	issued, err := feishu.ParseTokens(t.answer)
+	if err != nil || issued.Tenant == "" && issued.App == "" || json.Unmarshal(t.request, &req) != nil ||
+		req.AppID.Times != 1 || req.AppID.Text == "" {
 		return
 	}
 	app := req.AppID.Text
-	g.own.proved(ans.Tenant, app)
-	g.own.proved(ans.App, app)
+	g.own.proved(issued.Tenant, app)
+	g.own.proved(issued.App, app)
 	if g.own.is(app) {
 		g.knowSelf()
 	}
@@ -261,4 +232,56 @@ func bearer(r *http.Request) string {
 		return ""
 	}
 	return strings.TrimSpace(token)
+}
+
+// habitWindow is how soon after a send an edit shows that the bot streams by
+// editing.
+const habitWindow = 10 * time.Second
+
+// habits are what was learned about how this bot writes, kept across restarts: the
+// first answer that is streamed by edits cannot be told from a finished one.
+type habits struct {
+	file         *spool.Spool[habitsFile]
+	log          *slog.Logger
+	disk         sync.Mutex // held while the file is written
+	texts, cards atomic.Bool
+}
+
+// habitsFile is the content of habits.json.
+type habitsFile struct {
+	Texts bool `json:"edits_texts"`
+	Cards bool `json:"edits_cards"`
+}
+
+func loadHabits(root *os.Root, log *slog.Logger) *habits {
+	h := &habits{log: log, file: spool.New[habitsFile](root, spool.Options{Prefix: "habits", Suffix: ".json", Version: 1,
+		MaxFile: 1 << 10, Logger: log})}
+	err := h.file.Load(func(_ string, known habitsFile) error {
+		h.texts.Store(known.Texts)
+		h.cards.Store(known.Cards)
+		return nil
+	})
+	if err != nil {
+		log.Warn("what was learned about the bot cannot be read; it is learned again", "err", err)
+	}
+	return h
+}
+
+func (h *habits) current() (texts, cards bool) { return h.texts.Load(), h.cards.Load() }
+
+// edits notes an edit at now of a message that was sent at sent.
+func (h *habits) edits(card bool, sent, now time.Time) {
+	known := &h.texts
+	if card {
+		known = &h.cards
+	}
+	if now.Sub(sent) > habitWindow || known.Swap(true) {
+		return
+	}
+	h.log.Info("this bot streams by editing; its messages wait until they are final", "cards", card)
+	h.disk.Lock()
+	defer h.disk.Unlock()
+	if err := h.file.Save("", habitsFile{h.texts.Load(), h.cards.Load()}); err != nil {
+		h.log.Warn("what was learned about the bot cannot be stored", "err", err)
+	}
 }
