@@ -45,19 +45,34 @@ var Counted = []feishu.Counted{
 	TapSlow, TapSkipped, TapPanicked, AfterDropped, Injected, Redelivered, Delivered, AckError,
 }
 
+// Options are what the connections that carry events to a bot have in common.
+type Options struct {
+	// Tap sees the events before the bot; nil: no tap. If it panics or takes longer than [feishu.AckHold], the event
+	// passes.
+	Tap feishu.EventTap
+	// Passed is called with an event that the bot got without Tap's decision, since Tap was slow or too many of its
+	// calls are. If Tap stores it later, it must not deliver it to the bot.
+	Passed func(event []byte)
+	// Own reports whether an app is the sidecar's own. Tap does not see the events of others, and nothing is injected
+	// among them. Own does not call the connection.
+	Own func(appID string) bool
+	// Logger logs what happens to the connection, never contents.
+	Logger *slog.Logger
+	// Counter counts for metrics; its values are in Counted of the package.
+	Counter func(feishu.Counted)
+}
+
 // Tap asks an event tap about events and runs its follow-ups.
 type Tap struct {
-	Decide  feishu.EventTap
-	Default feishu.Verdict // if Decide does not decide in time, or panics
+	Options
+	Default feishu.Verdict // if the event tap does not decide in time, or panics
 
-	Patience time.Duration // for Decide and its follow-up together, from the call on
-	MaxSlow  int           // the most calls of Decide beyond Patience at a time; then Decide is not called
+	Patience time.Duration // for the event tap and its follow-up together, from the call on
+	MaxSlow  int           // the most calls of the event tap beyond Patience at a time; then it is not called
 	MaxTasks int           // the most follow-ups that wait; one more is dropped
 	Workers  int           // the most follow-ups that run at a time; 1: in order
 	Load     *Load         // counts for MaxSlow and MaxTasks; taps may share it
 
-	Report  func(feishu.Counted)
-	Log     *slog.Logger
 	Running *sync.WaitGroup // counts the tap's goroutines
 
 	mu      sync.Mutex
@@ -72,11 +87,11 @@ type Load struct{ slow, tasks atomic.Int32 }
 type Decision struct {
 	Verdict feishu.Verdict
 	Instead []byte // what the bot gets instead of an event that passes; nil: the event
-	Seen    bool   // false: Decide has not decided
+	Seen    bool   // false: the event tap has not decided
 
 	tap      *Tap
 	after    func()         // the follow-up; nil: none
-	slow     chan *Decision // receives the decision of a slow Decide; else nil
+	slow     chan *Decision // receives the decision of a slow event tap; else nil
 	deadline time.Time
 	once     sync.Once
 	done     chan struct{} // closed when the follow-up is done; nil without one
@@ -86,11 +101,11 @@ type Decision struct {
 func (t *Tap) Ask(event []byte) *Decision {
 	d := &Decision{Verdict: t.Default, tap: t, deadline: time.Now().Add(t.Patience)}
 	if int(t.Load.slow.Load()) >= t.MaxSlow {
-		t.Report(TapSkipped)
+		t.Counter(TapSkipped)
 		return d
 	}
 	decided := make(chan *Decision, 1)
-	var over atomic.Bool // Decide has returned, or is slow
+	var over atomic.Bool // the event tap has returned, or is slow
 	t.Running.Go(func() {
 		now := t.decide(event, d.deadline)
 		if over.Swap(true) {
@@ -109,8 +124,8 @@ func (t *Tap) Ask(event []byte) *Decision {
 		}
 	}
 	t.Load.slow.Add(1)
-	t.Report(TapSlow)
-	t.Log.Warn("no decision on an event in time", "limit", t.Patience)
+	t.Counter(TapSlow)
+	t.Logger.Warn("no decision on an event in time", "limit", t.Patience)
 	d.slow, d.done = decided, make(chan struct{})
 	return d
 }
@@ -118,7 +133,7 @@ func (t *Tap) Ask(event []byte) *Decision {
 func (t *Tap) decide(event []byte, deadline time.Time) (d *Decision) {
 	d = &Decision{Verdict: t.Default, Seen: true, tap: t, deadline: deadline}
 	defer t.recovered()
-	d.Verdict, d.Instead, d.after = t.Decide(event)
+	d.Verdict, d.Instead, d.after = t.Options.Tap(event)
 	if d.after != nil {
 		d.done = make(chan struct{})
 	}
@@ -157,7 +172,7 @@ func (d *Decision) HasTask() bool { return d.done != nil }
 
 // run runs do after the follow-ups that wait already, and then end.
 func (t *Tap) run(do, end func()) {
-	if do == nil || !t.add(func() { t.Guard(do); end() }) {
+	if do == nil || !t.add(func() { t.guard(do); end() }) {
 		end()
 	}
 }
@@ -165,8 +180,8 @@ func (t *Tap) run(do, end func()) {
 func (t *Tap) add(task func()) bool {
 	if int(t.Load.tasks.Add(1)) > t.MaxTasks {
 		t.Load.tasks.Add(-1)
-		t.Report(AfterDropped)
-		t.Log.Warn("too many follow-ups of events wait; one was dropped")
+		t.Counter(AfterDropped)
+		t.Logger.Warn("too many follow-ups of events wait; one was dropped")
 		return false
 	}
 	t.mu.Lock()
@@ -195,16 +210,19 @@ func (t *Tap) work() {
 	}
 }
 
-// Guard runs a function of the tap's owner, and recovers its panic.
-func (t *Tap) Guard(do func()) {
+// Missed reports that the bot got an event on which the event tap has not decided.
+func (t *Tap) Missed(event []byte) { t.guard(func() { t.Passed(event) }) }
+
+// guard runs a function of the tap's owner, and recovers its panic.
+func (t *Tap) guard(do func()) {
 	defer t.recovered()
 	do()
 }
 
 func (t *Tap) recovered() {
 	if p := recover(); p != nil {
-		t.Report(TapPanicked)
-		t.Log.Error("a panic was caught; events continue", "kind", fmt.Sprintf("%T", p)) // shows no text
+		t.Counter(TapPanicked)
+		t.Logger.Error("a panic was caught; events continue", "kind", fmt.Sprintf("%T", p)) // shows no text
 	}
 }
 

@@ -79,19 +79,20 @@ func New(opts Options) (*Connector, error) {
 			Transport: feishu.FindSilence(http.DefaultTransport.(*http.Transport).Clone()),
 		}),
 	}
-	c.tap = conn.Tap{
-		Decide:  func(event []byte) (feishu.Verdict, []byte, func()) { return opts.Tap(event), nil, nil },
-		Default: feishu.Refuse, Patience: feishu.AckHold, MaxSlow: maxSlow, Load: new(conn.Load), Log: opts.Logger,
+	c.tap = conn.Tap{Default: feishu.Refuse, Patience: feishu.AckHold, MaxSlow: maxSlow, Load: new(conn.Load),
 		Running: new(sync.WaitGroup),
-		Report: func(what feishu.Counted) {
-			switch what {
-			case conn.TapSlow:
-				opts.Counter(countedEventLate)
-			case conn.TapSkipped:
-				opts.Counter(countedEventRefused)
-			}
-		},
-	}
+		Options: conn.Options{
+			Tap:    func(event []byte) (feishu.Verdict, []byte, func()) { return opts.Tap(event), nil, nil },
+			Logger: opts.Logger,
+			Counter: func(what feishu.Counted) {
+				switch what {
+				case conn.TapSlow:
+					opts.Counter(countedEventLate)
+				case conn.TapSkipped:
+					opts.Counter(countedEventRefused)
+				}
+			},
+		}}
 	return c, nil
 }
 

@@ -52,6 +52,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 	"feishu-relay/feishu/longconn"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/feishu/webhook"
@@ -143,7 +144,7 @@ type Options struct {
 	StreamLife time.Duration
 	MaxAge     time.Duration // how long a draft may wait beyond that; 0: 10 min
 
-	Webhook *webhook.Options // nil: no webhook. Tap, Passed, Own, Verified, Logger and Counter are set here
+	Webhook *webhook.Options // nil: no webhook. Its Options and Verified are set here
 	Logger  *slog.Logger     // nil: silent
 	Counter func(feishu.Counted)
 }
@@ -218,16 +219,14 @@ func New(o Options) (*Gateway, error) {
 	g.close = transport.CloseIdleConnections
 	g.proxy = g.newProxy(transport)
 	g.client = &http.Client{Transport: transport, Timeout: bootstrapWait}
+	events := conn.Options{Tap: g.tapEvent, Passed: g.passedUnseen, Own: g.own.is, Logger: o.Logger, Counter: o.Counter}
 	g.conn = longconn.New(longconn.Options{
 		Upstream: o.Upstream, Client: g.client,
-		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback,
-		Tap: g.tapEvent, Passed: g.passedUnseen, Bootstrapped: g.bootstrapped, Own: g.own.is, Logger: o.Logger,
-		Counter: o.Counter,
+		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback, Bootstrapped: g.bootstrapped, Options: events,
 	})
 	if o.Webhook != nil {
 		w := *o.Webhook
-		w.Tap, w.Passed, w.Own, w.Verified, w.Logger, w.Counter = g.tapEvent, g.passedUnseen, g.own.is, g.identified,
-			o.Logger, o.Counter
+		w.Options, w.Verified = events, g.identified
 		hook, err := webhook.New(w)
 		if err != nil {
 			g.cancel()

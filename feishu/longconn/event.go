@@ -60,7 +60,7 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 	switch {
 	case !d.Seen:
 		if l.toBot(websocket.MessageBinary, frames...) {
-			l.tap.Guard(func() { l.s.Passed(event) })
+			l.tap.Missed(event)
 		}
 		d.Begin(nil)
 	case d.Verdict == feishu.Keep:

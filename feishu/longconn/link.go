@@ -89,10 +89,8 @@ func newLink(s *Server, t ticket) *link {
 	})
 	l.silent.Stop()
 	l.idle = time.AfterFunc(l.idleTime(), func() { l.end(ending{countedBotSilent, websocket.StatusGoingAway, "no ping"}) })
-	l.tap = conn.Tap{
-		Decide: s.Tap, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxSlow, MaxTasks: maxTasks, Workers: 1,
-		Load: &s.load, Report: s.Counter, Log: s.Logger, Running: &s.links,
-	}
+	l.tap = conn.Tap{Options: s.Options.Options, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxSlow,
+		MaxTasks: maxTasks, Workers: 1, Load: &s.load, Running: &s.links}
 	l.pieces.Dropped = func(frames [][]byte) {
 		s.Counter(conn.TapSkipped)
 		l.toBot(websocket.MessageBinary, frames...)

@@ -18,6 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 	"feishu-relay/feishu/longconn"
 )
 
@@ -122,10 +123,12 @@ func newRig(t testing.TB, w wire, change func(*longconn.Options)) *rig {
 		t.Fatal(err)
 	}
 	o := longconn.Options{
-		Upstream: upstream, Client: r.client, Loopback: true,
-		Logger:  slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
-		Counter: r.count,
-		Passed:  func([]byte) {}, Own: func(string) bool { return true }, Bootstrapped: func(_, _ string) {},
+		Upstream: upstream, Client: r.client, Loopback: true, Bootstrapped: func(_, _ string) {},
+		Options: conn.Options{
+			Logger:  slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+			Counter: r.count,
+			Passed:  func([]byte) {}, Own: func(string) bool { return true },
+		},
 	}
 	if change != nil {
 		change(&o)

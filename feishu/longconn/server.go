@@ -26,7 +26,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -55,6 +54,7 @@ const (
 
 // Options configures a server. What has no default here is required.
 type Options struct {
+	conn.Options
 	// Upstream is FEISHU_BASE_URL, where the bootstrap call goes.
 	Upstream *url.URL
 	// Client makes that call and opens the WebSockets. Redirects are not
@@ -69,23 +69,9 @@ type Options struct {
 	// WebSocket is accepted only with the query of a bootstrap answer of the
 	// last two minutes, once.
 	Loopback bool
-	// Tap sees the events before the bot; nil: no tap. If it panics or
-	// takes longer than [feishu.AckHold], the event passes.
-	Tap feishu.EventTap
-	// Passed is called with an event that was written to the bot without Tap's decision, since Tap was
-	// slow or too many of its calls are. If Tap stores it later, it must
-	// not deliver it to the bot.
-	Passed func(event []byte)
 	// Bootstrapped is called with the app of a bootstrap call that Feishu accepted, and
 	// its secret, which must stay in memory; "" if it has none.
 	Bootstrapped func(appID, appSecret string)
-	// Own reports whether an app is the sidecar's own. The connections of others
-	// pass untapped, and nothing is injected there. It does not call the server.
-	Own func(appID string) bool
-	// Logger logs connections, never their contents.
-	Logger *slog.Logger
-	// Counter counts for metrics; its values are in Counted.
-	Counter func(feishu.Counted)
 }
 
 // Server is where the bot opens its long connection. Its methods are safe for

@@ -82,7 +82,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.replace(r, p, d.Instead)
 		}
 		if s.pass(w, r, p.data, d, settle) && !d.Seen {
-			s.tap.Guard(func() { s.Passed(plain) })
+			s.tap.Missed(plain)
 		}
 	}
 }

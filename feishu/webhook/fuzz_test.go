@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 	"feishu-relay/feishu/webhook"
 )
 
@@ -40,9 +41,12 @@ func FuzzWebhookBody(f *testing.F) {
 				}
 				return says(200, ""), nil
 			})},
-			Tap:    func([]byte) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() {} },
-			Passed: func([]byte) {}, Own: func(string) bool { return true }, Verified: func(string) {},
-			Logger: slog.New(slog.DiscardHandler), Counter: func(feishu.Counted) {},
+			Verified: func(string) {},
+			Options: conn.Options{
+				Tap:    func([]byte) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() {} },
+				Passed: func([]byte) {}, Own: func(string) bool { return true },
+				Logger: slog.New(slog.DiscardHandler), Counter: func(feishu.Counted) {},
+			},
 		})
 		if err != nil {
 			t.Fatal(err)

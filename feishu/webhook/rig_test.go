@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 	"feishu-relay/feishu/webhook"
 )
 
@@ -41,10 +42,12 @@ func newRig(t testing.TB, bot string, change func(*webhook.Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, counts: make(map[string]int)}
 	o := webhook.Options{
-		BotURL: bot, EncryptKey: key, VerificationToken: token,
-		Logger:  slog.New(slog.NewTextHandler(&r.log, nil)),
-		Counter: r.count,
-		Passed:  func([]byte) {}, Own: func(string) bool { return true }, Verified: func(string) {},
+		BotURL: bot, EncryptKey: key, VerificationToken: token, Verified: func(string) {},
+		Options: conn.Options{
+			Logger:  slog.New(slog.NewTextHandler(&r.log, nil)),
+			Counter: r.count,
+			Passed:  func([]byte) {}, Own: func(string) bool { return true },
+		},
 	}
 	if change != nil {
 		change(&o)

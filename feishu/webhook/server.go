@@ -26,7 +26,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptrace"
@@ -60,6 +59,7 @@ const (
 
 // Options configures a server. What has no default here is required; of the two secrets one is.
 type Options struct {
+	conn.Options
 	// BotURL is where the bot receives events and cards (BOT_WEBHOOK_URL).
 	BotURL string
 	// EncryptKey and VerificationToken are the app's (FEISHU_ENCRYPT_KEY,
@@ -74,23 +74,10 @@ type Options struct {
 	// Client posts to the bot; nil: one that uses no proxy. Redirects are not
 	// followed.
 	Client *http.Client
-	// Tap sees the events before the bot; nil: no tap. If it panics or
-	// takes longer than [feishu.AckHold], the event passes.
-	Tap feishu.EventTap
-	// Passed is called with an event that the bot took without Tap's decision, since Tap was slow or too
-	// many of its calls are. If Tap stores it later, it must not
-	// deliver it to the bot.
-	Passed func(event []byte)
-	// Own reports whether an app is the sidecar's own; Tap does not see the events of others.
-	Own func(appID string) bool
 	// Verified is called with the app of every verified event.
 	Verified func(appID string)
 	// Admitted is called for each verified post; nil: nothing is called.
 	Admitted func(*http.Request)
-	// Logger logs what goes wrong, never contents.
-	Logger *slog.Logger
-	// Counter counts for metrics; its values are in Counted.
-	Counter func(feishu.Counted)
 }
 
 // Server receives Feishu's posts. Its methods are safe for concurrent use.
@@ -135,10 +122,8 @@ func New(o Options) (*Server, error) {
 	}
 	return &Server{
 		Options: o, bot: bot, client: feishu.WithoutRedirects(o.Client),
-		tap: conn.Tap{
-			Decide: o.Tap, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxTasks, MaxTasks: maxTasks,
-			Workers: maxTasks, Load: new(conn.Load), Report: o.Counter, Log: o.Logger, Running: new(sync.WaitGroup),
-		},
+		tap: conn.Tap{Options: o.Options, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxTasks,
+			MaxTasks: maxTasks, Workers: maxTasks, Load: new(conn.Load), Running: new(sync.WaitGroup)},
 		bodies: budget{left: maxBodies, verified: maxVerified}, warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
 		verifying: make(chan struct{}, maxVerify), posts: make(chan struct{}, maxPosts),
 		injections: conn.NewInjections(maxInjecting, o.Counter, o.Logger),
