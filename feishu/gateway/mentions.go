@@ -5,11 +5,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -53,6 +53,7 @@ func (g *Gateway) rosterOf(chat relay.ChatID) *mention.Directory {
 	return known.names
 }
 
+// askRoster asks Feishu for a chat's people and bots. Where it does not tell the bots, those that this app has met count.
 func (g *Gateway) askRoster(ctx context.Context, chat relay.ChatID) {
 	now := &roster{next: time.Now().Add(rosterRetry)}
 	defer func() { // also where it panics
@@ -61,16 +62,6 @@ func (g *Gateway) askRoster(ctx context.Context, chat relay.ChatID) {
 		}
 		g.rosters.Add(chat, now)
 	}()
-	names, told := g.askMentionable(ctx, chat)
-	now.names = names
-	if told {
-		now.next = time.Now().Add(rosterFresh)
-	}
-}
-
-// askMentionable asks Feishu for a chat's people and bots. Where it does not tell the bots,
-// those that this app has met count. told is false where Feishu did not answer.
-func (g *Gateway) askMentionable(ctx context.Context, chat relay.ChatID) (names *mention.Directory, told bool) {
 	people, err := g.peopleOf(ctx, chat, "open_id")
 	if err != nil {
 		g.log.Warn("the members of a chat are not known: plain names stay plain", "chat", chat, "err", err)
@@ -80,10 +71,11 @@ func (g *Gateway) askMentionable(ctx context.Context, chat relay.ChatID) (names 
 		g.log.Debug("the bots of a chat are not known; those met before are used", "chat", chat, "err", botsErr)
 		bots = g.opts.Book.Bots()
 	}
-	_, refused := errors.AsType[*feishu.CodeError](err)
-	told = err == nil || refused // it lacks a scope, say, which comes with a new version of the app
+	if err == nil || feishu.CodeOf(err) != 0 { // it lacks a scope, say, which comes with a new version of the app
+		now.next = time.Now().Add(rosterFresh)
+	}
 	if err != nil && len(bots) == 0 {
-		return nil, told
+		return
 	}
 	var all []mention.Agent
 	for id, name := range people {
@@ -100,7 +92,7 @@ func (g *Gateway) askMentionable(ctx context.Context, chat relay.ChatID) (names 
 			all = append(all, mention.Agent{ID: string(b.OpenID), Names: []string{b.Name, string(b.Agent)}})
 		}
 	}
-	return mention.NewDirectory(all), told
+	now.names = mention.NewDirectory(all)
 }
 
 // withMentions returns the body of a send with real mentions in the place of plain names; nil
@@ -122,17 +114,12 @@ func (g *Gateway) withMentions(t *tapped) (changed []byte) {
 	if chat == "" || g.opts.Book.Chat(chat).Kind != feishu.ChatGroup {
 		return nil
 	}
-	var names *mention.Directory
+	names := sync.OnceValue(func() *mention.Directory { return cmp.Or(g.rosterOf(chat), mention.NewDirectory(nil)) })
 	find := func(text string) (found []feishu.Named) {
 		if !strings.ContainsAny(text, "@＠") {
 			return nil
 		}
-		if names == nil {
-			if names = g.rosterOf(chat); names == nil {
-				names = noNames
-			}
-		}
-		for _, h := range names.Plain(text) {
+		for _, h := range names().Plain(text) {
 			who, _ := g.opts.Book.Name(h.Agent)
 			found = append(found, feishu.Named{From: h.From, To: h.To, OpenID: relay.OpenID(h.Agent), Name: who.Name})
 		}
@@ -157,8 +144,6 @@ func (g *Gateway) withMentions(t *tapped) (changed []byte) {
 	}
 	return changed
 }
-
-var noNames = mention.NewDirectory(nil)
 
 // refusedContents are the codes by which Feishu refuses a message for its content: mentions in
 // it may be why (docs/feishu.md 6.2).
