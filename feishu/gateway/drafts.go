@@ -374,11 +374,11 @@ func (s *drafts) add(d *draft) {
 	s.poke()
 }
 
-// makeRoom is called with mu held when drafts came, grew or could not be published. While there are too many or they are
-// too large together, the oldest are published as they are; while too many of those cannot be published, the oldest are
-// dropped. What an earlier run left and was not tried yet does not count there, so that none is dropped before it was
-// tried, except beyond twice these bounds: an agent that is killed again and again before it publishes any keeps no more
-// than that.
+// makeRoom is called with mu held when drafts came, grew or could not be published. While there are too many, or they
+// are too large together, the oldest are published as they are; while too many of those cannot be published, the oldest
+// are dropped. Those that an earlier run left and that were not tried yet do not count there, so that none is dropped
+// before it was tried, except beyond twice these bounds: an agent that is killed again and again before it publishes
+// any keeps no more than that.
 func (s *drafts) makeRoom() {
 	if len(s.all) <= maxDrafts && s.bytes <= maxBytes {
 		return
@@ -388,8 +388,8 @@ func (s *drafts) makeRoom() {
 	s.trim(maxDrafts+maxStuck, maxBytes+stuckBytes, func(d *draft) bool { return !d.untried }, s.lose)
 }
 
-// trim calls end with the oldest of the drafts that count, until the others are at most so many and so large. Those that
-// were published, and wait for what the bot may write next, are removed first.
+// trim calls end with the oldest of the drafts that count, until at most a number of them, and of bytes, is left. Those
+// that were published, and wait for what the bot may write next, are removed first.
 func (s *drafts) trim(most, mostBytes int, counts func(*draft) bool, end func(*draft)) {
 	var counted []*draft
 	bytes := 0
@@ -452,13 +452,13 @@ func (s *drafts) change(find func() *draft, change func(*draft)) bool {
 	return true
 }
 
-// each changes all drafts that which picks.
-func (s *drafts) each(which func(*draft) bool, change func(*draft)) {
+// release makes final the texts and cards that which picks, as far as the bot has written them.
+func (s *drafts) release(which func(*feishu.Message) bool) {
 	s.mu.Lock()
 	defer s.unlock()
 	for d := range s.all {
-		if which(d) {
-			change(d)
+		if (d.Wait == waitEdit || d.Wait == waitSettle) && d.CardID == "" && d.ready() && which(&d.Message) {
+			d.Wait = waitNone
 			s.save(d)
 			s.poke()
 		}

@@ -53,7 +53,7 @@ func (g *Gateway) rosterOf(chat relay.ChatID) *mention.Directory {
 	return known.names
 }
 
-// askRoster asks Feishu for a chat's people and bots. Where it does not tell the bots, those that this app has met count.
+// askRoster asks Feishu for a chat's people and bots. If it does not return the bots, those that were met before count.
 func (g *Gateway) askRoster(ctx context.Context, chat relay.ChatID) {
 	now := &roster{next: time.Now().Add(rosterRetry)}
 	defer func() { // also where it panics

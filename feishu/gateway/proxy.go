@@ -243,8 +243,8 @@ func (g *Gateway) completePeers(t *tapped, data map[string]json.RawMessage) bool
 	return true
 }
 
-// toFeishu makes the calls of the bot. One for a chat with another agent is answered in the place of Feishu. Of a message
-// that the gateway has changed, and that Feishu refuses for its content, it sends the one that the bot wrote.
+// toFeishu makes the calls of the bot. A call for a chat with another agent is answered here. If Feishu refuses a
+// message that the gateway has changed for its content, the message is sent as the bot wrote it.
 type toFeishu struct {
 	g    *Gateway
 	next http.RoundTripper

@@ -158,24 +158,16 @@ func (g *Gateway) releaseAnswer(to relay.MessageID) {
 		m, _ := g.opts.Peers.Message(to)
 		chat = m.Chat
 	}
-	g.release(func(m *feishu.Message) bool {
+	g.drafts.release(func(m *feishu.Message) bool {
 		return m.ParentID == to || m.RootID == to || m.ParentID == "" && chat != "" && m.ChatID == chat
 	})
 }
 
 // releaseChat makes final what the bot was writing before its next message there.
 func (g *Gateway) releaseChat(next *feishu.Message) {
-	g.release(func(m *feishu.Message) bool {
+	g.drafts.release(func(m *feishu.Message) bool {
 		return m.ID != next.ID && m.ChatID == next.ChatID && m.ThreadID == next.ThreadID
 	})
-}
-
-func (g *Gateway) release(which func(*feishu.Message) bool) {
-	g.drafts.each(
-		func(d *draft) bool {
-			return (d.Wait == waitEdit || d.Wait == waitSettle) && d.CardID == "" && d.ready() && which(&d.Message)
-		},
-		func(d *draft) { d.Wait = waitNone })
 }
 
 // cardRequest is what the CardKit calls carry, JSON within JSON strings

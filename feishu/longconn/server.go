@@ -101,7 +101,8 @@ func New(o Options) *Server {
 		o.Address = address
 	}
 	s := &Server{
-		Options: o, client: feishu.WithoutRedirects(o.Client), tickets: newTickets(), changed: make(chan struct{}), arrived: make(chan struct{}),
+		Options: o, client: feishu.WithoutRedirects(o.Client), tickets: newTickets(),
+		changed: make(chan struct{}), arrived: make(chan struct{}),
 		injections: conn.NewInjections(maxInjecting, o.Counter, o.Logger),
 	}
 	s.closing, s.cancel = context.WithCancel(context.Background())
