@@ -15,6 +15,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
+
 	"feishu-relay/mention"
 	"feishu-relay/relay"
 )
@@ -82,54 +84,19 @@ func AboutMail(id relay.MessageID) (relay.MessageID, bool) {
 	return id[:cut], true
 }
 
-type (
-	injectedEvent struct {
-		Schema string         `json:"schema"`
-		Header injectedHeader `json:"header"`
-		Event  struct {
-			Sender  injectedSender  `json:"sender"`
-			Message injectedMessage `json:"message"`
-		} `json:"event"`
-	}
-	injectedHeader struct {
+// injectedEvent is the envelope of an event. Its header has Feishu's order.
+type injectedEvent struct {
+	Schema string `json:"schema"`
+	Header struct {
 		EventID    string `json:"event_id"`
 		EventType  string `json:"event_type"`
 		CreateTime string `json:"create_time"`
 		Token      string `json:"token"`
 		AppID      string `json:"app_id"`
 		TenantKey  string `json:"tenant_key"`
-	}
-	injectedSender struct {
-		SenderID   injectedID `json:"sender_id"`
-		SenderType string     `json:"sender_type"`
-		TenantKey  string     `json:"tenant_key"`
-	}
-	injectedMessage struct {
-		MessageID   relay.MessageID   `json:"message_id"`
-		RootID      relay.MessageID   `json:"root_id,omitempty"`
-		ParentID    relay.MessageID   `json:"parent_id,omitempty"`
-		ThreadID    string            `json:"thread_id,omitempty"`
-		CreateTime  string            `json:"create_time"`
-		UpdateTime  string            `json:"update_time"`
-		ChatID      relay.ChatID      `json:"chat_id"`
-		ChatType    string            `json:"chat_type"`
-		MessageType string            `json:"message_type"`
-		Content     string            `json:"content"`
-		Mentions    []injectedMention `json:"mentions,omitempty"`
-	}
-	injectedMention struct {
-		Key           string     `json:"key"`
-		ID            injectedID `json:"id"`
-		MentionedType string     `json:"mentioned_type,omitempty"`
-		Name          string     `json:"name"`
-		TenantKey     string     `json:"tenant_key"`
-	}
-	injectedID struct {
-		UnionID string       `json:"union_id,omitempty"`
-		UserID  string       `json:"user_id,omitempty"`
-		OpenID  relay.OpenID `json:"open_id"`
-	}
-)
+	} `json:"header"`
+	Event larkim.P2MessageReceiveV1Data `json:"event"`
+}
 
 // JSON returns the event as one line of compact JSON (docs/feishu.md 2.3). It is an
 // error if the event lacks an id, or if the receiver is to be mentioned
@@ -142,21 +109,28 @@ func (in *Injected) JSON() ([]byte, error) {
 		return nil, errors.New("injected event: the bot's own open_id is not known yet")
 	}
 	text, mentions := in.addressed()
-	at := cmp.Or(in.CreateTime, relay.MillisOf(time.Now()))
-	e := injectedEvent{Schema: "2.0", Header: injectedHeader{
-		EventID: in.EventID, EventType: MessageReceived, CreateTime: fmt.Sprint(at), Token: in.Token, AppID: in.AppID,
-		TenantKey: in.TenantKey,
-	}}
-	e.Event.Sender = injectedSender{SenderID: injectedID{OpenID: in.sender()},
-		SenderType: cmp.Or(in.SenderType, SenderBot), TenantKey: in.TenantKey}
-	e.Event.Message = injectedMessage{
-		MessageID: in.Message, CreateTime: fmt.Sprint(at), UpdateTime: fmt.Sprint(at), ChatID: in.ChatID,
-		ChatType: cmp.Or(in.ChatType, ChatGroup), MessageType: "text", Content: textContent(text), Mentions: mentions,
-	}
+	at := fmt.Sprint(cmp.Or(in.CreateTime, relay.MillisOf(time.Now())))
+	e := injectedEvent{Schema: "2.0"}
+	e.Header.EventID, e.Header.EventType, e.Header.CreateTime = in.EventID, MessageReceived, at
+	e.Header.Token, e.Header.AppID, e.Header.TenantKey = in.Token, in.AppID, in.TenantKey
+	e.Event.Sender = &larkim.EventSender{SenderId: &larkim.UserId{OpenId: some(in.sender())},
+		SenderType: new(cmp.Or(in.SenderType, SenderBot)), TenantKey: &in.TenantKey}
+	e.Event.Message = &larkim.EventMessage{MessageId: some(in.Message), CreateTime: &at, UpdateTime: &at,
+		ChatId: some(in.ChatID), ChatType: new(cmp.Or(in.ChatType, ChatGroup)), MessageType: new("text"),
+		Content: new(textContent(text)), Mentions: mentions}
 	if in.ThreadID != "" {
-		e.Event.Message.ThreadID, e.Event.Message.RootID, e.Event.Message.ParentID = in.ThreadID, in.RootID, in.ParentID
+		e.Event.Message.ThreadId = &in.ThreadID
+		e.Event.Message.RootId, e.Event.Message.ParentId = some(in.RootID), some(in.ParentID)
 	}
 	return compact(e), nil
+}
+
+// some is a field of the SDK; nil where it is missing.
+func some[T ~string](value T) *string {
+	if value == "" {
+		return nil
+	}
+	return new(string(value))
 }
 
 // sender is never the receiver: frameworks drop messages of their own bot.
@@ -172,12 +146,12 @@ func (in *Injected) sender() relay.OpenID {
 const maxInjectedMentions = 50
 
 // addressed returns the text with keys in it, and their mentions, the receiver's first.
-func (in *Injected) addressed() (string, []injectedMention) {
+func (in *Injected) addressed() (string, []*larkim.MentionEvent) {
 	var named []addressee
-	var list []injectedMention
+	var list []*larkim.MentionEvent
 	if in.MentionsSelf {
-		list = append(list, injectedMention{Key: "@_user_1", ID: injectedID{OpenID: in.Self.OpenID},
-			MentionedType: SenderBot, Name: in.Self.Name, TenantKey: in.TenantKey})
+		list = append(list, &larkim.MentionEvent{Key: new("@_user_1"), Id: &larkim.UserId{OpenId: some(in.Self.OpenID)},
+			MentionedType: new(SenderBot), Name: &in.Self.Name, TenantKey: &in.TenantKey})
 		named = append(named, addressee{name: in.Self.Name, at: 0})
 	}
 	all := slices.Clone(list)
@@ -186,19 +160,20 @@ func (in *Injected) addressed() (string, []injectedMention) {
 			continue
 		}
 		named = append(named, addressee{name: m.Name, at: len(all)})
-		all = append(all, injectedMention{ID: injectedID{UnionID: m.UnionID, UserID: m.UserID, OpenID: m.OpenID},
-			MentionedType: m.Type, Name: m.Name, TenantKey: in.TenantKey})
+		all = append(all, &larkim.MentionEvent{
+			Id:            &larkim.UserId{UnionId: some(m.UnionID), UserId: some(m.UserID), OpenId: some(m.OpenID)},
+			MentionedType: some(m.Type), Name: &m.Name, TenantKey: &in.TenantKey})
 	}
 	body := harmless(in.Text)
 	text, used := withKeys(body, named, len(all), len(list))
 	for i := len(list); i < len(all); i++ {
-		if key := used[i]; key != "" {
-			all[i].Key = key
+		if used[i] != "" {
+			all[i].Key = &used[i]
 			list = append(list, all[i])
 		}
 	}
-	slices.SortStableFunc(list, func(a, b injectedMention) int {
-		return cmp.Or(len(a.Key)-len(b.Key), strings.Compare(a.Key, b.Key))
+	slices.SortStableFunc(list, func(a, b *larkim.MentionEvent) int {
+		return cmp.Or(len(*a.Key)-len(*b.Key), strings.Compare(*a.Key, *b.Key))
 	})
 	if in.MentionsSelf && used[0] == "" {
 		text = strings.TrimRight("@_user_1 "+text, " ")
