@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 	"internal/bench":       {},
 	"internal/scale":       {"internal/loopback", "internal/redistest", "internal/subprocess"},
 	"internal/attempts":    {},
-	"internal/demo":        {"relay", "transcript", "outcome", "internal/redistest", "internal/feishusim", "internal/loopback", "internal/sse", "internal/subprocess", "internal/wait"},
+	"internal/demo":        {"relay", "transcript", "outcome", "internal/redistest", "internal/feishusim", "internal/loopback", "internal/runes", "internal/sse", "internal/subprocess", "internal/wait"},
 	"sidecar":              {"*"},
 	"cmd/feishu-relay":     {"*"},
 }

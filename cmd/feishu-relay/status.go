@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"feishu-relay/internal/groups"
+	"feishu-relay/internal/runes"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 	"feishu-relay/outcome"
@@ -427,5 +428,5 @@ func (w words) age(d time.Duration) string {
 
 // padded is text, which shows as plain, at least n columns wide.
 func padded(text, plain string, n int) string {
-	return text + strings.Repeat(" ", max(0, n-columns(plain)))
+	return text + strings.Repeat(" ", max(0, n-runes.Columns(plain)))
 }

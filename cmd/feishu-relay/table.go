@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 
-	"golang.org/x/text/width"
+	"feishu-relay/internal/runes"
 )
 
 // writeTable writes rows under a head, "A|B|C", with one Write. Columns are as
@@ -16,34 +15,19 @@ func writeTable(w io.Writer, head string, rows [][]string) error {
 	widest := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
-			widest[i] = max(widest[i], columns(cell))
+			widest[i] = max(widest[i], runes.Columns(cell))
 		}
 	}
 	var b strings.Builder
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
-			line.WriteString(cell + strings.Repeat(" ", widest[i]-columns(cell)+2))
+			line.WriteString(cell + strings.Repeat(" ", widest[i]-runes.Columns(cell)+2))
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// columns is how wide a terminal shows text: Chinese takes two columns a
-// character, what joins or marks the one before takes none.
-func columns(text string) (n int) {
-	for _, r := range text {
-		switch kind := width.LookupRune(r).Kind(); {
-		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
-		case kind == width.EastAsianWide || kind == width.EastAsianFullwidth:
-			n += 2
-		default:
-			n++
-		}
-	}
-	return n
 }
 
 // counted is a number of things, of which there are one or many.

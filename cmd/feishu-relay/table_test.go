@@ -20,11 +20,3 @@ func TestTable(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
-
-func TestColumns(t *testing.T) {
-	for text, want := range map[string]int{"": 0, "abc": 3, "小明": 4, "（a）": 5, "é": 1, "e\u0301": 1, "한글": 4, "ｶﾅ": 2, "🙂": 2, "a\u200db": 2, "…": 1} {
-		if got := columns(text); got != want {
-			t.Errorf("%q: got %d, want %d", text, got, want)
-		}
-	}
-}

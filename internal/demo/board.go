@@ -2,14 +2,12 @@ package demo
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"feishu-relay/internal/sse"
 	"feishu-relay/relay"
@@ -25,19 +23,20 @@ type message struct {
 	sender    string // agent; "" is the user
 	name      string
 	text      string
-	drafts    []string         // of a card: what it said one after the other, the last is text
-	streaming bool             // more is to come
-	kind      string           // of mail: a state of a task, task or message; "" in chats
-	to        []string         // of mail and in private chats: the agents that have to get it; nil: every other one
-	waits     bool             // mail whose receiver is away: what is said meanwhile is shown before it arrives
-	given     []string         // of a user's message: the agents that Feishu gives it to; nil: not counted
-	fates     map[string]*fate // at every other sidecar; of a user's message: none
-	shown     map[string]bool  // these of them are printed
+	drafts    []string        // of a card: what it said one after the other, the last is text
+	streaming bool            // more is to come
+	printed   int             // so many drafts are; without a card, 1: the message is
+	kind      string          // of mail: a state of a task, task or message; "" in chats
+	to        []string        // the agents that have to get it, in the order of the cast; nil: all but the sender
+	waits     bool            // mail whose receiver is away: what is said meanwhile is shown before it arrives
+	forMe     map[string]bool // of a user's message: what the sidecars have said to bots that reported it
 	steering
 }
 
-// fate is what a sidecar made of a message.
+// fate is what a sidecar made of a message. Of a user's message none is shown.
 type fate struct {
+	direct    bool // of mail and of a user's message: the sidecar says nothing of the delivery
+	shown     bool
 	decided   bool
 	depth     int
 	tier      string
@@ -45,16 +44,15 @@ type fate struct {
 	kind      string // of mail: the message's
 	where     string // of mail: the conversation in which the bot got it
 	stopped   relay.Reason
-	delivered int    // times, as the sidecar says; it says nothing of mail
+	delivered int    // times, as the sidecar says
 	received  int    // times, as the bot says
 	text      string // what the bot was given the last time
-	awaited   bool   // a person lets the bots go on, and it had been stopped
 }
 
 // ended reports whether nothing more is to come: stopped, or delivered and, as
 // the bot says itself, received. What was stopped may be delivered later.
 func (f *fate) ended() bool {
-	return f.stopped != "" && f.received == 0 || f.received > 0 && (f.delivered > 0 || f.kind != "")
+	return f.stopped != "" && f.received == 0 || f.received > 0 && (f.delivered > 0 || f.direct)
 }
 
 // String is the form in which scenes expect a fate.
@@ -80,20 +78,18 @@ type board struct {
 	chat bool
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced at each change; guarded by mu
-	messages []*message    // as they were said; guarded by mu
+	messages []*message // as they were said; guarded by mu
 	byID     map[relay.MessageID]*message
 	fates    map[relay.MessageID]map[string]*fate // by agent; a sidecar can be faster than the group; guarded by mu
 	busy     int                                  // messages that bots are at; guarded by mu
-	shown    cursor                               // guarded by mu
-	late     []*message                           // mail on its way that later messages are shown before; guarded by mu
+	shown    int                                  // messages at the beginning that are wholly printed; guarded by mu
 	notices  map[relay.MessageID]bool             // messages of the sidecars' own in Feishu; guarded by mu
 	marks    map[string]bool                      // those that were entered: every sidecar tells of each; guarded by mu
 	tasks    []*task                              // in the order in which they were given; guarded by mu
 }
 
 func newBoard(out *printer, s *script) *board {
-	b := &board{out: out, cast: s.Cast, groups: map[relay.ChatID]group{}, changed: make(chan struct{}),
+	b := &board{out: out, cast: s.Cast, groups: map[relay.ChatID]group{},
 		byID: map[relay.MessageID]*message{}, fates: map[relay.MessageID]map[string]*fate{},
 		notices: map[relay.MessageID]bool{}, marks: map[string]bool{}}
 	for _, g := range s.Groups {
@@ -102,31 +98,15 @@ func newBoard(out *printer, s *script) *board {
 	return b
 }
 
-// do makes a change, shows what can be shown then, and wakes those who wait.
+// do makes a change, and shows what can be shown then.
 func (b *board) do(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change()
 	b.show()
-	close(b.changed)
-	b.changed = make(chan struct{})
 }
 
-// post puts a message into a group, and gives it its id and its time, as Feishu
-// does. sender "" is the user.
-func (b *board) post(sender, name string, chat relay.ChatID, text string) *message {
-	m := &message{ts: relay.MillisOf(time.Now()), chat: chat, sender: sender, name: name, text: text}
-	b.do(func() {
-		if n := len(b.messages); n > 0 { // never the same time twice, so that the order is one for everybody
-			m.ts = max(m.ts, b.messages[n-1].ts+1)
-		}
-		m.id = relay.MessageID(fmt.Sprintf("om_demo_%04d", len(b.messages)+1))
-		b.enter(m)
-	})
-	return m
-}
-
-// add puts a message of the group's own into it.
+// add puts a message into its group.
 func (b *board) add(m *message) { b.do(func() { b.enter(m) }) }
 
 // rewrite notes what a message says now.
@@ -147,20 +127,20 @@ func (b *board) rewrite(id relay.MessageID, text string, streaming bool) {
 // enter notes a message that stands in a group. b.mu is held.
 func (b *board) enter(m *message) {
 	m.group = cmp.Or(m.group, b.groups[m.chat].Name)
-	m.fates, m.shown, m.noticed = map[string]*fate{}, map[string]bool{}, map[string]bool{}
-	for _, c := range b.cast {
-		if m.isFor(c.Agent) && !b.notices[m.id] {
-			m.fates[c.Agent] = b.fate(c.Agent, m.id)
-			m.fates[c.Agent].kind = m.kind
+	m.forMe, m.noticed = map[string]bool{}, map[string]bool{}
+	if m.to == nil && !b.notices[m.id] {
+		for _, c := range b.cast {
+			if c.Agent != m.sender {
+				m.to = append(m.to, c.Agent)
+			}
 		}
+	}
+	for _, agent := range m.to {
+		f := b.fate(agent, m.id)
+		f.kind, f.direct = m.kind, m.kind != "" || m.sender == ""
 	}
 	b.messages = append(b.messages, m)
 	b.byID[m.id] = m
-}
-
-// isFor reports whether a bot said m, and agent has to get it.
-func (m *message) isFor(agent string) bool {
-	return m.sender != "" && agent != m.sender && (m.to == nil || slices.Contains(m.to, agent))
 }
 
 // received notes that a bot got a message, and counts it as at work until done
@@ -233,47 +213,21 @@ func (b *board) observe(agent string, e sse.Event) error {
 	return nil
 }
 
-// await waits until done, which is called with b.mu held, says so: at most
-// settledWithin.
-func (b *board) await(ctx context.Context, what string, done func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, settledWithin, fmt.Errorf("%s: not within %s", what, settledWithin))
-	defer cancel()
-	for {
-		b.mu.Lock()
-		ok, changed := done(), b.changed
-		b.mu.Unlock()
-		if ok {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
 // quiet reports whether every message came to its end and no bot is at work.
 // b.mu is held.
 func (b *board) quiet() bool { return b.busy == 0 && !slices.ContainsFunc(b.messages, b.onItsWay) }
 
 // onItsWay reports whether more is to come of a message. b.mu is held.
 func (b *board) onItsWay(m *message) bool {
-	return m.any(func(f *fate) bool { return !f.ended() }) || m.streaming || m.command && !b.everywhere(m) ||
-		!m.command && slices.ContainsFunc(m.given, func(agent string) bool {
-			f := b.fate(agent, m.id)
-			return f.received == 0 && f.stopped == ""
-		})
+	if m.command {
+		return !b.everywhere(m)
+	}
+	return m.streaming || b.any(m, func(f *fate) bool { return !f.ended() })
 }
 
-// any reports whether a fate of the message is such a one.
-func (m *message) any(is func(*fate) bool) bool {
-	for _, f := range m.fates {
-		if is(f) {
-			return true
-		}
-	}
-	return false
+// any reports whether a fate of the message is such a one. b.mu is held.
+func (b *board) any(m *message, is func(*fate) bool) bool {
+	return slices.ContainsFunc(m.to, func(agent string) bool { return is(b.fate(agent, m.id)) })
 }
 
 // said is how many messages there are.
@@ -283,8 +237,10 @@ func (b *board) said() int {
 	return len(b.messages)
 }
 
-// ofBots are the ids of the messages of bots since from. b.mu is held.
+// ofBots are the ids of the messages of bots since from.
 func (b *board) ofBots(from int) (all []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, m := range b.messages[from:] {
 		if m.sender != "" {
 			all = append(all, string(m.id))
@@ -297,55 +253,48 @@ func (b *board) nameOf(agent string) string {
 	return b.cast[slices.IndexFunc(b.cast, func(c character) bool { return c.Agent == agent })].Name
 }
 
-// cursor is how far the board is printed.
-type cursor struct {
-	message int  // the first that is not wholly printed
-	head    bool // its own line is
-	drafts  int  // so many of its drafts are
-}
-
 // show prints what has happened. Messages stand in their order, each with its
 // fates below it: the next waits until they all are known, unless the message
 // itself has to wait. b.mu is held.
 func (b *board) show() {
-	b.late = slices.DeleteFunc(b.late, b.showFates)
-	at := &b.shown
-	for at.message < len(b.messages) {
-		m := b.messages[at.message]
-		if !at.head {
-			b.out.said(m)
-			at.head, at.drafts = true, 1
+	for i := b.shown; i < len(b.messages); i++ {
+		m := b.messages[i]
+		whole := b.showMessage(m)
+		if whole && i == b.shown {
+			b.shown++
 		}
-		for ; at.drafts < len(m.drafts)-1; at.drafts++ {
-			b.out.wrote(m.drafts[at.drafts])
-		}
-		if m.streaming {
+		if !whole && !m.waits {
 			return
 		}
-		if at.drafts < len(m.drafts) {
-			b.out.finished(m.text)
-			at.drafts++
-		}
-		if !b.showFates(m) {
-			if !m.waits {
-				return
-			}
-			b.late = append(b.late, m)
-		}
-		*at = cursor{message: at.message + 1}
 	}
 }
 
-// showFates prints the fates of m that are known and not printed, and reports
-// whether none is left. b.mu is held.
-func (b *board) showFates(m *message) (all bool) {
-	for _, c := range b.cast {
-		if f := m.fates[c.Agent]; f != nil && f.ended() && !m.shown[c.Agent] {
-			b.out.became(c.Name, f)
-			m.shown[c.Agent] = true
+// showMessage prints what is known of m and not printed, and reports whether that is all there will be. b.mu is held.
+func (b *board) showMessage(m *message) (whole bool) {
+	if m.printed == 0 {
+		b.out.said(m)
+		m.printed = 1
+	}
+	for ; m.printed < len(m.drafts)-1; m.printed++ {
+		b.out.wrote(m.drafts[m.printed])
+	}
+	if m.streaming {
+		return false
+	}
+	if m.printed < len(m.drafts) {
+		b.out.finished(m.text)
+		m.printed++
+	}
+	if m.sender == "" {
+		return true
+	}
+	for _, agent := range m.to {
+		if f := b.fate(agent, m.id); f.ended() && !f.shown {
+			b.out.became(b.nameOf(agent), f)
+			f.shown = true
 		}
 	}
-	return len(m.shown) == len(m.fates)
+	return !b.any(m, func(f *fate) bool { return !f.shown })
 }
 
 // note prints a line of the narrator's between the messages.

@@ -4,40 +4,44 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"feishu-relay/internal/feishusim"
 )
 
-// mailBoard is the board of the third act, without a Feishu.
-func mailBoard(w io.Writer) *gatewayAct {
-	s := &stage{script: language{}.act(3), out: &printer{w: w}}
+// mailBoard is the third act, of which nothing is started.
+func mailBoard(w io.Writer) *stage {
+	s := &stage{script: language{}.act(3), out: &printer{w: w}, feishu: feishusim.New(feishusim.Options{})}
 	s.board = newBoard(s.out, s.script)
-	return &gatewayAct{stage: s}
+	return s
+}
+
+// coderGets lets a text arrive at the second agent.
+func (s *stage) coderGets(text string) {
+	p := &player{sidecar: &sidecar{character: s.script.Cast[1], stage: s}}
+	p.mailed(&incoming{chat: "oc_own", private: true, fromBot: true, text: text})()
 }
 
 // TestTallyOfMail has mail that arrives, twice, and never, and one that is refused.
 func TestTallyOfMail(t *testing.T) {
-	a := mailBoard(io.Discard)
-	b, from, to := a.board, a.script.Cast[0].Agent, a.script.Cast[1].Agent
-	arrives := func(text string) {
-		a.mailed(1, &incoming{chat: "oc_own", private: true, fromBot: true, text: text})()
-	}
-
-	arrives("done") // it may be there before its sender has its answer
-	a.mail(taskKind, 0, "done")
-	a.gave("task_1")
+	s := mailBoard(io.Discard)
+	b, from, to := s.board, s.script.Cast[0].Agent, s.script.Cast[1].Agent
+	s.coderGets("done") // it may be there before its sender has its answer
+	s.mail(taskKind, 0, "done")
+	s.gave("task_1")
 	if got, _ := b.tally(); got.lost != 1 {
 		t.Errorf("a task without an end: got %s", b.sum())
 	}
 	b.do(func() { b.moved(1, "completed") })
-	a.refused(a.mail(messageKind, 0, "one too many"))
+	s.refused(s.mail(messageKind, 0, "one too many"))
 	if !b.quiet() {
 		t.Error("quiet: got false, want true")
 	}
 	wantDifference(t, "fates", b.compare(0, map[string][]string{
 		from: {"task " + betweenAgents + " delivered", "message RATE_LIMITED"}}), "")
-	a.mail(messageKind, 0, "twice")
-	arrives("twice")
-	arrives("twice")
-	a.mail(messageKind, 0, "lost")
+	s.mail(messageKind, 0, "twice")
+	s.coderGets("twice")
+	s.coderGets("twice")
+	s.mail(messageKind, 0, "lost")
 	if b.quiet() {
 		t.Error("quiet with mail on its way: got true, want false")
 	}
@@ -47,7 +51,7 @@ func TestTallyOfMail(t *testing.T) {
 	}
 	_, wrong := b.tally()
 	wantDifference(t, "given", wrong, "")
-	arrives("said by nobody")
+	s.coderGets("said by nobody")
 	_, wrong = b.tally()
 	wantDifference(t, "given what nobody said to "+to, wrong, "nobody said")
 }
@@ -55,15 +59,16 @@ func TestTallyOfMail(t *testing.T) {
 // TestMailThatWaitsHoldsUpNothing has the receiver away while others speak.
 func TestMailThatWaitsHoldsUpNothing(t *testing.T) {
 	var out strings.Builder
-	a := mailBoard(&out)
-	from := a.script.Cast[0]
-	m := a.mail(taskKind, 0, "first")
-	a.board.add(&message{id: "om_1", group: "private", name: from.Name, sender: from.Agent, text: "second", to: []string{}})
+	s := mailBoard(&out)
+	from := s.script.Cast[0]
+	m := s.mail(taskKind, 0, "first")
+	s.board.add(&message{id: "om_1", group: "private", name: from.Name, sender: from.Agent, text: "second",
+		to: []string{}})
 	if strings.Contains(out.String(), "second") {
 		t.Errorf("shown before the fate of the first is known: %s", &out)
 	}
-	a.board.do(func() { m.waits = true })
-	a.mailed(1, &incoming{chat: "oc_own", private: true, fromBot: true, text: "first"})()
+	s.board.do(func() { m.waits = true })
+	s.coderGets("first")
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		words := strings.Fields(line)

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +36,17 @@ const (
 	devGroup  relay.ChatID = "oc_demo_dev"
 	pairGroup relay.ChatID = "oc_demo_pair"
 )
+
+// post puts a message into a group.
+func (b *board) post(sender, name string, chat relay.ChatID, text string) *message {
+	n := len(b.messages) + 1
+	m := &message{id: relay.MessageID(fmt.Sprintf("om_%d", n)), ts: relay.Millis(n), chat: chat, sender: sender, name: name, text: text}
+	if sender == "" {
+		m.to = []string{} // not of interest
+	}
+	b.add(m)
+	return m
+}
 
 // sum is the tally in one line.
 func (b *board) sum() string {
@@ -222,7 +236,7 @@ func TestCardsAreShownAsTheyGrow(t *testing.T) {
 // TestWhatBotsWereGiven has a user's message that Feishu gives to both bots.
 func TestWhatBotsWereGiven(t *testing.T) {
 	b := newBoard(&printer{w: io.Discard}, language{}.act(2))
-	b.add(&message{id: "om_1", chat: pairGroup, name: "user", text: "hello", given: []string{"agent_a", "agent_b"}})
+	b.add(&message{id: "om_1", chat: pairGroup, name: "user", text: "hello", to: []string{"agent_a", "agent_b"}})
 	b.received("agent_a", "om_1", "hello")()
 	if got, _ := b.tally(); got.lost != 1 || b.quiet() {
 		t.Errorf("before the second has it: got %s", b.sum())
@@ -254,15 +268,17 @@ func TestMentioning(t *testing.T) {
 
 func TestAwaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := testBoard()
-		never := func() bool { return false }
-		if err := b.await(t.Context(), "a wonder", never); err == nil || !strings.Contains(err.Error(), "a wonder") {
+		s := &stage{board: testBoard()}
+		await := func(ctx context.Context) error {
+			return try(func() { s.await(ctx, "a wonder", func() bool { return false }) })
+		}
+		if err := await(t.Context()); err == nil || !strings.Contains(err.Error(), "a wonder") {
 			t.Errorf("await at its limit: got %v, want an error that says for what", err)
 		}
 		cause := errors.New("cause")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
-		if err := b.await(ctx, "a wonder", never); !errors.Is(err, cause) {
+		if err := await(ctx); !errors.Is(err, cause) {
 			t.Errorf("await when all ends: got %v, want %v", err, cause)
 		}
 	})
@@ -307,7 +323,17 @@ func TestGroupsFileHasTheCast(t *testing.T) {
 		Agents map[string]struct{ Name string }
 		Groups map[relay.ChatID]struct{ Members []string }
 	}
-	if err := json.Unmarshal(language{}.act(1).groupsFile(), &file); err != nil {
+	t.Setenv("TMPDIR", t.TempDir())
+	s, err := newStage(Options{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.writeGroups()
+	data, err := os.ReadFile(filepath.Join(s.dir, "groups.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)
 	}
 	if len(file.Agents) != 3 || file.Agents["agent_plan"].Name != "Planner" ||

@@ -39,10 +39,8 @@ func (b *board) compare(from int, want map[string][]string) error {
 				continue
 			}
 			var fates []string
-			for _, other := range b.cast {
-				if f := m.fates[other.Agent]; f != nil {
-					fates = append(fates, f.String())
-				}
+			for _, agent := range m.to {
+				fates = append(fates, b.fate(agent, m.id).String())
 			}
 			got = append(got, strings.Join(fates, "; "))
 		}
@@ -136,27 +134,22 @@ func (b *board) tally() (t tally, wrong error) {
 		if m.sender != "" && !b.notices[m.id] {
 			t.sent++
 		}
-		for _, f := range m.fates {
+		for _, agent := range m.to {
+			f, ofBot := b.fate(agent, m.id), m.sender != ""
 			times := max(f.delivered, f.received)
 			switch {
-			case f.stopped != "":
-				t.stopped[f.stopped]++
+			case f.stopped != "" || m.command:
 				t.doubled += times // stopped and delivered all the same
+				if ofBot {
+					t.stopped[f.stopped]++
+				}
 			case !f.ended():
 				t.lost++
 			default:
-				t.delivered++
 				t.doubled += times - 1
-			}
-		}
-		for _, agent := range m.given {
-			switch f := b.fate(agent, m.id); {
-			case m.command || f.stopped != "": // for another bot, or for none
-				t.doubled += f.received
-			case f.received == 0:
-				t.lost++
-			default:
-				t.doubled += f.received - 1
+				if ofBot {
+					t.delivered++
+				}
 			}
 		}
 	}

@@ -4,14 +4,13 @@
 //
 // # Three acts
 //
-// In the first, three bots know the local API of their sidecars: POST /v1/inbound,
-// POST /v1/outbound and GET /v1/stream. Only Feishu is played: package demo hands
-// the user's words to every bot of the group, and gives each message its id and
-// its time.
+// script.yaml has the acts: who is in them, their scenes, and how these have to end. Behind all is package feishusim
+// in Feishu's place. All bots are written on Feishu's official SDK.
 //
-// In the second, two bots are written on Feishu's official SDK, as anybody writes
-// them. They know nothing of a relay: the SDK's base URL is their sidecar's
-// gateway, and behind the gateways stands package feishusim in Feishu's place.
+// In the first, three bots know the local API of their sidecars: they report what people say and what they say
+// themselves with POST /v1/inbound and POST /v1/outbound, and hear each other on GET /v1/stream.
+//
+// In the second, two bots know nothing of a relay: the SDK's base URL is their sidecar's gateway.
 //
 // In the third, two such bots speak to each other and not in a group. A person asks
 // one in a private chat; it gives the job to the other through the peer tools of its
@@ -57,10 +56,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/errgroup"
 
+	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/redistest"
-	"feishu-relay/relay"
 )
 
 // Bounds. Each is far over what a slow machine takes; beyond it the demo fails
@@ -122,62 +122,49 @@ func (o *Options) acts() []int {
 	return []int{1, 2, 3}
 }
 
-// act is how the bots of an act hear and speak, and the Feishu they are in. Its
-// methods without an error end the act with [must].
-type act interface {
-	// start starts the sidecars with the environment env, and the bots.
-	start(ctx context.Context, env []string)
-	// says lets the user speak; chat is that of a [scene]. It returns when the message stands on the board.
-	says(ctx context.Context, chat relay.ChatID, text string)
-	// verbs are the steps of scenes that this act has beside those of every act.
-	verbs() map[string]verb
-	// leave ends the bots.
-	leave()
-	// close ends what is left when the sidecars have ended.
-	close() error
-}
-
 // stage is what an act is played on.
 type stage struct {
 	Options
 	script    *script
-	act       act
 	last      bool // no other act follows
 	viewed    bool // all was played and checked, and then looked at until the end
 	dir       string
 	board     *board
 	out       *printer
-	scene     scene      // that is played
-	from      int        // how many messages there were before it
-	sidecars  []*sidecar // in the order of the cast
+	scene     scene              // that is played
+	from      int                // how many messages there were before it
+	feishu    *feishusim.Server  // a stand-in
+	user      string             // the person in it
+	apps      []feishusim.App    // of the bots; this and the next two are in the order of the cast
+	sidecars  []*sidecar         // none: not made yet
+	players   []*player          // the bots, once they were started
+	tools     *mcp.ClientSession // all that the first bot of the third act knows of other agents
+	thoughts  chan thought       // what a bot without lines answers
 	redis     *redistest.Server
 	fail      context.CancelCauseFunc // of the whole act; the first cause counts
-	listeners sync.WaitGroup          // the goroutines that bots and watchers are
+	bots      sync.WaitGroup          // their goroutines
+	listeners sync.WaitGroup          // the goroutines that watch sidecars and Feishu
 }
 
 var errInterrupted = errors.New("interrupted")
 
-func newStage(o Options, number int) (s *stage, err error) {
+func newStage(o Options, number int) (*stage, error) {
 	if o.Output == nil {
 		o.Output = io.Discard
 	}
-	if o.Program == "" {
-		if o.Program, err = os.Executable(); err != nil {
-			return nil, fmt.Errorf("find this program: %w", err)
-		}
-	}
 	l := language{o.Chinese}
-	s = &stage{Options: o, script: l.act(number)}
+	s := &stage{Options: o, script: l.act(number), thoughts: make(chan thought, 1)}
 	s.out = newPrinter(o, l, s.script.Cast)
 	s.board = newBoard(s.out, s.script)
 	s.board.chat = o.Chat
-	if number == 1 {
-		s.act = &localAct{stage: s}
-	} else {
-		s.act = newGatewayAct(s)
+	err := s.populate()
+	if err == nil && o.Program == "" {
+		s.Program, err = os.Executable()
 	}
-	s.dir, err = os.MkdirTemp("", "feishu-relay-demo-")
-	return s, wrap(err, "make a folder")
+	if err == nil {
+		s.dir, err = os.MkdirTemp("", "feishu-relay-demo-")
+	}
+	return s, wrap(err, "prepare the demo")
 }
 
 // aborted is what [must] panics with.
@@ -261,7 +248,17 @@ func (s *stage) play(ctx context.Context) {
 	if s.script.Title != "" {
 		s.out.title(s.script.Title)
 	}
-	s.act.start(ctx, env)
+	feishu := s.openFeishu(ctx)
+	if s.script.Local {
+		s.writeGroups()
+	} else {
+		env = append(env, "FEISHU_BASE_URL="+feishu)
+	}
+	s.startSidecars(ctx, env)
+	if len(s.script.Groups) == 0 {
+		s.openTools(ctx)
+	}
+	s.startBots(ctx, feishu)
 	if s.Chat {
 		s.chatAct(ctx)
 	} else {
@@ -291,8 +288,8 @@ func (s *stage) queue() (env []string) {
 
 // startSidecars starts one for each bot of the cast, side by side, and says how long that took.
 func (s *stage) startSidecars(ctx context.Context, env []string) {
-	for _, c := range s.script.Cast {
-		s.sidecars = append(s.sidecars, s.newSidecar(c, slices.Clone(env)))
+	for i := range s.script.Cast {
+		s.sidecars = append(s.sidecars, s.newSidecar(i, slices.Clone(env)))
 	}
 	began := time.Now()
 	starting, each := errgroup.WithContext(ctx)
@@ -311,11 +308,6 @@ func (s *stage) startSidecars(ctx context.Context, env []string) {
 	}
 }
 
-// sidecar is that of an agent.
-func (s *stage) sidecar(agent string) *sidecar {
-	return s.sidecars[slices.IndexFunc(s.sidecars, func(sc *sidecar) bool { return sc.Agent == agent })]
-}
-
 // watchIt prints where the page is.
 func (s *stage) watchIt(more string) {
 	text := s.out.say("watch it in a browser: http://%s/", "在浏览器里看：http://%s/", s.sidecars[0].addr) + more
@@ -325,9 +317,12 @@ func (s *stage) watchIt(more string) {
 	s.out.note(text)
 }
 
-// stop ends everything, in the order of the flow: bots, sidecars, the rest.
+// stop ends everything when the bots' context has ended, in the order of the flow: bots, sidecars, the rest.
 func (s *stage) stop() error {
-	s.act.leave()
+	s.bots.Wait()
+	if s.tools != nil {
+		_ = s.tools.Close() // nothing is under way any more
+	}
 	errs := make([]error, len(s.sidecars))
 	var ending sync.WaitGroup
 	for i, sc := range s.sidecars {
@@ -335,7 +330,7 @@ func (s *stage) stop() error {
 	}
 	ending.Wait()
 	s.listeners.Wait()
-	errs = append(errs, s.act.close())
+	errs = append(errs, s.feishu.Close())
 	if s.redis != nil {
 		s.redis.Stop()
 	}

@@ -31,27 +31,27 @@ const (
 const rateLimited relay.Reason = "RATE_LIMITED"
 
 // openTools connects the first bot to the peer tools of its sidecar.
-func (a *gatewayAct) openTools(ctx context.Context) {
-	own, name := a.sidecars[0], a.script.Cast[0].Name
+func (s *stage) openTools(ctx context.Context) {
+	own := s.sidecars[0]
 	client := mcp.NewClient(&mcp.Implementation{Name: own.Agent, Version: "1"}, nil)
 	var err error
-	a.tools, err = client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: own.url() + "/mcp", HTTPClient: own.caller()}, nil)
-	must(wrap(err, "the MCP client of %s", name))
+	s.tools, err = client.Connect(ctx,
+		&mcp.StreamableClientTransport{Endpoint: own.url() + "/mcp", HTTPClient: own.caller()}, nil)
+	must(wrap(err, "the MCP client of %s", own.Name))
 }
 
-// mailed is received for what another agent wrote to the i-th bot. It is shown in the chat that it belongs in, as if it
+// mailed is received for what another agent wrote to the bot. It is shown in the chat that it belongs in, as if it
 // had been said there. In a chat of its own there is a line below it on what comes of an answer.
-func (a *gatewayAct) mailed(i int, in *incoming) (done func()) {
-	cast := a.script.Cast
-	text, where := in.text, askedIn
-	if a.asked.Load() != in.chat {
+func (p *player) mailed(in *incoming) (done func()) {
+	s, text, where := p.stage, in.text, askedIn
+	if len(s.feishu.Messages(in.chat)) == 0 { // Feishu has only the chat with the person
 		where = betweenAgents
 		text, _, _ = strings.Cut(text, "\n\n")
 	}
-	id := mailID(cast[1-i].Agent, cast[i].Agent, text)
-	a.board.do(func() { a.board.fate(cast[i].Agent, id).where = where })
-	done = a.board.received(cast[i].Agent, id, text)
-	if cast[i].Told == nil { // it waits for the scene, which goes on meanwhile
+	id := mailID(s.script.Cast[1-s.index(p.Agent)].Agent, p.Agent, text)
+	s.board.do(func() { s.board.fate(p.Agent, id).where = where })
+	done = s.board.received(p.Agent, id, text)
+	if p.Asked == nil { // it waits for the scene, which goes on meanwhile
 		done()
 		return func() {}
 	}
@@ -61,66 +61,76 @@ func (a *gatewayAct) mailed(i int, in *incoming) (done func()) {
 // thought is what a scene lets a bot do: answer, or react to what it heard, before an answer follows.
 type thought struct{ says, reacts string }
 
-// think waits for a bot's answer from the scene.
-func (a *gatewayAct) think(ctx context.Context, b *sdkBot, in *incoming) string {
+// think waits for the bot's answer from the scene.
+func (p *player) think(ctx context.Context, in *incoming) string {
 	for {
 		select {
-		case thought := <-a.thoughts:
+		case thought := <-p.stage.thoughts:
 			if thought.reacts == "" {
 				return thought.says
 			}
-			b.react(ctx, in.id, thought.reacts)
+			p.react(ctx, in.id, thought.reacts)
 		case <-ctx.Done():
 			must(context.Cause(ctx))
 		}
 	}
 }
 
+// thinks lets the second agent say what arrives as mail of a kind; before is what it writes before it.
+func (s *stage) thinks(kind, before string) verb {
+	return func(_ context.Context, text string) {
+		s.mail(kind, 1, text)
+		s.thoughts <- thought{says: before + text}
+	}
+}
+
 // mail notes that the i-th agent is about to send mail to the other.
-func (a *gatewayAct) mail(kind string, i int, text string) *message {
-	from, to := &a.script.Cast[i], a.script.Cast[1-i].Agent
-	m := &message{id: mailID(from.Agent, to, text), ts: relay.MillisOf(time.Now()), group: a.out.word(mailbox),
+func (s *stage) mail(kind string, i int, text string) *message {
+	from, to := &s.script.Cast[i], s.script.Cast[1-i].Agent
+	m := &message{id: mailID(from.Agent, to, text), ts: relay.MillisOf(time.Now()), group: s.out.word(mailbox),
 		sender: from.Agent, name: from.Name, text: text, kind: kind, to: []string{to}}
-	a.board.add(m)
+	s.board.add(m)
 	return m
 }
 
 // giveTask gives the second agent a task whose result belongs in chat.
-func (a *gatewayAct) giveTask(ctx context.Context, chat, text string) {
-	m, to := a.mail(taskKind, 0, text), a.sidecars[1]
+func (s *stage) giveTask(ctx context.Context, chat, text string) {
+	m, to := s.mail(taskKind, 0, text), s.sidecars[1]
 	var sent struct {
 		TaskID string `json:"task_id"`
 		Note   string
 	}
-	must(a.useTool(ctx, "send_task", object{"to": to.Agent, "task": text, "callback_chat_id": chat, "deadline_minutes": 30}, &sent))
-	a.gave(sent.TaskID)
+	must(s.useTool(ctx, "send_task", object{"to": to.Agent, "task": text, "callback_chat_id": chat,
+		"deadline_minutes": 30}, &sent))
+	s.gave(sent.TaskID)
 	offline := strings.Contains(sent.Note, "offline")
 	if offline == to.runs() {
 		must(fmt.Errorf("send_task notes %q, and %s runs: %v", sent.Note, to.Agent, to.runs()))
 	}
 	if offline {
-		a.board.note(a.out.say("send_task answers: coder is offline, the task waits for it", "send_task 回答：coder 不在线，任务等它回来"))
-		a.board.do(func() { m.waits = true })
+		s.board.note(s.out.say("send_task answers: coder is offline, the task waits for it",
+			"send_task 回答：coder 不在线，任务等它回来"))
+		s.board.do(func() { m.waits = true })
 	}
 }
 
 // gave notes a new task.
-func (a *gatewayAct) gave(id string) {
-	a.board.do(func() {
-		a.board.tasks = append(a.board.tasks, &task{id: id})
-		a.board.moved(len(a.board.tasks), "pending")
+func (s *stage) gave(id string) {
+	s.board.do(func() {
+		s.board.tasks = append(s.board.tasks, &task{id: id})
+		s.board.moved(len(s.board.tasks), "pending")
 	})
 }
 
 // tell sends the second agent a message.
-func (a *gatewayAct) tell(ctx context.Context, text string) {
-	m := a.mail(messageKind, 0, text)
+func (s *stage) tell(ctx context.Context, text string) {
+	m := s.mail(messageKind, 0, text)
 	var sent struct {
 		DeliveredTo []string `json:"delivered_to"`
 	}
-	err := a.useTool(ctx, "send_to_peer", object{"to": m.to[0], "message": text}, &sent)
+	err := s.useTool(ctx, "send_to_peer", object{"to": m.to[0], "message": text}, &sent)
 	if err != nil && strings.Contains(err.Error(), string(rateLimited)) {
-		a.refused(m)
+		s.refused(m)
 		return
 	}
 	must(err)
@@ -130,13 +140,13 @@ func (a *gatewayAct) tell(ctx context.Context, text string) {
 }
 
 // refused notes that mail was not sent.
-func (a *gatewayAct) refused(m *message) {
-	a.board.do(func() { m.fates[m.to[0]].stopped = rateLimited })
+func (s *stage) refused(m *message) {
+	s.board.do(func() { s.board.fate(m.to[0], m.id).stopped = rateLimited })
 }
 
 // useTool calls a tool, and reads what it returns into out.
-func (a *gatewayAct) useTool(ctx context.Context, name string, args object, out any) error {
-	result, err := a.tools.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})
+func (s *stage) useTool(ctx context.Context, name string, args object, out any) error {
+	result, err := s.tools.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})
 	if err == nil && result.IsError {
 		err = errors.New(result.Content[0].(*mcp.TextContent).Text)
 	}
@@ -146,48 +156,36 @@ func (a *gatewayAct) useTool(ctx context.Context, name string, args object, out 
 	return json.Unmarshal([]byte(asJSON(result.StructuredContent)), out)
 }
 
-// mailVerbs let the second agent act, and look at tasks: "2 working" is the second task in that state.
-func (a *gatewayAct) mailVerbs() map[string]verb {
-	says := func(kind, before string) verb {
-		return func(_ context.Context, text string) {
-			a.mail(kind, 1, text)
-			a.thoughts <- thought{says: before + text}
-		}
+// awaitTask waits until a task is in a state at both sidecars: one sends a step before it notes it, so the other can
+// know of one that a kill would undo.
+func (s *stage) awaitTask(ctx context.Context, object string) {
+	n, state, id := s.task(object)
+	for _, sc := range s.sidecars {
+		what := fmt.Sprintf("task %s at %s's sidecar", object, sc.Name)
+		must(await(ctx, what, func(ctx context.Context) (bool, error) {
+			got, err := sc.tasks(ctx)
+			return got[id] == state, err
+		}))
 	}
-	return map[string]verb{
-		"completed":    says("completed", ""),
-		"failed":       says("failed", "/fail "),
-		"message":      says(messageKind, ""),
-		"react":        func(_ context.Context, emoji string) { a.thoughts <- thought{reacts: emoji} },
-		"nothing left": a.nothingLeft,
-		// At both sidecars: one sends a step before it notes it, so the other can know of one that a kill would undo.
-		"task": func(ctx context.Context, object string) {
-			n, state, id := a.task(object)
-			for _, sc := range a.sidecars {
-				until(ctx, fmt.Sprintf("task %d %s at %s's sidecar", n, state, sc.Name), func(ctx context.Context) (bool, error) {
-					got, err := sc.tasks(ctx)
-					return got[id] == state, err
-				})
-			}
-			a.board.do(func() { a.board.moved(n, state) })
-		},
-		"known": func(ctx context.Context, object string) {
-			n, state, id := a.task(object)
-			got, err := a.sidecars[1].tasks(ctx)
-			must(err)
-			if got[id] != state {
-				must(fmt.Errorf("task %d is %q after the restart, want %q", n, got[id], state))
-			}
-		},
+	s.board.do(func() { s.board.moved(n, state) })
+}
+
+// knowsTask checks that the second sidecar knows a task in a state.
+func (s *stage) knowsTask(ctx context.Context, object string) {
+	n, state, id := s.task(object)
+	got, err := s.sidecars[1].tasks(ctx)
+	must(err)
+	if got[id] != state {
+		must(fmt.Errorf("task %d is %q after the restart, want %q", n, got[id], state))
 	}
 }
 
 // task reads a task's number and a state, and returns the id as well.
-func (a *gatewayAct) task(object string) (n int, state, id string) {
+func (s *stage) task(object string) (n int, state, id string) {
 	number, state, _ := strings.Cut(object, " ")
 	n, err := strconv.Atoi(number)
 	must(err)
-	a.board.do(func() { id = a.board.tasks[n-1].id })
+	s.board.do(func() { id = s.board.tasks[n-1].id })
 	return n, state, id
 }
 
@@ -204,34 +202,31 @@ func (s *sidecar) tasks(ctx context.Context) (map[string]string, error) {
 
 // nothingLeft checks that no mail waits anywhere, that both sides say the same of
 // the tasks, that sidecars show nothing but their mail, and that no chat of agents reached Feishu.
-func (a *gatewayAct) nothingLeft(ctx context.Context, _ string) {
+func (s *stage) nothingLeft(ctx context.Context, _ string) {
 	want := map[string]string{}
-	a.board.do(func() {
-		for _, t := range a.board.tasks {
+	s.board.do(func() {
+		for _, t := range s.board.tasks {
 			want[t.id] = t.state
 		}
 	})
-	for _, sc := range a.sidecars {
-		until(ctx, "no mail waits at "+sc.Name+"'s sidecar", func(ctx context.Context) (bool, error) {
-			var answer struct {
-				Mailbox struct {
-					Waiting        int // for the bot
-					Unacknowledged int // of what it sent
-					OpenTasks      int `json:"open_tasks"`
-				}
+	for _, sc := range s.sidecars {
+		var left struct {
+			Mailbox struct {
+				Waiting        int // for the bot
+				Unacknowledged int // of what it sent
+				OpenTasks      int `json:"open_tasks"`
 			}
-			err := sc.call(ctx, "/v1/status", nil, &answer)
-			left := answer.Mailbox
-			return left.Waiting+left.Unacknowledged+left.OpenTasks == 0, err
-		})
+			Dead        []any `json:"dead_letters"`
+			Transcripts []struct{ Channel string }
+		}
+		must(await(ctx, "no mail waits at "+sc.Name+"'s sidecar", func(ctx context.Context) (bool, error) {
+			err := sc.call(ctx, "/v1/status", nil, &left)
+			return left.Mailbox.Waiting+left.Mailbox.Unacknowledged+left.Mailbox.OpenTasks == 0, err
+		}))
 		got, err := sc.tasks(ctx)
 		must(err)
 		if !maps.Equal(got, want) {
 			must(fmt.Errorf("tasks at %s's sidecar: got %v, want %v", sc.Name, got, want))
-		}
-		var left struct {
-			Dead        []any `json:"dead_letters"`
-			Transcripts []struct{ Channel string }
 		}
 		must(sc.call(ctx, "/v1/mailbox/dead-letters", nil, &left))
 		must(sc.call(ctx, "/v1/transcripts", nil, &left))
@@ -240,7 +235,7 @@ func (a *gatewayAct) nothingLeft(ctx context.Context, _ string) {
 				sc.Name, len(left.Dead), left.Transcripts))
 		}
 	}
-	for _, r := range a.feishu.Requests() {
+	for _, r := range s.feishu.Requests() {
 		if strings.Contains(r.URI+string(r.Body), "relaypeer") {
 			must(fmt.Errorf("%s %s reached Feishu", r.Method, r.URI))
 		}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"unicode"
 
-	"golang.org/x/text/width"
-
+	"feishu-relay/internal/runes"
 	"feishu-relay/internal/subprocess"
+	"feishu-relay/outcome"
 )
 
 // Widths of the columns, in cells of a terminal.
@@ -135,26 +135,10 @@ func (p *printer) logs(sidecars []*sidecar) {
 	}
 }
 
-// cells is how many cells of a terminal a text takes: a Chinese character two,
-// a combining mark none.
-func cells(text string) int {
-	n := 0
-	for _, r := range text {
-		switch kind := width.LookupRune(r).Kind(); {
-		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
-		case kind == width.EastAsianWide, kind == width.EastAsianFullwidth:
-			n += 2
-		default:
-			n++
-		}
-	}
-	return n
-}
-
 // pad fills a text with spaces to n cells; a longer one stands as it is, with
 // one space behind it.
 func pad(text string, n int) string {
-	return text + strings.Repeat(" ", max(1, n-cells(text)))
+	return text + strings.Repeat(" ", max(1, n-runes.Columns(text)))
 }
 
 // clean leaves out control characters, which a terminal would obey: in a chat
@@ -176,4 +160,38 @@ func excerpt(text string) string {
 		return string(runes[:most]) + "…"
 	}
 	return string(runes)
+}
+
+// language is what the demo speaks: English, or Chinese.
+type language struct{ chinese bool }
+
+// say is a text in it.
+func (l language) say(en, zh string, args ...any) string {
+	return fmt.Sprintf(outcome.Text{EN: en, ZH: zh}.In(l.chinese), args...)
+}
+
+// user is the name of the person who plays.
+func (l language) user() string { return l.say("user", "用户") }
+
+// word is a word of the sidecars' in the language: a tier, a state of a task, a kind of mail.
+// Reasons of stops are the same in both, as in logs and metrics.
+func (l language) word(w string) string {
+	if zh, ok := chineseWords[w]; ok && l.chinese {
+		return zh
+	}
+	return w
+}
+
+var chineseWords = map[string]string{
+	"threshold": "阈值", "judge": "裁判", "hard_limit": "硬上限", "released": "放行",
+	taskKind: "任务", messageKind: "消息", mailbox: "信箱", askedIn: "提问的私聊", betweenAgents: "单独的私聊",
+	"pending": "等待接收", "accepted": "已接受", "working": "进行中", "completed": "已完成", "failed": "失败", "rejected": "被拒绝",
+}
+
+// passed is the policy's reason to let a message pass, in the language.
+func (l language) passed(reason string) string {
+	if l.chinese {
+		return strings.NewReplacer("depth", "深度", "threshold", "阈值", "judge: ", "裁判：").Replace(reason)
+	}
+	return reason
 }

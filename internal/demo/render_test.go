@@ -4,26 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"feishu-relay/internal/runes"
 	"feishu-relay/relay"
 )
-
-func TestCells(t *testing.T) {
-	for text, want := range map[string]int{
-		"":        0,
-		"BotB":    4,
-		"小策":      4,
-		"小B，好":    7,
-		"ａ":       2, // full width
-		"ｱ":       1, // half width
-		"e\u0301": 1, // a letter and its accent
-		"\u200b":  0,
-		"✓ → ↳":   5, // of no fixed width: one, outside of old Chinese terminals
-	} {
-		if got := cells(text); got != want {
-			t.Errorf("cells(%q): got %d, want %d", text, got, want)
-		}
-	}
-}
 
 func TestPad(t *testing.T) {
 	for _, tt := range []struct {
@@ -53,7 +36,7 @@ func TestLinesStandInColumns(t *testing.T) {
 	if got, want := strings.TrimLeft(lines[0], "0123456789:"), "  Planner     → Dev      @Coder [31m看"; got != want {
 		t.Errorf("message: got %q, want %q", got, want)
 	}
-	if got, want := cells(lines[1]), cells(lines[0])-cells("@Coder [31m看")+len("line two"); got != want {
+	if got, want := runes.Columns(lines[1]), runes.Columns(lines[0])-runes.Columns("@Coder [31m看")+len("line two"); got != want {
 		t.Errorf("second line ends at cell %d, want %d", got, want)
 	}
 	for i, want := range []string{

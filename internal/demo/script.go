@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -21,6 +20,7 @@ type script struct {
 	Count     string      // of the sidecars, as a word
 	Title     string      // printed first; "": nothing
 	Env       []string    // of the sidecars
+	Local     bool        // the bots know the local API of their sidecars; else they are behind gateways
 	Cast      []character // the bots, in the order in which they are shown
 	Groups    []group     // a chat takes place in the first; none: there is no chat
 	Everybody string      // words that address all bots
@@ -30,12 +30,11 @@ type script struct {
 
 // character is one of the bots: who it is, and what it answers.
 type character struct {
-	Agent  string // AGENT_NAME
-	Name   string // as the group sees it
-	OpenID string `yaml:"open_id"` // BOT_OPEN_ID; "": Feishu gives it one
-	Role   string // AGENT_ROLE
-	Asked  []line // by a person
-	Told   []line // by a bot that addresses it
+	Agent string // AGENT_NAME
+	Name  string // as the group sees it
+	Role  string // AGENT_ROLE
+	Asked []line // by a person
+	Told  []line // by a bot that addresses it
 }
 
 // line is an answer to what has one of the words of Hears, or "" for anything, in it. The bot may give another agent
@@ -54,7 +53,8 @@ type scene struct {
 	Title string
 	Chat  relay.ChatID // "": the first group; without groups, the private chat of the user and the first bot
 	Steps []map[string]string
-	// Want has what becomes of the messages of each agent at the others in the order of the cast, as fate.String has it.
+	// Want has what becomes of the messages of each agent at the others, in the order of the cast, as fate.String has
+	// it.
 	Want map[string][]string
 	Ends string // what there is to see in it
 }
@@ -129,29 +129,43 @@ func (s *script) task(text string) string {
 // verb does a step of a scene; object is the text behind the verb in the script.
 type verb func(ctx context.Context, object string)
 
-// verbs are the steps that every act has, and those of this one.
+// verbs are the steps that there are.
 func (s *stage) verbs() map[string]verb {
-	verbs := map[string]verb{
-		"ask":    func(ctx context.Context, text string) { s.act.says(ctx, s.scene.Chat, text) },
+	return map[string]verb{
+		"ask":    func(ctx context.Context, text string) { s.says(ctx, s.scene.Chat, text) },
 		"note":   func(_ context.Context, text string) { s.board.note(text) },
 		"settle": func(ctx context.Context, _ string) { s.settle(ctx) },
-		"kill":   func(_ context.Context, agent string) { s.sidecar(agent).kill() },
-		"stop":   func(_ context.Context, agent string) { must(s.sidecar(agent).stop()) },
-		"start":  func(ctx context.Context, agent string) { must(s.sidecar(agent).start(ctx)) },
+		"kill":   func(_ context.Context, agent string) { s.sidecars[s.index(agent)].kill() },
+		"stop":   func(_ context.Context, agent string) { must(s.sidecars[s.index(agent)].stop()) },
+		"start":  func(ctx context.Context, agent string) { must(s.sidecars[s.index(agent)].start(ctx)) },
+		"leave":  func(ctx context.Context, agent string) { s.players[s.index(agent)].disconnect(ctx) },
+		"join":   func(ctx context.Context, agent string) { s.players[s.index(agent)].connect(ctx) },
 		"spoken": func(ctx context.Context, agent string) {
-			s.await(ctx, agent+" hands over", func() bool { return len(s.board.ofBots(s.from)) > 0 && s.board.busy == 0 })
+			said := func(m *message) bool { return m.sender == agent }
+			s.await(ctx, agent+" hands over", func() bool {
+				return s.board.busy == 0 && slices.ContainsFunc(s.board.messages[s.from:], said)
+			})
 		},
 		"decided": func(ctx context.Context, agent string) {
 			s.await(ctx, "the hand-over is decided at "+agent+", and heard by the others", func() bool {
 				return slices.ContainsFunc(s.board.messages[s.from:], func(m *message) bool {
-					f := m.fates[agent]
-					return f != nil && f.decided && !m.any(func(other *fate) bool { return other != f && !other.ended() })
+					f := s.board.fate(agent, m.id)
+					return f.decided && !s.board.any(m, func(other *fate) bool { return other != f && !other.ended() })
 				})
 			})
 		},
+		"include bots":        s.includeBots,
+		"delivered by Feishu": s.deliveredByFeishu,
+		// What the agent that thinks does.
+		"completed": s.thinks("completed", ""),
+		"failed":    s.thinks("failed", "/fail "),
+		"message":   s.thinks(messageKind, ""),
+		"react":     func(_ context.Context, emoji string) { s.thoughts <- thought{reacts: emoji} },
+		// Of tasks: "2 working" is the second, in that state.
+		"task":         s.awaitTask,
+		"known":        s.knowsTask,
+		"nothing left": s.nothingLeft,
 	}
-	maps.Copy(verbs, s.act.verbs())
-	return verbs
 }
 
 // playScenes plays all scenes, each to its expected end.
@@ -181,7 +195,11 @@ func (s *stage) settle(ctx context.Context) {
 	s.await(ctx, "everything delivered or stopped", s.board.quiet)
 }
 
-// await waits until done, which is called with the board's lock held, says so.
+// await waits until done, which is called with the board's lock held, returns true.
 func (s *stage) await(ctx context.Context, what string, done func() bool) {
-	must(s.board.await(ctx, what, done))
+	must(await(ctx, what, func(context.Context) (bool, error) {
+		s.board.mu.Lock()
+		defer s.board.mu.Unlock()
+		return done(), nil
+	}))
 }

@@ -21,28 +21,23 @@ import (
 // sdkBot is a bot as anybody writes one on Feishu's official SDK: it has an app,
 // a base URL and something to say. There is nothing of a relay in it.
 type sdkBot struct {
-	client *lark.Client
-	events *larkws.Client
-	openID string // its own, as Feishu says
-
-	// answer is what the bot says to somebody who mentions it, or speaks to it
-	// alone, or "".
-	answer func(context.Context, *incoming) string
-	// heard is told of each message, and then of the message that the bot sent,
-	// or "", and of what went wrong.
-	heard func(*incoming) (done func(sent string, err error))
-
-	thinking  string // what a card says before there is an answer
-	answering sync.WaitGroup
+	client  *lark.Client
+	events  *larkws.Client
+	openID  string                           // its own
+	names   map[string]string                // of all bots, by the open_id that each has for this one
+	heard   func(context.Context, *incoming) // takes each message on a goroutine of its own
+	hearing sync.WaitGroup
 }
 
-// incoming is a message that the SDK gave a bot.
+// incoming is a message that a bot was given.
 type incoming struct {
-	id, chat string
-	private  bool // in a chat of the bot and a person
-	fromBot  bool
-	sender   string // name of the bot that said it, when it is answered; "" for a person
-	text     string // as a person would read it
+	id, chat  string
+	private   bool // in a chat of the bot and a person
+	addressed bool // the bot is mentioned, or spoken to alone
+	fromBot   bool
+	from      string // open_id of the sender
+	sender    string // name of the bot that said it; "" for a person
+	text      string // as a person would read it
 }
 
 // silent is above the levels of the SDK's log, which goes to standard output.
@@ -58,15 +53,10 @@ func newSDKBot(appID, secret, baseURL string) *sdkBot {
 	return b
 }
 
-// introduce learns who the bot is.
-func (b *sdkBot) introduce(ctx context.Context) {
-	b.openID = b.call(ctx, http.MethodGet, "bot/v3/info", nil).Bot.OpenID
-}
-
-// run holds the long connection until ctx is done, and lets the answers end.
+// run holds the long connection until ctx is done, and waits for what the bot is at.
 func (b *sdkBot) run(ctx context.Context) error {
 	err := b.events.Start(ctx)
-	b.answering.Wait()
+	b.hearing.Wait()
 	return err
 }
 
@@ -78,46 +68,21 @@ func (b *sdkBot) receive(ctx context.Context, e *larkim.P2MessageReceiveV1) erro
 	if err := json.Unmarshal([]byte(str(m.Content)), &content); err != nil {
 		return fmt.Errorf("content of a message: %w", err)
 	}
-	in := &incoming{id: str(m.MessageId), chat: str(m.ChatId), private: str(m.ChatType) == "p2p",
-		fromBot: str(from.SenderType) != "user", text: content.Text}
-	addressed := in.private
+	private := str(m.ChatType) == "p2p"
+	in := &incoming{id: str(m.MessageId), chat: str(m.ChatId), private: private, addressed: private,
+		fromBot: str(from.SenderType) != "user", from: str(from.SenderId.OpenId), text: content.Text}
+	in.sender = b.names[in.from]
 	for _, at := range m.Mentions {
 		in.text = strings.ReplaceAll(in.text, str(at.Key), "@"+str(at.Name))
-		addressed = addressed || str(at.Id.OpenId) == b.openID
+		in.addressed = in.addressed || str(at.Id.OpenId) == b.openID
 	}
-	done := b.heard(in)
-	b.answering.Go(func() {
-		sent := ""
-		err := try(func() {
-			if addressed {
-				sent = b.reply(ctx, in, str(from.SenderId.OpenId))
-			}
-		})
-		done(sent, err)
-	})
+	b.hearing.Go(func() { b.heard(ctx, in) })
 	return nil
 }
 
-// reply answers in, which the bearer of an open_id said: with a text, or, in several
-// lines, with a card that it streams.
-func (b *sdkBot) reply(ctx context.Context, in *incoming, from string) (sent string) {
-	names := map[string]string{} // of the chat's bots, by the open_id that each has for this one
-	if !in.private {
-		for _, bot := range b.call(ctx, http.MethodGet, "im/v1/chats/"+in.chat+"/members/bots", nil).Data.Items {
-			names[bot.ID] = bot.Name
-		}
-	}
-	if in.fromBot {
-		in.sender = names[from]
-	}
-	answer := b.answer(ctx, in)
-	switch {
-	case answer == "":
-		return ""
-	case strings.Contains(answer, "\n"):
-		return b.stream(ctx, in.id, answer, names)
-	}
-	return b.send(ctx, in.id, "text", object{"text": mentioning(answer, names, `<at user_id="%s"></at>`)})
+// say answers a message with a text.
+func (b *sdkBot) say(ctx context.Context, to, text string) (sent string) {
+	return b.send(ctx, to, "text", object{"text": mentioning(text, b.names, `<at user_id="%s"></at>`)})
 }
 
 // mentioning makes of "@Name" a tag, in which %s is the open_id.
@@ -136,31 +101,31 @@ const (
 )
 
 // stream answers a message with a card that grows, as frameworks do with what a
-// model writes: first a placeholder, then more and more of the text.
-func (b *sdkBot) stream(ctx context.Context, to, answer string, names map[string]string) (sent string) {
-	made := b.call(ctx, http.MethodPost, "cardkit/v1/cards", object{"type": "card_json", "data": asJSON(object{
+// model writes: first that it is thinking, then more and more of the text.
+func (b *sdkBot) stream(ctx context.Context, to, answer, thinking string) (sent string) {
+	made := b.ask(ctx, http.MethodPost, "cardkit/v1/cards", object{"type": "card_json", "data": asJSON(object{
 		"schema": "2.0", "config": object{"streaming_mode": true},
-		"body": object{"elements": []object{{"tag": "markdown", "element_id": answerPart, "content": b.thinking}}}})})
+		"body": object{"elements": []object{{"tag": "markdown", "element_id": answerPart, "content": thinking}}}})})
 	card := "cardkit/v1/cards/" + made.Data.CardID
 	sent = b.send(ctx, to, "interactive", object{"type": "card", "data": object{"card_id": made.Data.CardID}})
 	runes := []rune(answer)
 	for i := 1; i <= cardPieces; i++ {
 		must(wait.Sleep(ctx, betweenThem))
-		soFar := mentioning(string(runes[:len(runes)*i/cardPieces]), names, "<at id=%s></at>")
-		b.call(ctx, http.MethodPut, card+"/elements/"+answerPart+"/content", object{"content": soFar, "sequence": i})
+		soFar := mentioning(string(runes[:len(runes)*i/cardPieces]), b.names, "<at id=%s></at>")
+		b.ask(ctx, http.MethodPut, card+"/elements/"+answerPart+"/content", object{"content": soFar, "sequence": i})
 	}
-	b.call(ctx, http.MethodPatch, card+"/settings",
+	b.ask(ctx, http.MethodPatch, card+"/settings",
 		object{"settings": asJSON(object{"config": object{"streaming_mode": false}}), "sequence": cardPieces + 1})
 	return sent
 }
 
 // react puts an emoji below a message, as frameworks do when they begin to think about it.
 func (b *sdkBot) react(ctx context.Context, to, emoji string) {
-	b.call(ctx, http.MethodPost, "im/v1/messages/"+to+"/reactions", object{"reaction_type": object{"emoji_type": emoji}})
+	b.ask(ctx, http.MethodPost, "im/v1/messages/"+to+"/reactions", object{"reaction_type": object{"emoji_type": emoji}})
 }
 
 func (b *sdkBot) send(ctx context.Context, to, kind string, content object) (id string) {
-	return b.call(ctx, http.MethodPost, "im/v1/messages/"+to+"/reply",
+	return b.ask(ctx, http.MethodPost, "im/v1/messages/"+to+"/reply",
 		object{"msg_type": kind, "content": asJSON(content)}).Data.MessageID
 }
 
@@ -175,21 +140,14 @@ func asJSON(v any) string {
 // result is what the bot reads in Feishu's answers.
 type result struct {
 	larkcore.CodeError
-	Bot struct {
-		OpenID string `json:"open_id"`
-	}
 	Data struct {
 		MessageID string `json:"message_id"`
 		CardID    string `json:"card_id"`
-		Items     []struct {
-			ID   string `json:"bot_id"`
-			Name string `json:"bot_name"`
-		}
 	}
 }
 
-// call calls Feishu's API.
-func (b *sdkBot) call(ctx context.Context, method, path string, body any) (answered result) {
+// ask calls Feishu's API.
+func (b *sdkBot) ask(ctx context.Context, method, path string, body any) (answered result) {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	resp, err := b.client.Do(ctx, &larkcore.ApiReq{HttpMethod: method, ApiPath: "/open-apis/" + path, Body: body,

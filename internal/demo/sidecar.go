@@ -29,7 +29,7 @@ type sidecar struct {
 	env   []string
 	log   string // path
 	addr  string // of the local API
-	gate  string // of the gateway; "": it has none
+	gate  string // of the gateway, where there is one
 	token string // API_TOKEN; "": none
 
 	process *subprocess.Process // nil: not started yet
@@ -39,25 +39,30 @@ type sidecar struct {
 // newSidecar sets an environment of its own: whatever is configured in the
 // user's, a judge's key above all, has no place in the demo. The folders are the
 // default ones of DATA_DIR.
-func (s *stage) newSidecar(c character, env []string) *sidecar {
+func (s *stage) newSidecar(i int, env []string) *sidecar {
+	c := s.script.Cast[i]
 	sc := &sidecar{character: c, stage: s, log: filepath.Join(s.dir, c.Agent+".log")}
 	var err error
 	sc.addr, err = loopback.Addr()
 	must(err)
-	if (s.Chat || s.View) && len(s.sidecars) == 0 {
+	sc.gate, err = loopback.Addr()
+	must(err)
+	if (s.Chat || s.View) && i == 0 {
 		sc.addr, sc.token = cmp.Or(s.Listen, sc.addr), s.Token
 	}
 	sc.env = append(env, "LOG_FORMAT=text", "AGENT_NAME="+c.Agent, "AGENT_ROLE="+c.Role, "DATA_DIR="+s.dir,
 		"LISTEN_ADDR="+sc.addr, "API_TOKEN="+sc.token)
-	if c.OpenID != "" {
-		sc.env = append(sc.env, "BOT_NAME="+c.Name, "BOT_OPEN_ID="+c.OpenID)
-		return sc
+	if s.script.Local {
+		sc.env = append(sc.env, "BOT_NAME="+c.Name, "BOT_OPEN_ID="+s.openID(i, i))
+	} else {
+		sc.env = append(sc.env, "GATEWAY_ADDR="+sc.gate, "GATEWAY_SETTLE="+settle, "GATEWAY_EDIT_SETTLE="+settle)
 	}
-	sc.gate, err = loopback.Addr()
-	must(err)
-	sc.env = append(sc.env, "GATEWAY_ADDR="+sc.gate)
 	return sc
 }
+
+// settle is GATEWAY_SETTLE and GATEWAY_EDIT_SETTLE here: these bots write nothing behind a card's end, and edit
+// no text.
+const settle = "200ms"
 
 // url is where the local API answers on this machine.
 func (s *sidecar) url() string { return "http://" + s.addr }
@@ -133,7 +138,8 @@ func (s *sidecar) transcript(ctx context.Context, chat relay.ChatID) (all []entr
 			Entries []entry
 			Earlier string
 		}
-		err := s.call(ctx, fmt.Sprintf("/v1/transcripts/%s/%s?%s", relay.DefaultChannel, chat, query.Encode()), nil, &page)
+		route := fmt.Sprintf("/v1/transcripts/%s/%s?%s", relay.DefaultChannel, chat, query.Encode())
+		err := s.call(ctx, route, nil, &page)
 		if errors.Is(err, errNotFound) {
 			err = nil
 		}
@@ -160,11 +166,10 @@ func (s *sidecar) call(ctx context.Context, route string, in, out any) error {
 		return err
 	}
 	defer body.Close()
-	data, err := io.ReadAll(io.LimitReader(body, maxAnswer))
-	if err != nil || out == nil {
-		return wrap(err, "read the answer")
+	if out == nil {
+		return nil
 	}
-	return json.Unmarshal(data, out)
+	return wrap(json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(out), "read the answer")
 }
 
 // read takes the server-sent events of a stream, until that ends or take fails, and closes it. The error is never nil.
@@ -233,10 +238,10 @@ func (s *sidecar) open(ctx context.Context, route string, in any, lastID string)
 	return nil, fmt.Errorf("answered %d %s", resp.StatusCode, text)
 }
 
-// until asks again and again until done says so, or fails: for what tells no
-// events. What is not there within a time is an error that says what.
-func until(ctx context.Context, what string, done func(context.Context) (bool, error)) {
+// await asks again and again until done returns true, or fails. What is not there within a time is an error that names
+// it.
+func await(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, settledWithin, fmt.Errorf("%s: not within %s", what, settledWithin))
 	defer cancel()
-	must(wait.Until(ctx, pollEvery, done))
+	return wait.Until(ctx, pollEvery, done)
 }

@@ -1,10 +1,8 @@
 package demo
 
 import (
-	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"feishu-relay/relay"
 )
@@ -12,15 +10,13 @@ import (
 // steering is what a message has to do with what people and sidecars say beside the bots.
 type steering struct {
 	act     string          // of a user's message that steers the bots: that of its mark; it is for no bot
+	bots    []string        // that it is about; none: all
 	command bool            // it is a command: it stands in no transcript, and is answered
 	noticed map[string]bool // agents whose sidecars know the command's answer, or the notice that it stopped
 }
 
 // held are the reasons of stops that a person may end with a word.
 var held = []relay.Reason{relay.MaxDepth, relay.Budget}
-
-// restWithin is how long is waited for what may not come: a notice, and what it releases.
-const restWithin = 4 * time.Second
 
 // steer takes a command, its answer, or a notice, as the sidecar of agent knows it. b.mu is held.
 func (b *board) steer(agent string, seen *observed) {
@@ -35,10 +31,7 @@ func (b *board) steer(agent string, seen *observed) {
 	b.marks[key] = true
 	switch {
 	case seen.Kind == "command" && of != nil:
-		of.act, of.command = seen.Act, seen.Act != "continue" || len(seen.Set) > 0
-		if seen.Act == "continue" {
-			b.goOn(of, seen.Bots)
-		}
+		of.act, of.bots, of.command = seen.Act, seen.Bots, seen.Act != "continue" || len(seen.Set) > 0
 	case seen.Kind == "notice":
 		b.showNotice(seen)
 	}
@@ -54,7 +47,7 @@ func (b *board) showNotice(n *observed) {
 	case !strings.HasPrefix(string(n.RelayMsgID), "notice:"):
 		b.notices[n.RelayMsgID] = true
 		if said := b.byID[n.RelayMsgID]; said != nil {
-			clear(said.fates)
+			said.to = nil
 		}
 	case !b.chat:
 	case n.Act == "stop":
@@ -64,31 +57,15 @@ func (b *board) showNotice(n *observed) {
 	}
 }
 
-// round are the messages since a person spoke, or let the bots go on, before until; nil: the
-// newest. b.mu is held.
-func (b *board) round(until *message) []*message {
-	messages := b.messages
-	if i := slices.Index(messages, until); i >= 0 {
-		messages = messages[:i]
-	}
+// turn is the place of the last of messages with which a person spoke to the bots, or let them go on; -1: there is
+// none.
+func turn(messages []*message) int {
 	for i, m := range slices.Backward(messages) {
 		if m.sender == "" && (!m.command || m.act == "continue") {
-			return messages[i+1:]
+			return i
 		}
 	}
-	return messages
-}
-
-// goOn notes that a person's message m lets the bots go on, these or, if there are none, all.
-// b.mu is held.
-func (b *board) goOn(m *message, bots []string) {
-	for _, said := range b.round(m) {
-		for agent, f := range said.fates {
-			if slices.Contains(held, f.stopped) && said.chat == m.chat && (len(bots) == 0 || slices.Contains(bots, agent)) {
-				f.awaited = true
-			}
-		}
-	}
+	return -1
 }
 
 // released notes that a sidecar gave its bot what it had stopped: a person let it go on, in the
@@ -98,7 +75,7 @@ func (b *board) released(agent string, id relay.MessageID) {
 	if m == nil || !b.chat || !slices.Contains(held, f.stopped) {
 		return
 	}
-	f.awaited, f.stopped = false, ""
+	f.stopped = ""
 	f.decided, f.depth, f.tier, f.reason = true, 1, "released", b.out.say("a person let it go on", "有人让它继续")
 	b.out.note(b.out.say("%s is given what had stopped: %s", "先前拦下的现在给了 %s：%s", b.nameOf(agent), excerpt(m.text)))
 }
@@ -112,30 +89,30 @@ func (b *board) reacted(who, emoji, text string) {
 	})
 }
 
-// explained reports whether it is known why a person's message is for no bot. b.mu is held.
-func (b *board) explained(m *message) bool {
-	return m.act != "" || slices.ContainsFunc(b.cast, func(c character) bool { return b.fate(c.Agent, m.id).stopped != "" })
+// atRest reports whether all bots are at rest, the notice of a stop has come, and what a person let go on. b.mu is held.
+func (b *board) atRest() bool {
+	last := turn(b.messages)
+	round := b.messages[last+1:]
+	stopped := slices.ContainsFunc(round, func(m *message) bool { return b.heldAt(m, nil) })
+	return b.quiet() && !b.goesOn(last) && (!stopped || slices.ContainsFunc(round, b.everywhere))
 }
 
-// atRest waits for what follows when all bots are at rest: the notice of a stop, and what a
-// person let go on. Neither has to come: a bot may be muted, or the notice one of this hour.
-func (b *board) atRest(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, restWithin)
-	defer cancel()
-	err := b.await(ctx, "at rest", func() bool {
-		round := b.round(nil)
-		stopped := slices.ContainsFunc(round, func(m *message) bool {
-			return m.any(func(f *fate) bool { return slices.Contains(held, f.stopped) })
-		})
-		awaited := slices.ContainsFunc(b.messages, func(m *message) bool {
-			return m.any(func(f *fate) bool { return f.awaited })
-		})
-		return b.quiet() && !awaited && (!stopped || slices.ContainsFunc(round, b.everywhere))
-	})
-	if ctx.Err() == context.DeadlineExceeded {
-		return nil
+// goesOn reports whether the message at a place lets bots go on, and not all have. b.mu is held.
+func (b *board) goesOn(place int) bool {
+	if place < 0 || b.messages[place].act != "continue" {
+		return false
 	}
-	return err
+	before := b.messages[:place]
+	return slices.ContainsFunc(before[turn(before)+1:], func(m *message) bool {
+		return m.chat == b.messages[place].chat && b.heldAt(m, b.messages[place].bots)
+	})
+}
+
+// heldAt reports whether m was stopped, until a person lets the bots go on, at one of bots; none: at any. b.mu is held.
+func (b *board) heldAt(m *message, bots []string) bool {
+	return slices.ContainsFunc(m.to, func(agent string) bool {
+		return slices.Contains(held, b.fate(agent, m.id).stopped) && (len(bots) == 0 || slices.Contains(bots, agent))
+	})
 }
 
 // everywhere reports whether the sidecars of all bots of the group know what it was shown of m. b.mu is held.

@@ -1,4 +1,4 @@
-// Package runes cuts texts between two characters.
+// Package runes cuts texts between two characters, and measures them on a terminal.
 package runes
 
 import "unicode/utf8"

@@ -35,3 +35,22 @@ func FuzzCut(f *testing.F) {
 		}
 	})
 }
+
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"": 0, "abc": 3, "（a）": 5, "é": 1, "한글": 4, "ｶﾅ": 2, "🙂": 2, "a\u200db": 2, "…": 1,
+		"BotB":    4,
+		"小策":      4,
+		"小B，好":    7,
+		"ａ":       2, // full width
+		"ｱ":       1, // half width
+		"e\u0301": 1, // a letter and its accent
+		"\u200b":  0,
+		"✓ → ↳":   5, // of no fixed width: one, outside of old Chinese terminals
+	} {
+		if got := Columns(text); got != want {
+			t.Errorf("Columns(%q): got %d, want %d", text, got, want)
+		}
+	}
+}
