@@ -14,6 +14,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/conn"
@@ -171,43 +172,27 @@ var errNotConfig = errors.New("not a client config")
 // unchanged. Settings that are shorter already stay, and so does the interval if
 // the bot stops after a number of retries, which would end sooner.
 func shorten(config []byte, ping int) (out []byte, seconds int, err error) {
-	numbers := []struct {
-		key   string
-		value int // if it is missing
-	}{
-		{"ReconnectCount", -1}, {"ReconnectInterval", reconnectInterval}, {"ReconnectNonce", reconnectNonce},
-		{"PingInterval", ping},
-	}
-	out, found := config, false
-	for i := range numbers {
-		n := &numbers[i]
-		from, to, err := feishu.Member(out, n.key)
-		if err != nil {
-			return nil, 0, err
-		}
-		if from == to {
-			continue
-		}
-		if n.value, err = strconv.Atoi(string(out[from:to])); err != nil {
-			return nil, 0, errNotConfig
-		}
-		found = true
-	}
-	if !found {
+	names := []string{"ReconnectCount", "ReconnectInterval", "ReconnectNonce", "PingInterval"}
+	var given map[string]json.RawMessage
+	isGiven := func(name string) bool { return given[name] != nil }
+	c := larkws.ClientConfig{ReconnectCount: -1, ReconnectInterval: reconnectInterval, ReconnectNonce: reconnectNonce,
+		PingInterval: ping}
+	if json.Unmarshal(config, &given) != nil || json.Unmarshal(config, &c) != nil || !slices.ContainsFunc(names, isGiven) {
 		return nil, 0, errNotConfig
 	}
-	if v := &numbers[1].value; numbers[0].value < 0 && (*v > reconnectInterval || *v <= 0) {
-		*v = reconnectInterval
+	if c.ReconnectCount < 0 && (c.ReconnectInterval > reconnectInterval || c.ReconnectInterval <= 0) {
+		c.ReconnectInterval = reconnectInterval
 	}
-	if v := &numbers[2].value; *v > reconnectNonce || *v < 0 {
-		*v = reconnectNonce
+	if c.ReconnectNonce > reconnectNonce || c.ReconnectNonce < 0 {
+		c.ReconnectNonce = reconnectNonce
 	}
-	for _, n := range numbers {
-		if out, err = feishu.SetMember(out, n.key, strconv.AppendInt(nil, int64(n.value), 10)); err != nil {
+	out = config
+	for i, n := range []int{c.ReconnectCount, c.ReconnectInterval, c.ReconnectNonce, c.PingInterval} {
+		if out, err = feishu.SetMember(out, names[i], strconv.AppendInt(nil, int64(n), 10)); err != nil {
 			return nil, 0, err
 		}
 	}
-	return out, numbers[3].value, nil
+	return out, c.PingInterval, nil
 }
 
 const (
