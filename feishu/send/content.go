@@ -76,14 +76,8 @@ func asText(text string) content {
 }
 
 func asPost(text string) content {
-	type node struct {
-		Tag  string `json:"tag"`
-		Text string `json:"text"`
-	}
-	type post struct {
-		Content [][]node `json:"content"`
-	}
-	return content{"post", encodeJSON(map[string]post{"zh_cn": {[][]node{{{"md", text}}}}})}
+	paragraph := []map[string]string{{"tag": "md", "text": text}}
+	return content{"post", encodeJSON(map[string]any{"zh_cn": map[string]any{"content": []any{paragraph}}})}
 }
 
 // encodeJSON does not escape '<', since the content is escaped again in the request.
