@@ -25,13 +25,16 @@ import (
 	"feishu-relay/internal/wait"
 )
 
-// What is counted of a tap, and of injected events.
+// What is counted of events and of a tap, and of injected events.
 const (
 	TapSlow feishu.Counted = "tap_slow" // the tap took more than feishu.AckHold: the event passed
 	// an event passed without a decision: too many calls of the tap are slow, or pieces are missing
 	TapSkipped   feishu.Counted = "untapped"
 	TapPanicked  feishu.Counted = "panic"         // the tap or one of its follow-ups panicked
 	AfterDropped feishu.Counted = "after_dropped" // a follow-up of an event was dropped: too many wait
+	Passed       feishu.Counted = "passed"        // an event went to the bot
+	Kept         feishu.Counted = "kept"          // an event did not go to the bot, and was acknowledged to Feishu
+	Refused      feishu.Counted = "refused"       // an event did not go to the bot, and Feishu will deliver it again
 	Injected     feishu.Counted = "injected"      // an injected event went to the bot
 	Redelivered  feishu.Counted = "redelivered"   // an injected event went to the bot again
 	Delivered    feishu.Counted = "delivered"     // an injected event was acknowledged with 200
@@ -42,7 +45,7 @@ const (
 
 // Counted is what both the long connection and the webhook count.
 var Counted = []feishu.Counted{
-	TapSlow, TapSkipped, TapPanicked, AfterDropped, Injected, Redelivered, Delivered, AckError,
+	TapSlow, TapSkipped, TapPanicked, AfterDropped, Passed, Kept, Refused, Injected, Redelivered, Delivered, AckError,
 }
 
 // Options are what the connections that carry events to a bot have in common.

@@ -64,14 +64,14 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 		}
 		d.Begin(nil)
 	case d.Verdict == feishu.Keep:
-		l.s.Counter(countedKept)
+		l.s.Counter(conn.Kept)
 		l.acks.hold(f.ID(), d)
 		d.Begin(nil)
 		if ack, err := f.With([]byte(`{"code":200}`), larkws.Header{Key: larkws.HeaderBizRt, Value: "0"}); err == nil {
 			l.acknowledge(f.ID(), ack)
 		}
 	case d.Verdict == feishu.Refuse:
-		l.s.Counter(countedRefused)
+		l.s.Counter(conn.Refused)
 	default:
 		if d.Instead != nil {
 			if changed, err := f.Whole(d.Instead); err == nil {
@@ -83,7 +83,7 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 			l.acks.release(f.ID(), d)
 			return
 		}
-		l.s.Counter(countedPassed)
+		l.s.Counter(conn.Passed)
 		d.Begin(func() { l.acks.release(f.ID(), d) })
 	}
 }

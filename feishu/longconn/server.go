@@ -358,11 +358,6 @@ const (
 	// a connection ended because nothing came from the bot for long
 	countedBotSilent feishu.Counted = "bot_silent"
 	countedStopped   feishu.Counted = "stopped" // a connection ended because the sidecar stops
-	countedPassed    feishu.Counted = "passed"  // an event went to the bot
-	// an event did not go to the bot, and was acknowledged to Feishu
-	countedKept feishu.Counted = "kept"
-	// an event did not go to the bot, and Feishu will deliver it again
-	countedRefused feishu.Counted = "refused"
 	// an acknowledgement went to Feishu before its event's follow-up was done
 	countedAckLate feishu.Counted = "ack_late"
 )
@@ -371,5 +366,5 @@ const (
 var Counted = slices.Concat(conn.Counted, []feishu.Counted{
 	countedBootstrapped, countedBootstrapFailed, countedConnected, countedUnknownTicket, countedTooMany,
 	countedUpstreamRefused, countedUpstreamClosed, countedBotClosed, countedSilent, countedBotSilent,
-	countedStopped, countedPassed, countedKept, countedRefused, countedAckLate, conn.LateAck,
+	countedStopped, countedAckLate, conn.LateAck,
 })

@@ -71,11 +71,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := s.ask(app, plain)
 	switch {
 	case d.Verdict == feishu.Keep:
-		s.Counter(countedKept)
+		s.Counter(conn.Kept)
 		s.finish(d)
 		answer(w, http.StatusOK, "success")
 	case d.Verdict == feishu.Refuse:
-		s.Counter(countedRefused)
+		s.Counter(conn.Refused)
 		answer(w, http.StatusServiceUnavailable, "the event could not be stored")
 	default:
 		if d.Instead != nil {
@@ -197,7 +197,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *co
 	defer resp.Body.Close()
 	took = resp.StatusCode == http.StatusOK
 	settle(took)
-	s.Counter(countedPassed)
+	s.Counter(conn.Passed)
 	s.finish(d)
 	feishu.CopyHeader(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)

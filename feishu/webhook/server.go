@@ -156,9 +156,6 @@ func isAway(status int) bool {
 
 // What a webhook counts, beside what package conn counts.
 const (
-	countedPassed  feishu.Counted = "passed"  // an event went to the bot, which answered
-	countedKept    feishu.Counted = "kept"    // an event did not go to the bot, and was acknowledged to Feishu
-	countedRefused feishu.Counted = "refused" // an event did not go to the bot, and Feishu will post it again
 	// the bot did not answer an event, and Feishu will post it again
 	countedBotAway   feishu.Counted = "bot_away"
 	countedChallenge feishu.Counted = "challenge" // Feishu verified the URL with a challenge
@@ -179,9 +176,8 @@ const (
 
 // Counted is all that Options.Counter gets.
 var Counted = slices.Concat(conn.Counted, []feishu.Counted{
-	countedPassed, countedKept, countedRefused, countedBotAway, countedChallenge, countedForged,
-	countedTooLarge, countedTooSlow, countedTooMany, countedInProgress, countedRepeated,
-	countedAfterLate,
+	countedBotAway, countedChallenge, countedForged, countedTooLarge, countedTooSlow, countedTooMany, countedInProgress,
+	countedRepeated, countedAfterLate,
 })
 
 // Inject posts an event to the bot once, as Feishu would: encrypted and signed
