@@ -358,9 +358,9 @@ var (
 func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (relay.FileContent, error) {
 	path := messagePath(id) + "/resources/" + url.PathEscape(f.Key)
 	var content relay.FileContent
-	err := a.withToken(func() (token string, err error) {
-		content, token, err = a.open(ctx, path, f.Type)
-		return token, err
+	err := a.withToken(ctx, func(token string) (err error) {
+		content, err = a.open(ctx, path, f.Type, token)
+		return err
 	})
 	if err != nil {
 		return relay.FileContent{}, fmt.Errorf("GET %s: %w", path, err)
@@ -370,8 +370,8 @@ func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (relay
 	return content, nil
 }
 
-// open makes one call for a file, and returns the token it used.
-func (a *API) open(ctx context.Context, path, fileType string) (_ relay.FileContent, token string, err error) {
+// open makes one call for a file.
+func (a *API) open(ctx context.Context, path, fileType, token string) (_ relay.FileContent, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	slow := time.AfterFunc(callTimeout, func() { cancel(errSlow) })
 	defer func() {
@@ -383,17 +383,14 @@ func (a *API) open(ctx context.Context, path, fileType string) (_ relay.FileCont
 			cancel(nil)
 		}
 	}()
-	if token, err = a.token(ctx); err != nil {
-		return relay.FileContent{}, "", err
-	}
 	req, err := a.request(ctx, http.MethodGet, path, url.Values{"type": {fileType}}, token, nil)
 	if err != nil {
-		return relay.FileContent{}, token, err
+		return relay.FileContent{}, err
 	}
 	req.Header.Set("Accept-Encoding", "identity") // so that the size is known
 	res, err := a.client.Do(req)
 	if err != nil {
-		return relay.FileContent{}, token, WithoutURL(err)
+		return relay.FileContent{}, WithoutURL(err)
 	}
 	if res.StatusCode != http.StatusOK {
 		defer res.Body.Close()
@@ -401,7 +398,7 @@ func (a *API) open(ctx context.Context, path, fileType string) (_ relay.FileCont
 		if err == nil {
 			err = fmt.Errorf("HTTP %d", res.StatusCode)
 		}
-		return relay.FileContent{}, token, err
+		return relay.FileContent{}, err
 	}
 	slow.Stop()
 	_, header, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
@@ -410,7 +407,7 @@ func (a *API) open(ctx context.Context, path, fileType string) (_ relay.FileCont
 		name = fileName(header["filename"])
 	}
 	return relay.FileContent{File: relay.File{Name: name}, MediaType: res.Header.Get("Content-Type"),
-		Size: res.ContentLength, Body: &fileBody{res.Body, ctx, cancel}}, token, nil
+		Size: res.ContentLength, Body: &fileBody{res.Body, ctx, cancel}}, nil
 }
 
 // fileBody is the body of a file, with a limit for pauses.
@@ -464,11 +461,9 @@ func get[T any](ctx context.Context, a *API, path string, query url.Values) (dat
 func (a *API) call(ctx context.Context, method, path string, query url.Values, body []byte) (answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err = a.withToken(func() (token string, err error) {
-		if token, err = a.token(ctx); err == nil {
-			answer, err = a.do(ctx, method, path, query, token, body)
-		}
-		return token, err
+	err = a.withToken(ctx, func(token string) (err error) {
+		answer, err = a.do(ctx, method, path, query, token, body)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
@@ -476,12 +471,14 @@ func (a *API) call(ctx context.Context, method, path string, query url.Values, b
 	return answer, nil
 }
 
-// withToken makes a call, which returns the token that it used, and makes it again with another token if Feishu
-// does not accept the first.
-func (a *API) withToken(call func() (token string, err error)) error {
+// withToken makes a call with a token, and makes it again with another if Feishu does not accept the first.
+func (a *API) withToken(ctx context.Context, call func(token string) error) error {
 	var refused error
 	for range 2 {
-		token, err := call()
+		token, err := a.token(ctx)
+		if err == nil {
+			err = call(token)
+		}
 		if errors.Is(err, ErrNoToken) && refused != nil {
 			return fmt.Errorf("%w: %w", err, refused)
 		}
@@ -569,6 +566,8 @@ func (a *API) token(ctx context.Context) (string, error) {
 	if !a.Ready() {
 		return "", ErrNoToken
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	select {
 	case a.fetching <- struct{}{}:
 	case <-ctx.Done():

@@ -358,28 +358,25 @@ func (c *Chats) entered(m *Message) (gone []*Message) {
 // least is the message that is forgotten first, of two or more: the oldest, and of those of the bot as long as they
 // are half of all or more. newest is not it, nor is mail that is needed, unless all is.
 func (c *Chats) least(all iter.Seq[*Message], newest *Message) *Message {
-	var own, others []*Message
-	for m := range all {
-		switch {
-		case m == newest:
-		case m.Own:
-			own = append(own, m)
-		default:
-			others = append(others, m)
+	messages := slices.DeleteFunc(slices.Collect(all), func(m *Message) bool { return m == newest })
+	own := 0
+	for _, m := range messages {
+		if m.Own {
+			own++
 		}
 	}
-	order := func(a, b *Message) int { return a.order - b.order }
-	slices.SortFunc(own, order)
-	slices.SortFunc(others, order)
-	from := slices.Concat(own, others)
-	if len(own) < len(others) {
-		from = slices.Concat(others, own)
-	}
-	needed := func(m *Message) bool { return !m.Own && c.opts.Needed(*m) }
-	if at := slices.IndexFunc(from, func(m *Message) bool { return !needed(m) }); at > 0 {
-		return from[at]
-	}
-	return from[0]
+	ownFirst := 2*own >= len(messages)
+	slices.SortFunc(messages, func(a, b *Message) int {
+		switch {
+		case a.Own == b.Own:
+			return a.order - b.order
+		case a.Own == ownFirst:
+			return -1
+		}
+		return 1
+	})
+	at := slices.IndexFunc(messages, func(m *Message) bool { return m.Own || !c.opts.Needed(*m) })
+	return messages[max(at, 0)] // all may be needed
 }
 
 // replace makes changed what is known of m, once the disk has it.
