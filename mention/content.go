@@ -8,19 +8,12 @@ import (
 	"strings"
 )
 
-// PlainText returns the text of a content in document order, without code
-// blocks, buttons and grey notes. At-nodes are written as "@Name", or as a tag
-// if they have no name. A content that is not the platform's JSON is returned
-// unchanged, cut to [MaxContent] bytes.
-func PlainText(content, msgType string) string {
-	return strings.Join(blocksOf(content, msgType, atNode.text), "\n")
-}
-
 // blocksOf splits a content into texts that are read separately: a fence left
-// open in one element of a card does not extend into the next. at converts
-// at-nodes to text.
-func blocksOf(content, msgType string, at func(atNode) string) []string {
-	f := flattener{at: at}
+// open in one element of a card does not extend into the next. Code blocks,
+// buttons and grey notes are left out. A content that is not the platform's JSON
+// is one text, cut to [MaxContent] bytes.
+func blocksOf(content, msgType string) []string {
+	var f flattener
 	object := decode(content)
 	text, isText := object["text"].(string)
 	switch {
@@ -50,7 +43,6 @@ func decode(content string) map[string]any {
 
 // flattener converts a tree of nodes to texts.
 type flattener struct {
-	at     func(atNode) string
 	blocks []string
 	b      strings.Builder
 }
@@ -169,7 +161,7 @@ func (f *flattener) node(v map[string]any, depth int) {
 	case "md", "markdown", "lark_md", "plain_text":
 		f.block(text)
 	case "at":
-		f.b.WriteString(f.at(newAtNode(v)))
+		f.b.WriteString(newAtNode(v).tag())
 	default:
 		f.children(v, depth)
 	}
@@ -235,17 +227,4 @@ func (n atNode) tag() string {
 		name = ""
 	}
 	return open + name + `</at>`
-}
-
-// text returns the node for human readers.
-func (n atNode) text() string {
-	switch {
-	case n.name != "":
-		return "@" + strings.TrimPrefix(n.name, "@")
-	case strings.HasPrefix(n.ids, "@"):
-		return n.ids
-	case n.ids == "all":
-		return "@all"
-	}
-	return n.tag()
 }

@@ -107,30 +107,3 @@ func TestFindIsBounded(t *testing.T) {
 		})
 	}
 }
-
-func TestPlainText(t *testing.T) {
-	for _, tt := range []struct{ name, msgType, content, want string }{
-		{"plain", "text", "a\nb", "a\nb"},
-		{"text", "text", `{"text":"a\nb"}`, "a\nb"},
-		{
-			"post", "post",
-			`{"title":"T","content":[[{"tag":"text","text":"a "},{"tag":"at","user_id":"ou_b","user_name":"BotB"}],` +
-				`[],[{"tag":"at","user_id":"@_user_1"},{"tag":"a","text":" link","href":"h"},{"tag":"code_block","text":"x"}]]}`,
-			"T\na @BotB\n\n@_user_1 link",
-		},
-		{
-			"card", "interactive",
-			`{"header":{"title":{"tag":"plain_text","content":"H"}},"elements":[{"tag":"markdown","content":"**a**"},{"tag":"hr"},` +
-				`{"tag":"div","text":{"tag":"lark_md","content":"b"}},{"tag":"note","elements":[{"tag":"plain_text","content":"grey"}]}]}`,
-			"H\n**a**\nb",
-		},
-		{"at without a name", "post", `{"content":[[{"tag":"at","user_id":"ou_b"},{"tag":"at","user_id":"all"}]]}`, `<at ids="ou_b" mention_key=""></at>@all`},
-		{"nothing to read", "image", `{"image_key":"img"}`, ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := mention.PlainText(tt.content, tt.msgType); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
-	}
-}

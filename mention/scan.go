@@ -39,7 +39,7 @@ func (d *Directory) scan(t Text) *scanner {
 			s.refs[r.Key] = r
 		}
 	}
-	for _, b := range blocksOf(t.Content, t.MsgType, atNode.tag) {
+	for _, b := range blocksOf(t.Content, t.MsgType) {
 		s.block(b)
 	}
 	for _, r := range s.list {
