@@ -27,8 +27,9 @@ type Publisher interface {
 	// after is the receipt of the publisher's previous call, "" before the first.
 	// A backend that can lose lines verifies in the same step that it still holds
 	// that line. If not, it accepts nothing and returns an error that wraps
-	// ErrForgotten; the caller then publishes all lines it still keeps again,
-	// with an empty after. Without lines only this check is made.
+	// ErrForgotten; the caller then publishes again all lines behind an earlier receipt that
+	// the backend still has, or all it keeps, with an empty after. Without lines only this
+	// check is made.
 	//
 	// The call is bounded by ctx and by the backend's own timeout.
 	Publish(ctx context.Context, lines [][]byte, after Receipt) (Receipt, error)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"feishu-relay/relay"
@@ -248,7 +249,8 @@ func TestAnEmptySegmentRemovedUnderIt(t *testing.T) {
 // at least once, and the first time in the order of Put.
 func TestAnyHistoryOfFaults(t *testing.T) {
 	for seed := range uint64(60) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			t.Logf("seed %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 3))
 			dir := t.TempDir()
 			q := &backend{before: func(lines int) (int, error) {
@@ -263,6 +265,7 @@ func TestAnyHistoryOfFaults(t *testing.T) {
 			b := openBox(t, dir, Options{})
 			var accepted []string
 			for range 150 {
+				time.Sleep(pointEvery)
 				switch rng.IntN(12) {
 				case 0: // killed, sometimes in the middle of a line
 					if rng.IntN(2) == 0 {
@@ -282,8 +285,11 @@ func TestAnyHistoryOfFaults(t *testing.T) {
 						t.Fatal(err)
 					}
 				case 3:
-					if rng.IntN(3) == 0 {
+					switch rng.IntN(4) {
+					case 0:
 						q.forget()
+					case 1:
+						q.lose(rng.IntN(len(q.lines) + 1))
 					}
 				case 4:
 					_ = b.verify(t.Context(), q) // an error is tried again
@@ -305,7 +311,7 @@ func TestAnyHistoryOfFaults(t *testing.T) {
 			}
 			held := q.holds(t)
 			if missing := slices.DeleteFunc(accepted, func(id string) bool { return slices.Contains(held, id) }); len(missing) > 0 {
-				t.Errorf("the backend lost %v and was not given them again", missing)
+				t.Errorf("seed %d: the backend lost %v and was not given them again", seed, missing)
 			}
 			wantEmpty(t, b)
 		})

@@ -6,8 +6,8 @@
 // A message that [Box.Put] accepted reaches the backend, even if that is down
 // or the process is killed at any point: the message is in a file before Put
 // returns. Messages are published in the order of Put, each at least once; a
-// repeat has the same id. Published messages are kept for KeepFor, and are
-// published again if the backend has lost them ([relay.ErrForgotten]).
+// repeat has the same id. Published messages are kept for KeepFor, and those that the
+// backend has lost ([relay.ErrForgotten]) are published again.
 //
 // # Disk
 //
@@ -93,6 +93,7 @@ type Box struct {
 	held     int        // bytes of fresh; guarded by mu
 	pending  int64      // bytes not published; guarded by mu
 	at       place      // published up to here; guarded by mu
+	points   []point    // places that the backend confirmed, the oldest first; guarded by mu
 	saved    place      // the place in the state file; guarded by mu
 	count    int64      // messages not published; guarded by mu
 	closed   bool       // guarded by mu

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"sort"
 	"time"
 
 	"feishu-relay/internal/jsonl"
@@ -22,7 +24,16 @@ const (
 	verifyEvery  = 2 * time.Second        // how often an idle box asks whether the backend still has its messages
 	saveEvery    = 200 * time.Millisecond // how old the stored place may get
 	publishLimit = 10 * time.Second       // for one call of the backend
+	pointEvery   = 100 * time.Millisecond // at least, between two points
+	pointsFor    = time.Minute            // how long a point is kept
 )
+
+// point is a place that the backend confirmed. A backend that lost its newest lines, as a failover to a replica
+// does, still has those up to one of the last points.
+type point struct {
+	place
+	at time.Time
+}
 
 // Run publishes the messages in the box, and each that is added, until ctx is
 // done; then it makes a last attempt of at most grace. Only one call may run at
@@ -100,6 +111,8 @@ func (b *Box) step(ctx context.Context, to relay.Publisher) (more bool, err erro
 	}
 	b.published.Add(int64(len(lines)))
 	b.advance(behind, receipt, len(lines))
+	behind.Receipt = receipt
+	b.notePoint(behind)
 	return true, nil
 }
 
@@ -122,20 +135,17 @@ func (b *Box) verify(ctx context.Context, to relay.Publisher) error {
 	return err
 }
 
-// again publishes, in order, all kept messages that were published before. Messages
-// whose text was final more than KeepFor ago are left out: no bot would act on them.
-// The time of other lines is that of Options.At.
+// again publishes, in order, the kept messages that the backend lost: those behind the newest point that it
+// still has, without one all. Messages whose text was final more than KeepFor ago are left out: no bot
+// would act on them. The time of other lines is that of Options.At.
 func (b *Box) again(ctx context.Context, to relay.Publisher) error {
+	at, err := b.stillThere(ctx, to)
+	if err != nil {
+		return fmt.Errorf("find out what the backend has: %w", err)
+	}
 	b.opts.Logger.Warn("the backend has lost messages; publishing the recent ones again", "folder", b.root.Name())
 	end := b.place()
 	oldest := relay.MillisOf(time.Now().Add(-b.opts.KeepFor))
-	b.mu.Lock()
-	var at place
-	if len(b.segments) > 0 {
-		at.Segment = b.segments[0].first
-	}
-	b.mu.Unlock()
-	var receipt relay.Receipt
 	for before(at, end) {
 		lines, behind, err := b.next(at, end)
 		if err != nil {
@@ -150,20 +160,65 @@ func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 				recent = append(recent, line)
 			}
 		}
-		if len(recent) > 0 {
-			got, err := publish(ctx, to, recent, receipt)
-			if err != nil {
+		if behind.Receipt = at.Receipt; len(recent) > 0 {
+			if behind.Receipt, err = publish(ctx, to, recent, at.Receipt); err != nil {
 				return fmt.Errorf("publish again: %w", err)
 			}
-			receipt = got
 			b.republished.Add(int64(len(recent)))
 		}
 		at = behind
+		b.notePoint(at)
 	}
 	b.mu.Lock()
-	b.at.Receipt = receipt
+	b.at.Receipt = at.Receipt
 	b.mu.Unlock()
 	return nil
+}
+
+// stillThere is the newest point that the backend has, or the place of the oldest kept message, with no
+// receipt. It forgets the points that the backend does not have. If it has one, it has all before it.
+func (b *Box) stillThere(ctx context.Context, to relay.Publisher) (at place, err error) {
+	b.mu.Lock()
+	points := b.points
+	if len(b.segments) > 0 {
+		at.Segment = b.segments[0].first
+	}
+	b.mu.Unlock()
+	lost := sort.Search(len(points), func(i int) bool {
+		if err != nil {
+			return true
+		}
+		_, gone := publish(ctx, to, nil, points[i].Receipt)
+		if !errors.Is(gone, relay.ErrForgotten) {
+			err = gone
+		}
+		return gone != nil
+	})
+	if err != nil {
+		return place{}, err
+	}
+	if lost > 0 {
+		at = points[lost-1].place
+	}
+	b.mu.Lock()
+	b.points = slices.Clip(points[:lost])
+	b.mu.Unlock()
+	return at, nil
+}
+
+// notePoint keeps a place that the backend confirmed.
+func (b *Box) notePoint(at place) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if n := len(b.points); at.Receipt == "" || n > 0 && now.Sub(b.points[n-1].at) < pointEvery {
+		return
+	}
+	old := slices.IndexFunc(b.points, func(p point) bool { return now.Sub(p.at) < pointsFor })
+	if old < 0 {
+		old = len(b.points)
+	}
+	b.points = append(b.points[old:], point{at, now})
 }
 
 // finalAt is when the text of a message was final.

@@ -108,6 +108,26 @@ func TestAForgetfulBackendIsGivenAllAgain(t *testing.T) {
 	}
 }
 
+func TestWhatTheBackendStillHasIsNotPublishedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &backend{}
+		b := openBox(t, t.TempDir(), Options{})
+		stop := running(t, b, q, 0)
+		for _, id := range numbers(1, 50) {
+			put(t, b, id)
+			time.Sleep(pointEvery)
+		}
+		q.lose(3)
+		put(t, b, "51")
+		synctest.Wait()
+		stop()
+		wantIDs(t, "held", q.holds(t), numbers(1, 51))
+		if s := b.Stats(); s.Published != 51 || s.Republished != 3 {
+			t.Errorf("published %d, again %d; want 51, 3", s.Published, s.Republished)
+		}
+	})
+}
+
 func TestAForgetfulBackendThatFailsIsGivenAllInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &backend{}

@@ -23,8 +23,9 @@ var errAway = errors.New("the backend is away")
 type backend struct {
 	mu    sync.Mutex
 	lines []string // that it holds
+	taken []int    // for each, how many it had taken then
 	seen  []string // that it ever took, in order
-	floor int      // how many of these it has lost
+	lost  []int    // of the numbers in taken, those of lines that it has lost
 	calls []time.Time
 	// before decides on a call: how many lines are taken, and what is answered.
 	before func(lines int) (taken int, err error)
@@ -34,7 +35,8 @@ func (q *backend) Publish(_ context.Context, lines [][]byte, after relay.Receipt
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.calls = append(q.calls, time.Now())
-	if n, _ := strconv.Atoi(string(after)); after != "" && n <= q.floor {
+	n, _ := strconv.Atoi(string(after))
+	if after != "" && slices.Contains(q.lost, n) {
 		return "", fmt.Errorf("look: %w", relay.ErrForgotten)
 	}
 	taken, err := len(lines), error(nil)
@@ -44,6 +46,7 @@ func (q *backend) Publish(_ context.Context, lines [][]byte, after relay.Receipt
 	for _, line := range lines[:taken] {
 		q.lines = append(q.lines, string(line))
 		q.seen = append(q.seen, string(line))
+		q.taken = append(q.taken, len(q.seen))
 	}
 	if err != nil {
 		return "", err
@@ -53,9 +56,16 @@ func (q *backend) Publish(_ context.Context, lines [][]byte, after relay.Receipt
 
 // forget empties the backend, as a restart without persistence does.
 func (q *backend) forget() {
+	q.lose(len(q.lines))
+}
+
+// lose drops the newest n lines, as a failover to a replica that lacks them does.
+func (q *backend) lose(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lines, q.floor = nil, len(q.seen)
+	kept := len(q.lines) - n
+	q.lost = append(q.lost, q.taken[kept:]...)
+	q.lines, q.taken = q.lines[:kept:kept], q.taken[:kept:kept]
 }
 
 func ids(t *testing.T, lines []string) (all []string) {
