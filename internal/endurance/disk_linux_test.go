@@ -42,24 +42,28 @@ var diskFiles = map[string]struct {
 	paths []string
 	// use makes the sidecar use these files, where a round does not, until it is healed. It is called again and again.
 	use   func(n *team, ctx context.Context, number int64) error
-	files bool // these are there only without Redis
+	end   func(n *team, ctx context.Context) error // undoes what use changed; nil: nothing
+	files bool                                     // these are there only without Redis
 }{
-	"queue":         {agent: "agent_g", paths: []string{"relay/outbound.jsonl", "relay/inbound.jsonl"}, files: true},
-	"outbox":        {agent: "agent_g", paths: []string{"relay/outbox/%s"}},
-	"positions":     {agent: "agent_g", paths: []string{"relay/offsets"}},
-	"handled ids":   {agent: "agent_g", paths: []string{"relay/processed"}},
-	"deliveries":    {agent: "agent_b", paths: []string{"relay/deliveries/%s"}, use: (*team).hesitate},
-	"chats":         {agent: "agent_g", paths: []string{"relay/chats"}, use: (*team).newChat},
-	"drafts":        {agent: "agent_g", paths: []string{"relay/gateway/%s"}},
-	"spool":         {agent: "agent_g", paths: []string{"relay/native/%s"}},
-	"outcomes":      {agent: "agent_b", paths: []string{"relay/outcomes.jsonl"}, files: true},
-	"settings":      {agent: "agent_b", paths: []string{"relay/steer"}},
-	"registry":      {agent: "agent_b", paths: []string{"mailboxes/_registry.json"}, files: true},
-	"mail":          {agent: "agent_b", paths: []string{"mailboxes/%s/inbox", "mailboxes/%s/processed"}, files: true},
-	"malformed":     {agent: "agent_b", paths: []string{"mailboxes/%s/malformed"}, use: (*team).badMail, files: true},
-	"peer's mail":   {agent: "agent_b", paths: []string{"mailboxes/agent_a/inbox"}, files: true},
-	"sent mail":     {agent: "agent_b", paths: []string{"mailboxes/%s/unacked"}},
-	"dead letters":  {agent: "agent_b", paths: []string{"mailboxes/%s/dead-letters"}, use: (*team).deadMail},
+	"queue":       {agent: "agent_g", paths: []string{"relay/outbound.jsonl", "relay/inbound.jsonl"}, files: true},
+	"outbox":      {agent: "agent_g", paths: []string{"relay/outbox/%s"}},
+	"positions":   {agent: "agent_g", paths: []string{"relay/offsets"}},
+	"handled ids": {agent: "agent_g", paths: []string{"relay/processed"}},
+	"deliveries":  {agent: "agent_b", paths: []string{"relay/deliveries/%s"}, use: (*team).hesitate, end: (*team).hurry},
+	"chats":       {agent: "agent_g", paths: []string{"relay/chats"}, use: (*team).newChat},
+	"drafts":      {agent: "agent_g", paths: []string{"relay/gateway/%s"}},
+	"spool":       {agent: "agent_g", paths: []string{"relay/native/%s"}},
+	"claims": {agent: "agent_g", paths: []string{"relay/claims"}, use: (*team).askOne, end: (*team).askAll,
+		files: true},
+	"outcomes":    {agent: "agent_b", paths: []string{"relay/outcomes.jsonl"}, files: true},
+	"settings":    {agent: "agent_b", paths: []string{"relay/steer"}},
+	"registry":    {agent: "agent_b", paths: []string{"mailboxes/_registry.json"}, files: true},
+	"mail":        {agent: "agent_b", paths: []string{"mailboxes/%s/inbox", "mailboxes/%s/processed"}, files: true},
+	"malformed":   {agent: "agent_b", paths: []string{"mailboxes/%s/malformed"}, use: (*team).badMail, files: true},
+	"peer's mail": {agent: "agent_b", paths: []string{"mailboxes/agent_a/inbox"}, files: true},
+	"sent mail":   {agent: "agent_b", paths: []string{"mailboxes/%s/unacked"}},
+	"dead letters": {agent: "agent_b", paths: []string{"mailboxes/%s/dead-letters"}, use: (*team).deadMail,
+		end: (*team).comeBack},
 	"tasks":         {agent: "agent_b", paths: []string{"mailboxes/%s/tasks"}},
 	"mail ledger":   {agent: "agent_b", paths: []string{"relay/processed"}},
 	"transcripts":   {agent: "agent_g", paths: []string{"transcripts"}},
@@ -72,6 +76,26 @@ var diskFiles = map[string]struct {
 func (n *team) hesitate(context.Context, int64) error {
 	n.bot("agent_b").late.Store(int64(2 * time.Second)) // a delivery is stored after one
 	return nil
+}
+
+func (n *team) hurry(context.Context) error {
+	n.bot("agent_b").late.Store(0)
+	return nil
+}
+
+// askOne lets a person ask where one of the bots answers.
+func (n *team) askOne(ctx context.Context, number int64) error {
+	if err := n.answers(ctx, "one"); err != nil {
+		return err
+	}
+	_, err := n.sim.Say(n.chat, n.user.ID, fmt.Sprint("question to one ", number))
+	return err
+}
+
+func (n *team) askAll(ctx context.Context) error { return n.answers(ctx, "all") }
+
+func (n *team) answers(ctx context.Context, mode string) error {
+	return n.bot("agent_b").insistOn(ctx, http.MethodPatch, "/v1/groups/"+n.chat, map[string]any{"answer": mode})
 }
 
 // newChat lets a person speak in another group.
@@ -93,6 +117,11 @@ func (n *team) deadMail(ctx context.Context, number int64) error {
 	n.bot("agent_a").away.Store(true)
 	return n.bot("agent_b").insist(ctx, "/v1/mailbox/messages", map[string]any{"id": fmt.Sprint("late_", number), "to": "agent_a",
 		"type": "question", "content": "late", "metadata": map[string]any{"ttl": 1, "requiresAck": true}})
+}
+
+func (n *team) comeBack(context.Context) error {
+	n.bot("agent_a").away.Store(false)
+	return nil
 }
 
 // editGroups writes the groups file.
@@ -207,8 +236,9 @@ func (n *team) diskFault(t *testing.T, files, errno string) {
 			}
 		}
 		in.end()
-		n.bot("agent_b").late.Store(0)
-		n.bot("agent_a").away.Store(false)
+		if c.end != nil {
+			must(t, c.end(n, limited(t)))
+		}
 	})
 	// A failure that goes on is reported once, so the next ones of the same files need not be.
 	first := n.hits[files] == 0 && in.hits() > 0

@@ -15,6 +15,9 @@ func TestLook(t *testing.T) {
 	at := EntryID{5, 1}
 	see := func(want Sight, holds bool) {
 		t.Helper()
+		if want.Exists && redistest.Before(7, 0) {
+			want.Added = -1
+		}
 		if got, held, err := Look(ctx, raw, "s", at); err != nil || got != want || held != holds {
 			t.Errorf("got %+v, %v, %v, want %+v, %v", got, held, err, want, holds)
 		}

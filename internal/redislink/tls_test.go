@@ -68,32 +68,10 @@ func TestTLSWithCertificates(t *testing.T) {
 	open := redistest.StartTLS(t, p.authority, "--tls-auth-clients", "no")
 	// In TLS 1.2 a refused client hears why; in 1.3 the connection may be gone before.
 	mutual := redistest.StartTLS(t, p.authority, "--tls-protocols", "TLSv1.2")
-	sentinel := redistest.StartSentinel(t, mutual, "main")
-	node := redistest.StartTLS(t, p.authority, "--cluster-enabled", "yes")
-	o, err := ParseURL(node.URL() + own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw := redis.NewUniversalClient(o).(*redis.Client)
-	defer raw.Close()
-	if err := raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(time.Minute); ; {
-		info, err := raw.ClusterInfo(t.Context()).Result()
-		if err == nil && strings.Contains(info, "cluster_state:ok") {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the Cluster is not up: %v %s", err, info)
-		}
-	}
 	other := newPEMs(t)
 	for _, tt := range []struct{ name, url, says string }{
 		{"authority alone", open.URL() + query("ca_file", p.ca), ""},
 		{"own certificate", mutual.URL() + own, ""},
-		{"sentinel", "rediss+sentinel://" + sentinel.Addr() + "/main" + own, ""},
-		{"cluster", "rediss+cluster://" + node.Addr() + own, ""},
 		{"unchecked", open.URL() + "?skip_verify=true", ""},
 		{"unknown authority", open.URL(), "ca_file"},
 		{"authority of others", open.URL() + query("ca_file", other.ca), "ca_file"},

@@ -155,7 +155,7 @@ func (c *Cluster) Move(key string) (n int, err error) {
 // StartReplica runs a replica of primary until the test ends.
 func StartReplica(tb TB, primary *Server, args ...string) *Server {
 	tb.Helper()
-	return Start(tb, append([]string{"--replicaof", primary.host + " " + primary.port}, args...)...)
+	return Start(tb, append([]string{"--replicaof", primary.host, primary.port}, args...)...)
 }
 
 // AwaitReplicas waits until so many replicas have all that s has.
@@ -163,14 +163,14 @@ func (s *Server) AwaitReplicas(tb TB, n int) {
 	tb.Helper()
 	// WAIT is about what the connection knows, which after a command is all.
 	wait := fmt.Sprintf("PING\nWAIT %d 300000\n", n)
-	if err := redisCLI(wait, "-h", s.host, "-p", s.port); err != nil {
+	if err := redisCLI(wait, s.login()...); err != nil {
 		tb.Fatal(err)
 	}
 }
 
 // DropReplicas closes the connections of the replicas, which may connect again.
 func (s *Server) DropReplicas() error {
-	return redisCLI("", "-h", s.host, "-p", s.port, "CLIENT", "KILL", "TYPE", "replica")
+	return redisCLI("", append(s.login(), "CLIENT", "KILL", "TYPE", "replica")...)
 }
 
 // LastEntry is the id of the entry that was added to a stream last, also if it was deleted since; "" without one.
@@ -184,11 +184,21 @@ func (s *Server) LastEntry(key string) string {
 func (s *Server) ask(command ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-h", s.host, "-p", s.port}, command...)...).Output()
+	out, err := exec.CommandContext(ctx, "redis-cli", append(s.login(), command...)...).Output()
 	if err != nil {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// login is how redis-cli reaches s: over TLS with its own certificate.
+func (s *Server) login() []string {
+	args := []string{"-h", s.host, "-p", s.port}
+	if s.tls != nil {
+		cert, key := s.tls.names(s.certificate())
+		args = append(args, "--tls", "--cacert", s.tls.File(), "--cert", cert, "--key", key)
+	}
+	return args
 }
 
 func redisCLI(input string, args ...string) error {
@@ -201,9 +211,17 @@ func redisCLI(input string, args ...string) error {
 	return err
 }
 
-// busPort picks a port for the bus on the server's own host.
-func busPort(host string) (string, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+// busOffset is how far the bus is behind the server's port where that is not set.
+const busOffset = 10_000
+
+// busPort picks a port for the bus on the server's own host: busOffset behind its own may not exist. Before 7.0 it
+// cannot be set.
+func (s *Server) busPort() (string, error) {
+	if Before(7, 0) {
+		port, err := strconv.Atoi(s.port)
+		return strconv.Itoa(port + busOffset), err
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(s.host, "0"))
 	if err != nil {
 		return "", err
 	}

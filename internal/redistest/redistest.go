@@ -25,10 +25,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,7 +40,7 @@ import (
 
 const (
 	startLimit = 20 * time.Second // for a server to accept connections; then Start fails
-	portTries  = 5                // a picked port can be taken by another program before the server has it
+	portTries  = 20               // a picked port can be taken by another program before the server has it
 	keptOutput = 4 << 10          // bytes of a failed server's output that its error quotes
 )
 
@@ -117,6 +119,9 @@ func launch(dir string, unix bool, a *Authority, args []string) (*Server, error)
 	for range portTries {
 		if s.host, s.port, err = freePort(); err != nil {
 			return nil, err
+		}
+		if port, _ := strconv.Atoi(s.port); s.cluster && Before(7, 0) && port+busOffset > math.MaxUint16 {
+			continue
 		}
 		if err = s.run(); err == nil {
 			return s, nil
@@ -208,11 +213,13 @@ func (s *Server) run() error {
 	}
 	if s.cluster {
 		if s.bus == "" {
-			if s.bus, err = busPort(s.host); err != nil { // the default, port+10000, may not exist
+			if s.bus, err = s.busPort(); err != nil {
 				return err
 			}
 		}
-		args = append(args, "--cluster-port", s.bus, "--cluster-announce-ip", s.host)
+		if args = append(args, "--cluster-announce-ip", s.host); !Before(7, 0) {
+			args = append(args, "--cluster-port", s.bus)
+		}
 		if s.tls != nil {
 			args = append(args, "--tls-cluster", "yes")
 		}

@@ -9,8 +9,11 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -60,11 +63,16 @@ func (a *Authority) Issue(name, host string) (cert, key string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	cert, key = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
+	cert, key = a.names(name)
 	if err := writePEM(cert, "CERTIFICATE", der); err != nil {
 		return "", "", err
 	}
 	return cert, key, writePEM(key, "PRIVATE KEY", pkcs8)
+}
+
+// names are the files of the certificate name and its key.
+func (a *Authority) names(name string) (cert, key string) {
+	return filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
 }
 
 func template(name string) *x509.Certificate {
@@ -78,12 +86,59 @@ func writePEM(name, kind string, der []byte) error {
 	return os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
+// certificate is the name of s's certificate.
+func (s *Server) certificate() string { return "server-" + s.host + "-" + s.port }
+
 // options are redis-server's for TLS on s's address, names and values in turn.
 func (a *Authority) options(s *Server) ([]string, error) {
-	cert, key, err := a.Issue("server-"+s.host+"-"+s.port, s.host)
+	cert, key, err := a.Issue(s.certificate(), s.host)
 	if err != nil {
 		return nil, err
 	}
 	return []string{"--tls-port", s.port, "--tls-cert-file", cert, "--tls-key-file", key,
 		"--tls-ca-cert-file", a.File(), "--tls-replication", "yes"}, nil
+}
+
+// Query are the parameters of REDIS_URL with which a client trusts a and has the certificate name of it.
+func (a *Authority) Query(name string) string {
+	cert, key := a.names(name)
+	return "?" + url.Values{"ca_file": {a.File()}, "cert_file": {cert}, "key_file": {key}}.Encode()
+}
+
+// TLSForm is a Redis over TLS that wants a certificate of its clients.
+type TLSForm struct {
+	Name   string // single, sentinel or cluster
+	URL    string // as REDIS_URL has it
+	Direct string // of the one server that has the data
+}
+
+// StartTLSForms runs, until the test ends, a server, a Sentinel that names it, and a Cluster of one node. The
+// certificates are in dir.
+func StartTLSForms(tb TB, dir string) []TLSForm {
+	tb.Helper()
+	a, err := NewAuthority(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	const client = "client"
+	if _, _, err := a.Issue(client, ""); err != nil {
+		tb.Fatal(err)
+	}
+	single := StartTLS(tb, a)
+	sentinel := StartSentinel(tb, single, watchedName)
+	node := StartTLS(tb, a, "--cluster-enabled", "yes")
+	slots := []string{"CLUSTER", "ADDSLOTS"}
+	for i := range 1 << 14 {
+		slots = append(slots, strconv.Itoa(i))
+	}
+	node.ask(slots...)
+	await(tb, "that the Cluster serves", func() bool {
+		return strings.Contains(node.ask("CLUSTER", "INFO"), "cluster_state:ok")
+	})
+	own := a.Query(client)
+	return []TLSForm{
+		{"single", single.URL() + own, single.URL() + own},
+		{"sentinel", "rediss+sentinel://" + sentinel.Addr() + "/" + watchedName + own, single.URL() + own},
+		{"cluster", "rediss+cluster://" + node.Addr() + own, node.URL() + own},
+	}
 }

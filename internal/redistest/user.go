@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -79,7 +80,37 @@ func UserRules(tb TB, page string) []string {
 		tb.Fatal(page + " has no line that begins with ACL SETUSER " + User)
 	}
 	line, _, _ = strings.Cut(line, "\n")
-	return strings.Fields(line)
+	return Rules(strings.Fields(line)...)
+}
+
+// RestrictSentinel gives the user of docs/redis.md, whose name page is, the rights at a Sentinel that the page
+// says are enough, and no other user any.
+func (s *Server) RestrictSentinel(tb TB, page string) {
+	tb.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, rights, found := strings.Cut(strings.ReplaceAll(string(text), "\n", " "), "Sentinels need no more than `")
+	if !found {
+		tb.Fatal(page + " does not say what Sentinels need")
+	}
+	rights, _, _ = strings.Cut(rights, "`")
+	user := append([]string{"ACL", "SETUSER", User, "reset", "on", ">" + Password}, Rules(strings.Fields(rights)...)...)
+	if got := s.ask(user...); got != "OK" {
+		tb.Fatal("ACL SETUSER at the Sentinel: " + got)
+	}
+	if got := s.ask("ACL", "SETUSER", "default", "off"); got != "OK" {
+		tb.Fatal("ACL SETUSER at the Sentinel: " + got)
+	}
+}
+
+// Rules leaves those for channels out, which Redis has since 6.2.
+func Rules(rules ...string) []string {
+	if !Before(6, 2) {
+		return rules
+	}
+	return slices.DeleteFunc(rules, func(r string) bool { return strings.HasPrefix(r, "&") || strings.HasSuffix(r, "channels") })
 }
 
 // RestrictedURL is the server's address with the login of [StartRestricted]'s user.

@@ -1,6 +1,9 @@
 package redisbox
 
 import (
+	"errors"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -41,5 +44,67 @@ func TestClusterOfSix(t *testing.T) {
 	e.want(ids(mails(1, 6))...)
 	if got := statuses(t, s); len(got) != 2 {
 		t.Errorf("got the statuses %v", got)
+	}
+}
+
+// While the slot of an inbox moves to another primary, mail is put and read: nothing is lost, and each sender's
+// comes in order.
+func TestMailWhileItsSlotMoves(t *testing.T) {
+	t.Parallel()
+	const bob = "bob1809" // its slot is one of the first of its primary: few move with it
+	c := redistest.StartCluster(t)
+	receiver := open(t, c.URL(), bob, nil)
+	e := hearing(t, receiver, bob)
+	moved, allSent := make(chan struct{}), make(chan struct{})
+	var slots int
+	go func() {
+		defer close(moved)
+		for err := errors.New("not tried"); err != nil && t.Context().Err() == nil; {
+			slots, err = c.Move(inboxKey(bob)) // fails while the nodes do not agree on who has which slots
+		}
+	}()
+	senders := []mailbox.AgentID{"alice", "carol"}
+	sent := make([]int, len(senders))
+	var sending sync.WaitGroup
+	for n, sender := range senders {
+		s := open(t, c.URL(), sender, nil)
+		sending.Go(func() {
+			for last := false; !last && t.Context().Err() == nil; sent[n]++ {
+				select {
+				case <-moved:
+					last = true
+				default:
+				}
+				m := mailboxtest.Sealed(mailboxtest.Envelope(sender, bob, sent[n]+1))
+				for _, err := s.Put(t.Context(), m); err != nil && t.Context().Err() == nil; {
+					_, err = s.Put(t.Context(), m)
+				}
+			}
+		})
+	}
+	go func() { sending.Wait(); close(allSent) }()
+	came := make([]int, len(senders))
+	for {
+		var item mailbox.Item
+		select {
+		case item = <-e.items:
+		case <-allSent:
+			if slices.Equal(came, sent) {
+				t.Logf("%v messages of %v while %d slots moved", sent, senders, slots)
+				return
+			}
+			item = e.next()
+		}
+		got := decode(t, item)
+		for n, sender := range senders {
+			switch next := mailboxtest.Envelope(sender, bob, came[n]+1).ID; {
+			case got.From != sender:
+			case got.ID == next:
+				came[n]++
+			case came[n] == 0 || got.ID != mailboxtest.Envelope(sender, bob, came[n]).ID: // else it is a repeat
+				t.Fatalf("got %s of %s behind message %d", got.ID, sender, came[n])
+			}
+		}
+		_ = receiver.Settle(t.Context(), bob, item.Key, mailbox.Taken) // it may stay in the inbox
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"feishu-relay/internal/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
@@ -134,14 +136,23 @@ func TestBadURL(t *testing.T) {
 	}
 }
 
+// setUser gives the user nano all commands and these rights alone.
+func setUser(t *testing.T, raw *redis.Client, rights ...string) {
+	t.Helper()
+	command := []any{"ACL", "SETUSER", "nano", "reset", "on", ">pw", "+@all"}
+	for _, right := range redistest.Rules(rights...) {
+		command = append(command, right)
+	}
+	if err := raw.Do(t.Context(), command...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A user of Redis whose rights are from before mail that is set aside was noted.
 func TestMailIsSetAsideWithoutTheRightToNoteIt(t *testing.T) {
 	srv := redistest.Start(t)
 	raw := rawClient(t, srv.URL())
-	if err := raw.Do(t.Context(), "ACL", "SETUSER", "nano", "reset", "on", ">pw", "+@all", "~nanobot:mailbox:*", "&agent.inbox.*",
-		"-zadd", "-zscore", "-zremrangebyrank").Err(); err != nil {
-		t.Fatal(err)
-	}
+	setUser(t, raw, "~nanobot:mailbox:*", "&agent.inbox.*", "-zadd", "-zscore", "-zremrangebyrank")
 	s := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil)
 	key, err := s.Put(t.Context(), mailboxtest.Sealed(toGoal(1, "g")))
 	if err != nil {
@@ -162,28 +173,26 @@ func TestMailIsSetAsideWithoutTheRightToNoteIt(t *testing.T) {
 func TestRights(t *testing.T) {
 	srv := redistest.Start(t)
 	raw := rawClient(t, srv.URL())
-	user := func(rights ...any) {
-		if err := raw.Do(t.Context(), append([]any{"ACL", "SETUSER", "nano", "reset", "on", ">pw", "+@all"}, rights...)...).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	user("~nanobot:mailbox:*", "&agent.inbox.*")
+	setUser(t, raw, "~nanobot:mailbox:*", "&agent.inbox.*")
 	passes(t, "redis://nano:pw@"+srv.Addr(), raw)
 	for _, tt := range []struct {
-		right any
+		right string
 		puts  bool
 	}{{"&agent.inbox.*", false}, {"~nanobot:mailbox:*", true}} { // a stream without a channel is enough to put
-		user(tt.right)
+		setUser(t, raw, tt.right)
 		s := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil)
 		_, err := s.Put(t.Context(), mailboxtest.Sealed(toGoal(1, "g")))
 		if tt.puts && err != nil || !tt.puts && (err == nil || !strings.Contains(err.Error(), "lacks rights")) {
 			t.Errorf("Put with %v: got %v", tt.right, err)
 		}
+		if tt.puts && redistest.Before(6, 2) {
+			continue // no right is missing: there are none for channels
+		}
 		if err := s.Receive(t.Context(), "bob", func(mailbox.Item) {}, nil); err == nil || !strings.Contains(err.Error(), "lacks rights") {
 			t.Errorf("Receive with %v: got %v, want the rights it needs", tt.right, err)
 		}
 	}
-	user("~nanobot:mailbox:*", "&agent.inbox.*", "-xinfo")
+	setUser(t, raw, "~nanobot:mailbox:*", "&agent.inbox.*", "-xinfo")
 	err := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil).Receive(t.Context(), "bob", func(mailbox.Item) {}, nil)
 	if err == nil || !strings.Contains(err.Error(), "lacks rights") {
 		t.Errorf("Receive without XINFO: got %v, want the rights it needs", err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
@@ -66,6 +67,25 @@ func TestSentinel(t *testing.T) {
 	srv := redistest.Start(t)
 	sentinel := redistest.StartSentinel(t, srv, "main")
 	passes(t, "redis+sentinel://"+sentinel.Addr()+"/main", rawClient(t, srv.URL()))
+}
+
+// Each form of rediss, with a client's certificate.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	for _, form := range redistest.StartTLSForms(t, t.TempDir()) {
+		t.Run(form.Name, func(t *testing.T) {
+			opts, err := redislink.ParseURL(form.Direct)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw := redis.NewUniversalClient(opts).(*redis.Client)
+			defer raw.Close()
+			if err := raw.FlushAll(t.Context()).Err(); err != nil { // the Sentinel's server has mail of the form before
+				t.Fatal(err)
+			}
+			passes(t, form.URL, raw)
+		})
+	}
 }
 
 func TestUnixSocket(t *testing.T) {

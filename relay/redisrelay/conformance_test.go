@@ -14,7 +14,7 @@ import (
 func TestConformance(t *testing.T) {
 	srv := redistest.Start(t)
 	dir := t.TempDir()
-	relaytest.Run(t, relaytest.Features{CanForget: true}, func(t *testing.T, agent string) relay.Backend {
+	relaytest.Run(t, relaytest.Features{CanForget: true, Uncounted: redistest.Before(7, 0)}, func(t *testing.T, agent string) relay.Backend {
 		q, err := New(Options{
 			URL: srv.URL(), Channel: t.Name(), Agent: agent, Dir: dir, Block: 20 * time.Millisecond,
 			Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -32,7 +32,7 @@ func TestConformanceOfTheUserInTheDocs(t *testing.T) {
 	srv := redistest.StartRestricted(t, "../../docs/redis.md")
 	raw, dir := rawClient(t, srv), t.TempDir()
 	var at string // the case that the server is empty for
-	relaytest.Run(t, relaytest.Features{CanForget: true}, func(t *testing.T, agent string) relay.Backend {
+	relaytest.Run(t, relaytest.Features{CanForget: true, Uncounted: redistest.Before(7, 0)}, func(t *testing.T, agent string) relay.Backend {
 		if t.Name() != at {
 			at = t.Name()
 			if err := raw.FlushAll(t.Context()).Err(); err != nil {

@@ -179,8 +179,8 @@ func TestFollowIsNotWhole(t *testing.T) {
 			})
 			select {
 			case whole := <-caught:
-				if whole != c.whole {
-					t.Errorf("whole is %v, want %v", whole, c.whole)
+				if want := c.whole && !redistest.Before(7, 0); whole != want { // 6 does not count what it trimmed
+					t.Errorf("whole is %v, want %v", whole, want)
 				}
 			case <-time.After(patience):
 				t.Error("Follow did not catch up")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/relay"
 )
@@ -44,12 +45,34 @@ func TestCluster(t *testing.T) {
 func TestSentinel(t *testing.T) {
 	srv := redistest.Start(t)
 	sentinel := redistest.StartSentinel(t, srv, "main")
-	q := open(t, "redis+sentinel://"+sentinel.Addr()+"/main", "a", t.TempDir(), nil)
+	sentinel.RestrictSentinel(t, "../../docs/redis.md")
+	q := open(t, "redis+sentinel://"+sentinel.Addr()+"/main?sentinel_username="+redistest.User+"&sentinel_password="+
+		redistest.Password, "a", t.TempDir(), nil)
 	passes(t, q, func(line []byte) {
 		if err := rawClient(t, srv).Publish(t.Context(), testChannel, line).Err(); err != nil {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Each form of rediss, with a client's certificate.
+func TestTLS(t *testing.T) {
+	for _, form := range redistest.StartTLSForms(t, t.TempDir()) {
+		t.Run(form.Name, func(t *testing.T) {
+			opts, err := redislink.ParseURL(form.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw := redis.NewUniversalClient(opts)
+			defer raw.Close()
+			q := open(t, form.URL, form.Name, t.TempDir(), func(o *Options) { o.Channel += ":" + form.Name })
+			passes(t, q, func(line []byte) {
+				if err := raw.Publish(t.Context(), testChannel+":"+form.Name, line).Err(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
 }
 
 func TestUnixSocket(t *testing.T) {

@@ -113,6 +113,9 @@ func TestReceiptHoldsWhileTheStreamGoesOn(t *testing.T) {
 }
 
 func TestTrimmedIsNotLost(t *testing.T) {
+	if redistest.Before(7, 0) {
+		t.Skip("before 7.0 a stream does not count what was added to it")
+	}
 	srv := redistest.Start(t)
 	raw := rawClient(t, srv)
 	small := func(o *Options) { o.MaxLen = 100 }

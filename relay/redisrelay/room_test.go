@@ -465,6 +465,9 @@ func TestNearlyFullRedisIsReported(t *testing.T) {
 		"reads":     func(t *testing.T, q *Queue) { listenTo(t, q, true) },
 	} {
 		for _, limit := range []int64{0, 4 << 20} {
+			if limit > 0 && redistest.Before(7, 0) {
+				continue // it keeps sidecars from asking
+			}
 			t.Run(fmt.Sprint(name, " ", limit), func(t *testing.T) {
 				var logged syncBuffer
 				q := open(t, srv.URL(), "s", t.TempDir(), func(o *Options) {
@@ -516,6 +519,9 @@ func (s *syncBuffer) String() string {
 
 // A user without the right to INFO leaves nothing in ACL LOG, and the memory is not known.
 func TestInfoIsNotAskedWithoutTheRight(t *testing.T) {
+	if redistest.Before(7, 0) {
+		t.Skip("before 7.0 nothing but the question tells whether it may be asked")
+	}
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := rawClient(t, srv)

@@ -134,6 +134,9 @@ func TestForeignFloodIsBounded(t *testing.T) {
 }
 
 func TestTrimmedUnreadIsCounted(t *testing.T) {
+	if redistest.Before(7, 0) {
+		t.Skip("before 7.0 a stream does not count what was added to it")
+	}
 	srv := redistest.Start(t)
 	small := func(o *Options) { o.MaxLen = 100 }
 	sender, q := open(t, srv.URL(), "s", t.TempDir(), small), open(t, srv.URL(), "a", t.TempDir(), small)
