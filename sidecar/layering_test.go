@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"internal/wait":        {},
 	"internal/weborigin":   {},
 	"internal/bench":       {},
-	"internal/scale":       {"internal/loopback", "internal/redistest", "internal/subprocess"},
+	"internal/scale":       {"internal/loopback", "internal/redistest", "internal/sse", "internal/subprocess"},
 	"internal/attempts":    {},
 	"internal/demo":        {"relay", "transcript", "outcome", "internal/redistest", "internal/feishusim", "internal/loopback", "internal/runes", "internal/sse", "internal/subprocess", "internal/wait"},
 	"sidecar":              {"*"},

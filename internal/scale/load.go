@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -14,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"feishu-relay/internal/sse"
 )
 
 // load is the people and bots of one rate.
@@ -143,17 +142,16 @@ func (l *load) listen(ctx context.Context, b *listener, ready func()) error {
 	case <-ctx.Done():
 		return nil
 	}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 2<<20)
-	for lines.Scan() {
-		if id, ok := bytes.CutPrefix(lines.Bytes(), []byte("id: ")); ok {
-			l.hear(ctx, b, string(id), time.Since(l.began))
+	for e, err := range sse.Read(resp.Body) {
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("the stream ended: %w", err)
 		}
+		l.hear(ctx, b, e.ID, time.Since(l.began))
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return errors.Join(lines.Err(), errors.New("the stream ended"))
+	return nil
 }
 
 func (l *load) hear(ctx context.Context, b *listener, id string, now time.Duration) {
