@@ -26,20 +26,19 @@ const (
 )
 
 const (
-	// tapWait is how long an answer waits for our own work on it.
+	// tapWait is how long the bot waits for its answer while the call is recorded.
 	tapWait = 2 * time.Second
 	// hostWait bounds one call of the host.
 	hostWait = 10 * time.Second
-	// afterLeave is how long Feishu's answer is waited for once the bot hung up:
-	// a send may have been accepted.
+	// afterLeave is how long Feishu's answer is awaited after the bot has closed its connection: Feishu may have
+	// accepted a send.
 	afterLeave = 10 * time.Second
-	// maxTaps bounds the calls that are being recorded at one time, as they
-	// pile up behind a host that hangs. The next passes unread, counted as
-	// "untapped_busy".
+	// maxTaps is how many calls are recorded at a time, since they accumulate while a host hangs. One more passes
+	// unread, and is counted as "untapped_busy".
 	maxTaps = 256
 )
 
-// tapped is a watched call under way.
+// tapped is a watched call in progress.
 type tapped struct {
 	call
 	http    *http.Request
@@ -58,7 +57,7 @@ type tapped struct {
 
 type tappedKey struct{}
 
-// serve passes a REST call on, and keeps a copy where it is one to watch.
+// serve passes a REST call on to Feishu, and keeps a copy of a watched one.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	t := &tapped{call: match(r.Method, r.URL.Path), http: r, bot: w, token: bearer(r)}
 	t.held = newHolding(g.budgets.strange)
@@ -87,7 +86,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 				g.count(countedUntappedBusy)
 			}
 		case err != nil:
-			g.count(countedAborted) // the bot gave up; Feishu has seen nothing of it
+			g.count(countedAborted) // the bot has ended the call; Feishu has got nothing of it
 			panic(http.ErrAbortHandler)
 		case !whole && watched:
 			g.count(countedUntappedLarge)
@@ -178,7 +177,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	return nil
 }
 
-// errGiven says that the bot has its answer already.
+// errGiven is returned if the bot has its answer already.
 var errGiven = errors.New("the bot has its answer")
 
 // give writes an answer to the bot while the goroutine that serves the call is still recording it. The bot cannot use
@@ -192,14 +191,14 @@ func (t *tapped) give(resp *http.Response, body []byte) {
 	_ = http.NewResponseController(t.bot).Flush()
 }
 
-// observe does what a watched call asks for. Only look-ups return an answer of ours. Close waits for it, and its panics
-// are caught.
+// observe records a watched call. For a look-up it may return another answer than Feishu's. Close waits for it, and its
+// panics are caught.
 func (g *Gateway) observe(t *tapped) []byte {
 	if g.begin() {
 		defer g.busy.Done()
 	} // else it is one of the last calls while the gateway closes
 	defer g.caught("tap")       // which leaves nil
-	ctx := context.Background() // each question and call below has a bound of its own
+	ctx := context.Background() // each call below has a timeout of its own
 	switch t.op {
 	case opToken:
 		g.tokenAnswer(t)
@@ -443,7 +442,7 @@ type body struct {
 // incoming is the body of a request; its errors are *senderError.
 type incoming struct{ io.ReadCloser }
 
-// senderError is an error of who sends a request, and not of Feishu.
+// senderError is an error of the sender of a request, not of Feishu.
 type senderError struct{ error }
 
 func (b incoming) Read(p []byte) (int, error) {
@@ -509,9 +508,8 @@ func (h *holding) unpack(encoding string, data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// hold gives r back the part of its body that was read. A body that was read
-// whole may be sent once more, on a fresh connection: one that Feishu closed
-// while it was idle would else fail a POST that was not even begun.
+// hold returns r with the part of its body that was read put back. A body that was read whole can be sent again on a
+// new connection: otherwise a POST would fail if Feishu has just closed an idle connection.
 func hold(r *http.Request, data []byte, whole bool) *http.Request {
 	out := r.WithContext(r.Context())
 	out.Body = again(r.Body, data, whole, nil)
@@ -539,7 +537,7 @@ const (
 	strangeBytes = 8 << 20  // of all others
 )
 
-// budgets are the two, so that other callers cannot use up the bot's.
+// budgets are two, so that other callers cannot use up the bot's.
 type budgets struct{ bot, strange *semaphore.Weighted }
 
 func newBudgets() budgets {

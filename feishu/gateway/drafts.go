@@ -80,7 +80,7 @@ type draft struct {
 	order   int       // of its making, in this run
 	bytes   int       // its size when it was changed last
 	file    string    // name on disk
-	saved   bool      // what is on disk is this
+	saved   bool      // its file is up to date
 	forced  bool      // to be published as it is, there are too many
 	untried bool      // an earlier run left it, and it is forced and was not tried yet
 	tries   int       // attempts to publish it that failed
@@ -129,8 +129,8 @@ func (d *draft) goesOutSoon() bool {
 	return d.Published == "" && (d.Wait == waitNone || d.Wait == waitSettle) && d.tries == 0 && d.ready()
 }
 
-// touch notes a write at now and what it leaves to wait for. whole: all of a
-// CardKit card was replaced, which many bots do at the end.
+// touch records a write at now, and sets what d waits for. whole: the whole CardKit card was replaced, which many bots
+// do at the end.
 func (d *draft) touch(now time.Time, whole, patches bool) {
 	if d.Card != nil && d.Card.Streaming() && d.Streams == 0 {
 		d.Streams = relay.MillisOf(now)
@@ -174,13 +174,12 @@ func (d *draft) due(o *Options) time.Time {
 	return at
 }
 
-// mayChange reports whether a bot that wrote d may well write on: d is a card, or was
-// or may be edited.
+// mayChange reports whether the bot may change d later: d is a card, or was or may be edited.
 func (d *draft) mayChange() bool {
 	return d.Card != nil || d.Wait == waitEdit || d.Touched != d.Created
 }
 
-// digest tells texts apart.
+// digest identifies a text.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
@@ -194,8 +193,8 @@ func (d *draft) expires(o *Options) time.Time {
 	return d.Touched.Time().Add(o.MaxAge + o.StreamLife)
 }
 
-// newer reports whether a write of that sequence is the last one to element,
-// and notes it. Without a sequence every write counts.
+// newer reports whether a write to element is newer than all before, by its sequence, and records it. A write without a
+// sequence is newer.
 func (d *draft) newer(element string, seq int) bool {
 	if seq == 0 {
 		return true
@@ -280,7 +279,7 @@ type drafts struct {
 	all       map[*draft]struct{}
 	byMessage map[relay.MessageID]*draft
 	byCard    map[string]*draft
-	warned    bool // that the disk refuses drafts
+	warned    bool // it was logged that the disk refuses drafts
 
 	// What sizes returns, which does not wait for the disk.
 	waiting, unsaved atomic.Int64
@@ -312,7 +311,7 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *dr
 	now := relay.MillisOf(time.Now())
 	for _, d := range left {
 		if d.Wait == waitEdit {
-			d.Touched = max(d.Touched, now) // while nobody listened the bot could not go on
+			d.Touched = max(d.Touched, now) // the bot could not write while the sidecar was down
 		}
 		s.enter(d)
 	}
@@ -514,8 +513,8 @@ func (s *drafts) forget(d *draft) {
 	s.remove(d)
 }
 
-// published notes that d went out with a text, as it was when it was touched last, and
-// keeps it where the bot may go on writing.
+// published records that d was published with a text, as of its change at touched, and keeps it if the bot may change
+// it later.
 func (s *drafts) published(d *draft, text string, touched relay.Millis) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -536,7 +535,7 @@ func (s *drafts) published(d *draft, text string, touched relay.Millis) {
 	}
 }
 
-// failed notes that d could not be published, and returns when to try again.
+// failed records that d could not be published, and returns when to try again.
 func (s *drafts) failed(d *draft) time.Duration {
 	s.mu.Lock()
 	defer s.unlock()
@@ -680,8 +679,7 @@ func (g *Gateway) settle(ctx context.Context, last bool) (next time.Duration) {
 	return next
 }
 
-// look is when something is to be done about d; held is when what is before it
-// goes out.
+// look returns when d is to be published or dropped; held is when the draft before it in its conversation is published.
 func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 	if d.Touched.Time().After(now) {
 		d.Touched = relay.MillisOf(now) // the clock was put back
@@ -713,7 +711,7 @@ func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 	return at
 }
 
-// due are the drafts whose time, as look tells it, has come, oldest first.
+// due returns the drafts that are due according to look, oldest first, and shortens next to the time of the others.
 func (s *drafts) due(now time.Time, look func(d *draft, held time.Time) time.Time, next *time.Duration) []*draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -734,7 +732,7 @@ func (s *drafts) due(now time.Time, look func(d *draft, held time.Time) time.Tim
 	return due
 }
 
-// ahead reports whether something is about to go out where d stands.
+// ahead reports whether a draft of d's conversation is about to be published.
 func (s *drafts) ahead(d *draft) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -820,8 +818,7 @@ func (g *Gateway) finished(out Sent) Sent {
 	return out
 }
 
-// askChat asks Feishu, in the background, what kind a chat is, unless an answer has
-// just come.
+// askChat asks Feishu on another goroutine what kind a chat is, unless an answer has just come.
 func (g *Gateway) askChat(id relay.ChatID) {
 	g.ask("chat", string(id), func(ctx context.Context) {
 		if kind := g.opts.Book.Chat(id).Kind; kind == feishu.ChatGroup || kind == feishu.ChatP2P {
@@ -834,7 +831,7 @@ func (g *Gateway) askChat(id relay.ChatID) {
 			return
 		}
 		if chat.Kind == "" {
-			return // not in the chat any more, says Feishu: that tells no kind
+			return // the bot is no longer in the chat, so Feishu does not return its kind
 		}
 		chat.ID, chat.Asked = id, time.Now()
 		g.opts.Book.SetChat(chat)

@@ -12,11 +12,11 @@ import (
 	"feishu-relay/relay"
 )
 
-// tapTime bounds what the host is asked about an event, so that its answer is
-// still in time: after [feishu.AckHold] the event passes to the bot.
+// tapTime is how long the host may take to decide on an event: a little less than [feishu.AckHold], after which the
+// event passes.
 const tapTime = feishu.AckHold - 200*time.Millisecond
 
-// tapEvent sees every event on its way to the bot ([feishu.EventTap]).
+// tapEvent decides on an event before the bot gets it ([feishu.EventTap]).
 func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte, after func()) {
 	defer g.caught("event") // which leaves Pass: the bot comes first
 	ev, err := feishu.ParseEvent(data)
@@ -75,8 +75,7 @@ func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte, f
 	return feishu.Keep, nil, nil
 }
 
-// passedUnseen notes an event that the bot was given though [Gateway.tapEvent] has
-// not decided on it.
+// passedUnseen reports to the host a message that the bot got before [Gateway.tapEvent] decided on it.
 func (g *Gateway) passedUnseen(data []byte) {
 	ev, err := feishu.ParseEvent(data)
 	if err == nil && g.own.is(ev.AppID) && ev.Message != nil {
@@ -95,7 +94,7 @@ func (g *Gateway) ownMessage(m *feishu.Message) bool {
 	return out || g.drafts.holds(m.ID)
 }
 
-// hear asks the host about a person's message. What it does not answer passes.
+// hear asks the host about a person's message. Without an answer the message passes.
 func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instead []byte, after func()) {
 	group := m.ChatType == feishu.ChatGroup
 	if group {
@@ -157,7 +156,7 @@ func (g *Gateway) joined(id relay.ChatID, at relay.Millis) {
 	}
 }
 
-// Forget drops what of a recalled message is not published yet; it is not published later.
+// Forget drops the draft of a recalled message. The message is not published later.
 func (g *Gateway) Forget(id relay.MessageID) {
 	g.recent.gone.Add(id, struct{}{})
 	if g.drafts.drop(id) {
@@ -170,7 +169,7 @@ func (g *Gateway) recalled(chat relay.ChatID, id relay.MessageID, at relay.Milli
 	g.opts.Host.Recalled(chat, id, at)
 }
 
-// left notes that the bot is no longer in a chat.
+// left records that the bot is no longer in a chat.
 func (g *Gateway) left(id relay.ChatID, at relay.Millis) {
 	defer g.caught("left")
 	if id == "" {
@@ -180,8 +179,8 @@ func (g *Gateway) left(id relay.ChatID, at relay.Millis) {
 	g.opts.Host.Left(id, at)
 }
 
-// Codes that mean "not found" or "no scope", and nothing else goes wrong: only
-// they may be replaced (docs/feishu.md 6.2; contact codes as Feishu documents them).
+// missing are the codes of answers that mean "not found" or "no scope". Only these are replaced (docs/feishu.md 6.2;
+// contact codes as Feishu documents them).
 var missing = []int{
 	99991672, 99991679, // a scope is missing
 	99992351, 99992352, 99992354, // open_id, user_id, message id not found
@@ -190,9 +189,8 @@ var missing = []int{
 	230001, 230027, 230110, 231003, // message id invalid, no permission, deleted, not there
 }
 
-// lookUp answers for a peer or a message that only the bot was shown, where
-// Feishu does not know it or may not tell, and only to our own app. nil: Feishu's
-// answer stands.
+// lookUp completes Feishu's answer to a look-up with peers and messages that only the bot was shown, if Feishu does not
+// know them or the bot lacks the scope. It does so only for a token of this app. nil: Feishu's answer is passed on.
 func (g *Gateway) lookUp(ctx context.Context, t *tapped) []byte {
 	if !g.own.trusts(t.token) {
 		return nil // ids of another app's name space
@@ -225,7 +223,7 @@ func members(object json.RawMessage) map[string]json.RawMessage {
 	return all
 }
 
-// complete adds what we know to the data of a look-up; nil when that is nothing.
+// complete adds what the sidecar knows to the data of a look-up; nil if it knows nothing.
 func (g *Gateway) complete(t *tapped, data map[string]json.RawMessage) []byte {
 	var ok bool
 	switch t.op {

@@ -19,16 +19,14 @@ import (
 	"feishu-relay/internal/spool"
 )
 
-// maxTokens bounds the tokens that are told apart; the oldest is forgotten, and
-// learned again from the next send that was made with it.
+// maxTokens is how many tokens are remembered. The oldest is forgotten, and learned again from the next send with it.
 const maxTokens = 256
 
-// owner knows which app this gateway serves, and whose token is whose. Tokens
-// are held in memory only.
+// owner is the app that this gateway serves, and the apps of the tokens that were seen. Tokens are in memory only.
 type owner struct {
 	opts   *Options
 	tokens *lru.Cache[string, string] // token: app id
-	// Calls of other apps, and of users, pass here too. Each is logged once.
+	// Whether there were calls of other apps, and of users. The first of each is logged.
 	others, users atomic.Bool
 }
 
@@ -48,7 +46,7 @@ func (o *owner) app() string { return cmp.Or(o.opts.AppID, o.opts.Book.Self().Ap
 // is reports whether app is the one served.
 func (o *owner) is(app string) bool { return app != "" && app == o.app() }
 
-// learn takes app as the one served when none is known yet.
+// learn makes app the one that is served, unless one is known.
 func (o *owner) learn(app string) {
 	if app == "" {
 		return
@@ -67,7 +65,7 @@ func (o *owner) learn(app string) {
 	}
 }
 
-// proved notes that token belongs to app, as Feishu's own answer shows.
+// proved records that token is app's, as an answer of Feishu shows.
 func (o *owner) proved(token, app string) {
 	o.learn(app)
 	if token == "" {
@@ -79,8 +77,7 @@ func (o *owner) proved(token, app string) {
 	}
 }
 
-// watches reports whether a call with this token is read at all: not where it
-// is known to be another app's, or a user's.
+// watches reports whether calls with a token are read: not if it is known to be another app's or a user's.
 func (o *owner) watches(token string) bool {
 	if strings.HasPrefix(token, "u-") {
 		o.opts.Counter(countedForeignUser)
@@ -93,8 +90,7 @@ func (o *owner) watches(token string) bool {
 	return !known || o.is(app)
 }
 
-// trusts reports whether what Feishu tells this token is told to our app: ids
-// are another app's otherwise.
+// trusts reports whether Feishu's answers to a token are about this app's ids.
 func (o *owner) trusts(token string) bool {
 	if token == "" {
 		return false
@@ -105,14 +101,13 @@ func (o *owner) trusts(token string) bool {
 	return !o.others.Load()
 }
 
-// knows reports whether token was proved to be our app's.
+// knows reports whether token is known to be this app's.
 func (o *owner) knows(token string) bool {
 	app, known := o.tokens.Get(token)
 	return known && o.is(app)
 }
 
-// ours reports whether the answer to a send shows our app as its sender, and
-// learns whose the token is.
+// ours reports whether the answer to a send shows this app as its sender, and records the app of the token.
 func (g *Gateway) ours(t *tapped, s feishu.Sender) bool {
 	if s.AppID == "" {
 		return !strings.HasPrefix(t.token, "u-") && s.Type != feishu.SenderUser && s.OpenID == "" &&
@@ -156,9 +151,9 @@ func (g *Gateway) selfAnswer(t *tapped) {
 	}
 }
 
-// proven reports whether token is our app's: by what was seen of it, or, after a
-// restart of ours, by what Feishu says. Whose bot a token calls is told by its
-// open_id, which no other app's bot has under it (docs/feishu.md 4.1). The error is that Feishu does not say.
+// proven reports whether token is this app's. An unknown one, as after a restart, is checked at Feishu: the answer has
+// the open_id of the token's bot, which no other app's bot has (docs/feishu.md 4.1). An error means that Feishu did not
+// answer.
 func (g *Gateway) proven(ctx context.Context, token string) (ours bool, err error) {
 	self := g.opts.Book.Self()
 	switch {
@@ -174,7 +169,7 @@ func (g *Gateway) proven(ctx context.Context, token string) (ours bool, err erro
 	bot, err := api.BotInfo(ctx)
 	if err != nil || bot.OpenID != self.OpenID {
 		g.log.Debug("a token is not known to be this app's", "err", err)
-		if errors.Is(err, feishu.ErrNoToken) { // which is what an invalid one comes to
+		if errors.Is(err, feishu.ErrNoToken) { // Feishu did not accept the token
 			err = nil
 		}
 		return false, err
@@ -183,11 +178,10 @@ func (g *Gateway) proven(ctx context.Context, token string) (ours bool, err erro
 	return true, nil
 }
 
-// askWait bounds a question of ours to Feishu.
+// askWait is how long a call of the gateway itself to Feishu may take.
 const askWait = 10 * time.Second
 
-// knowSelf asks Feishu who the bot is, in the background, as long as that is
-// unknown and there is a token to ask with.
+// knowSelf asks Feishu on another goroutine who the bot is, if that is unknown and there is a token.
 func (g *Gateway) knowSelf() {
 	if g.opts.Book.Self().OpenID != "" || !g.opts.API.Ready() {
 		return
@@ -202,7 +196,7 @@ func (g *Gateway) knowSelf() {
 	}, func() {})
 }
 
-// chatAnswer reads what kind a chat is (docs/feishu.md 3.1). A mode that is not known counts as a group's.
+// chatAnswer reads what kind a chat is (docs/feishu.md 3.1). An unknown mode counts as a group.
 func (g *Gateway) chatAnswer(t *tapped) {
 	chat, mode, err := feishu.ParseChat(t.answer)
 	if !g.own.trusts(t.token) || t.status != http.StatusOK || err != nil || mode == "" {
@@ -234,8 +228,7 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// habitWindow is how soon after a send an edit shows that the bot streams by
-// editing.
+// habitWindow is the time after a send in which an edit shows that the bot streams by editing.
 const habitWindow = 10 * time.Second
 
 // habits are what was learned about how this bot writes, kept across restarts: the
@@ -269,7 +262,7 @@ func loadHabits(root *os.Root, log *slog.Logger) *habits {
 
 func (h *habits) current() (texts, cards bool) { return h.texts.Load(), h.cards.Load() }
 
-// edits notes an edit at now of a message that was sent at sent.
+// edits records an edit at now of a message that was sent at sent.
 func (h *habits) edits(card bool, sent, now time.Time) {
 	known := &h.texts
 	if card {

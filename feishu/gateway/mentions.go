@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	rosterWait  = time.Second      // for the names of a chat that were never asked; then the send passes as it is
-	rosterFresh = 10 * time.Minute // then they are asked again while they are used
-	rosterRetry = time.Minute      // after Feishu did not tell them
+	rosterWait  = time.Second      // for names that Feishu was not asked for before; then the send passes unchanged
+	rosterFresh = 10 * time.Minute // then Feishu is asked again, if the names are used
+	rosterRetry = time.Minute      // after Feishu did not return them
 	maxRosters  = 500              // chats
 )
 
 // roster is who can be mentioned in a chat, by their names.
 type roster struct {
-	names *mention.Directory // by open_id; nil: Feishu did not tell
+	names *mention.Directory // by open_id; nil: Feishu did not return them
 	next  time.Time          // when it is asked again
 }
 
-// rosterOf returns the names of a chat; nil where Feishu has not told them in time.
+// rosterOf returns the names of a chat; nil if Feishu has not returned them in time.
 func (g *Gateway) rosterOf(chat relay.ChatID) *mention.Directory {
 	known, ok := g.rosters.Get(chat)
 	if ok && !time.Now().After(known.next) {
@@ -199,8 +199,8 @@ func (g *Gateway) named(mentions []feishu.Mention) []feishu.Mention {
 	return out
 }
 
-// asWritten makes m what the bot wrote, where that mentions an id which the sidecar
-// made up for a bot: Feishu does not know it, and its answer leaves it out.
+// asWritten sets m's content to what the bot wrote, if that mentions a bot by an id that the sidecar has made up:
+// Feishu does not know the id, and leaves it out of its answer.
 func (g *Gateway) asWritten(m *feishu.Message, t *tapped) {
 	if !bytes.Contains(t.request, []byte("ou_")) && !bytes.Contains(t.request, []byte(`\u00`)) {
 		return // it names no open_id, nor an escaped one
@@ -216,7 +216,7 @@ func (g *Gateway) asWritten(m *feishu.Message, t *tapped) {
 	}
 }
 
-// unnamed returns the ids of those that out mentions and nobody can name.
+// unnamed returns the ids that out mentions and whose names are unknown.
 func (g *Gateway) unnamed(out *Sent) []string {
 	var ids []string
 	for _, m := range g.named(out.Mentions) {
@@ -227,8 +227,7 @@ func (g *Gateway) unnamed(out *Sent) []string {
 	return ids
 }
 
-// mustAsk reports whether out mentions somebody without a name for whom its chat was
-// not asked lately.
+// mustAsk reports whether out mentions an id whose name is unknown and that Feishu was not asked for lately.
 func (g *Gateway) mustAsk(out *Sent) bool {
 	return !peerchat.IsID(out.ChatID) && g.opts.API.Ready() && slices.ContainsFunc(g.unnamed(out), func(id string) bool {
 		asked, _ := g.recent.asked.Get(nameless{out.ChatID, id})
@@ -236,7 +235,7 @@ func (g *Gateway) mustAsk(out *Sent) bool {
 	})
 }
 
-// askNames has f ask Feishu, in the background, for names of a chat.
+// askNames runs f, which asks Feishu for names of a chat, on another goroutine.
 func (g *Gateway) askNames(kind string, chat relay.ChatID, f func(context.Context)) <-chan singleflight.Result {
 	return g.ask(kind, string(chat), func(ctx context.Context) {
 		g.count(countedNamesAsked)
@@ -244,8 +243,7 @@ func (g *Gateway) askNames(kind string, chat relay.ChatID, f func(context.Contex
 	}, func() { g.drafts.retry(chat, false) })
 }
 
-// nameAll asks who the chat of out has under the ids that nobody can name, and returns how long d waits for that at
-// most.
+// nameAll asks Feishu for the names that out lacks, and returns how long d waits for them at most.
 func (g *Gateway) nameAll(d *draft, out *Sent) time.Duration {
 	const wait = askWait + time.Second
 	g.drafts.mu.Lock()

@@ -22,8 +22,8 @@ import (
 	"feishu-relay/relay"
 )
 
-// Timeouts of calls to Feishu. There is none for a whole call: 100 MB may be on
-// their way. A wait that runs out gives the bot a 502.
+// Timeouts of calls to Feishu. There is none for a whole call, which may carry 100 MB. After a timeout the bot gets a
+// 502.
 const (
 	dialWait      = 10 * time.Second
 	handshakeWait = 10 * time.Second
@@ -33,8 +33,8 @@ const (
 	idlePerHost   = 64
 )
 
-// newTransport reaches upstream. Environment proxies are for the real Feishu
-// only: a stand-in is near.
+// newTransport returns the transport to upstream. The environment's proxies are used for the real Feishu only, not for
+// a simulator.
 func newTransport(upstream *url.URL, self net.Addr) (*http.Transport, error) {
 	t := feishu.FindSilence(&http.Transport{
 		DialContext:           notToUs(self),
@@ -45,7 +45,7 @@ func newTransport(upstream *url.URL, self net.Addr) (*http.Transport, error) {
 		MaxIdleConns:          2 * idlePerHost,
 		MaxIdleConnsPerHost:   idlePerHost,
 		ForceAttemptHTTP2:     true,
-		DisableCompression:    true, // else bodies would be unpacked on the way
+		DisableCompression:    true, // otherwise bodies would be unpacked
 	})
 	if feishu.IsOpenHost(upstream.Host) {
 		t.Proxy = http.ProxyFromEnvironment
@@ -63,7 +63,7 @@ func newTransport(upstream *url.URL, self net.Addr) (*http.Transport, error) {
 var errLoop = errors.New("the way to Feishu leads back to this gateway: take it out of the sidecar's HTTPS_PROXY, " +
 	"and make Feishu's name an alias for the bot only")
 
-// notToUs dials like any dialer, but not the gateway itself.
+// notToUs returns a dialer that refuses to connect to the gateway itself.
 func notToUs(self net.Addr) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: dialWait, KeepAlive: 30 * time.Second}
 	us, known := self.(*net.TCPAddr)
@@ -199,7 +199,7 @@ func (g *Gateway) mayNamePeer(r *http.Request) bool {
 }
 
 // plain is the body of a call without its Content-Encoding, where it has one and may name a chat with another agent.
-// unread: nobody knows to which chat the call sends, since not all of the body could be read.
+// unread: the chat that the call sends to is unknown, since its body could not be read whole.
 func (g *Gateway) plain(t *tapped, body []byte, whole bool) (plain []byte, unread bool) {
 	if !g.mayNamePeer(t.http) {
 		return body, false
@@ -289,7 +289,7 @@ func (g *Gateway) toAgent(t *tapped, r *http.Request) (*http.Response, error) {
 	defer cancel()
 	proven, err := g.proven(ctx, t.token)
 	if err != nil {
-		return nil, err // Feishu is away, and the bot may well be the bot
+		return nil, err // Feishu does not answer; the token may be valid
 	}
 	var resp *http.Response
 	if t.crowded || t.op.says() && !g.reserve(t) {
@@ -303,8 +303,8 @@ func (g *Gateway) toAgent(t *tapped, r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// undecided makes drafts of what the bot was told is sent in chats with other agents, and the host has not taken: an
-// earlier run was killed before it had the draft on disk, or the chats were switched off.
+// undecided makes drafts of messages to other agents that the bot was told are sent and that the host has not recorded,
+// since an earlier run was killed before it had the draft on disk, or the chats were switched off.
 func (g *Gateway) undecided() {
 	if g.opts.Peers == nil {
 		return
@@ -325,12 +325,12 @@ func (g *Gateway) undecidedOne(m peerchat.Message) {
 		g.count(countedDraft)
 		g.drafts.add(d)
 	case card != "" && g.drafts.onCard(card, func(*draft) {}):
-		g.bind(d, card) // without its draft nobody here knows its text
+		g.bind(d, card) // without its draft its text is unknown
 	}
 }
 
-// draftAgain makes a draft of a message that the bot changes so late that its draft was given up, or after that was
-// published; false where there is no such message.
+// draftAgain makes a draft of a message that the bot changes after its draft expired or was published; false if there
+// is no such message.
 func (g *Gateway) draftAgain(m peerchat.Message, found bool, content string) bool {
 	if !found || m.Deleted {
 		return false
@@ -355,7 +355,7 @@ func peerDraft(m peerchat.Message, content string) *draft {
 }
 
 // types reports whether the sign that the bot types is on the message that m answers, in a chat with an agent: on the
-// newest mail before m, where it is no reply. One that was forgotten does not count for ever.
+// newest mail before m, where it is no reply. An old sign does not count.
 func (g *Gateway) types(m *feishu.Message) bool {
 	if g.opts.Peers == nil || !peerchat.IsID(m.ChatID) {
 		return false
@@ -386,5 +386,5 @@ func (g *Gateway) kind(chat relay.ChatID) string {
 	case g.opts.Peers != nil:
 		return feishu.ChatGroup
 	}
-	return feishu.ChatP2P // they are off by now
+	return feishu.ChatP2P // they are switched off
 }

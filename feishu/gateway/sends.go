@@ -25,19 +25,19 @@ type sendRequest struct {
 	} `json:"reaction_type"`
 }
 
-// sendRequest reads the request; what cannot be read is empty.
+// sendRequest reads the request. A field that cannot be read is empty.
 func (t *tapped) sendRequest() (req sendRequest) {
 	_ = json.Unmarshal(t.request, &req)
 	return req
 }
 
-// accepted reads an answer; ok is whether Feishu did what was asked.
+// accepted reads an answer. ok reports whether Feishu accepted the call.
 func accepted[T any](t *tapped) (data T, ok bool) {
 	data, err := feishu.ReadAnswer[T](t.answer)
 	return data, err == nil && t.status < http.StatusMultipleChoices
 }
 
-// kindOf is what is known of the chat that a send went to.
+// kindOf is the kind of the chat that a send went to; "" if it is unknown.
 func (g *Gateway) kindOf(t *tapped, chat relay.ChatID) string {
 	if kind := g.kind(chat); kind != "" {
 		return kind
@@ -55,7 +55,7 @@ func (g *Gateway) refused(ctx context.Context, t *tapped, code int) {
 		return
 	}
 	if ours, _ := g.proven(ctx, t.token); !ours {
-		return // another app's bot may well not be in our chats
+		return // the bot of another app may not be in this bot's chats
 	}
 	chat := g.recent.chatOf(t.message)
 	if t.message == "" && t.http.URL.Query().Get("receive_id_type") == "chat_id" {
@@ -66,7 +66,7 @@ func (g *Gateway) refused(ctx context.Context, t *tapped, code int) {
 	}
 }
 
-// edited takes a change of a message: PUT, or PATCH of a card (or a post, as
+// edited records a change of a message: PUT, or PATCH of a card (or a post, as
 // OpenClaw does).
 func (g *Gateway) edited(t *tapped) {
 	_, ok := accepted[struct{}](t)
@@ -118,7 +118,7 @@ func (g *Gateway) edited(t *tapped) {
 	}
 }
 
-// deleted takes the bot's own recall of a message.
+// deleted records that the bot has recalled a message.
 func (g *Gateway) deleted(t *tapped) {
 	if _, ok := accepted[struct{}](t); !ok {
 		return
@@ -130,8 +130,7 @@ func (g *Gateway) deleted(t *tapped) {
 	g.recalled(g.recent.chatOf(t.message), t.message, relay.MillisOf(time.Now()))
 }
 
-// reacted watches the typing sign: taken back, the answer to that message is
-// final.
+// reacted records the typing sign. When the bot removes it, its answer to that message is final.
 func (g *Gateway) reacted(t *tapped) {
 	reaction, ok := accepted[struct {
 		ID string `json:"reaction_id"`
@@ -239,9 +238,8 @@ func (g *Gateway) cardChanged(t *tapped) {
 	}
 }
 
-// part is what of a card a call writes to, as [draft.newer] tells them apart: an
-// element, "" for all of it, or a name that no element has. An end sign that
-// overtakes the last text is not later than that text.
+// part names what a call writes in a card, for [draft.newer]: an element, "" for the whole card, or a name that no
+// element has. So an end sign that overtakes the last text does not make that text outdated.
 func (t *tapped) part() string {
 	switch t.op {
 	case opCardReplace, opElementContent, opElementReplace, opElementPatch, opElementDelete:
@@ -252,7 +250,7 @@ func (t *tapped) part() string {
 	return "/elements"
 }
 
-// switchesOn reports whether a call says that the card streams from then on.
+// switchesOn reports whether a call turns the card's streaming mode on.
 func switchesOn(t *tapped, req *cardRequest) bool {
 	if t.op != opCardReplace && t.op != opCardSettings && t.op != opCardBatch {
 		return false
@@ -299,7 +297,7 @@ func newCard(data string) *feishu.Card {
 	return card
 }
 
-// bind joins the message d to the CardKit card it shows.
+// bind connects the message d with the CardKit card that it shows.
 func (g *Gateway) bind(d *draft, card string) {
 	now := time.Now()
 	found := g.drafts.onCard(card, func(made *draft) {
@@ -308,7 +306,7 @@ func (g *Gateway) bind(d *draft, card string) {
 			made.touch(now, false, false)
 		}
 	})
-	if !found { // made before this run could see it
+	if !found { // it was made before this run
 		d.CardID, d.Card = card, &feishu.Card{}
 		d.touch(now, false, false)
 		g.drafts.add(d)
