@@ -138,11 +138,13 @@ func (l *link) fromBot() {
 
 // acknowledge writes an acknowledgement to Feishu: at once, or when the follow-up of its event is done.
 func (l *link) acknowledge(id string, ack []byte) {
-	d, passed := l.acks.take(id)
-	if d == nil {
+	held, _ := l.acks.waiting.LoadAndDelete(id)
+	d, waits := held.(*conn.Decision)
+	if !waits {
 		l.toFeishu(websocket.MessageBinary, ack)
 		return
 	}
+	passed := l.acks.came()
 	go func() {
 		defer passed()
 		if !d.Wait() {
@@ -154,51 +156,33 @@ func (l *link) acknowledge(id string, ack []byte) {
 
 // acks are the events whose acknowledgement waits for their follow-up.
 type acks struct {
-	held sync.WaitGroup // acknowledgements that have come
+	waiting sync.Map // of *conn.Decision, by message_id
 
-	mu      sync.Mutex
-	waiting map[string]*conn.Decision // by message_id; guarded by mu
-	ended   bool                      // guarded by mu
+	mu    sync.Mutex
+	held  sync.WaitGroup // acknowledgements that have come; added to with mu held
+	ended bool           // guarded by mu
 }
 
 // hold makes the acknowledgement of an event wait if the event has a follow-up.
 func (a *acks) hold(id string, d *conn.Decision) {
-	if id == "" || !d.HasTask() {
-		return
+	if id != "" && d.HasTask() {
+		a.waiting.Store(id, d)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.waiting == nil {
-		a.waiting = make(map[string]*conn.Decision)
-	}
-	a.waiting[id] = d
-}
-
-// take returns the decision whose follow-up the acknowledgement of an event waits for, nil for none. With one the
-// caller calls passed after it has passed the acknowledgement on. The end of the link does not wait for one that comes
-// after drain: it may be lost, and Feishu delivers its event again.
-func (a *acks) take(id string) (d *conn.Decision, passed func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	d = a.waiting[id]
-	if d == nil {
-		return nil, nil
-	}
-	delete(a.waiting, id)
-	if a.ended {
-		return d, func() {}
-	}
-	a.held.Add(1)
-	return d, a.held.Done
 }
 
 // release lets the acknowledgement of an event pass at once.
-func (a *acks) release(id string, d *conn.Decision) {
+func (a *acks) release(id string, d *conn.Decision) { a.waiting.CompareAndDelete(id, d) }
+
+// came records an acknowledgement that has come. The caller calls passed after it has passed it on. The end of the link
+// does not wait for one that comes after drain: it may be lost, and Feishu delivers its event again.
+func (a *acks) came() (passed func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.waiting[id] == d {
-		delete(a.waiting, id)
+	if a.ended {
+		return func() {}
 	}
+	a.held.Add(1)
+	return a.held.Done
 }
 
 // drain waits for the acknowledgements that have come.
