@@ -195,27 +195,22 @@ func New(o Options) (*Gateway, error) {
 	if o.Counter == nil {
 		o.Counter = func(feishu.Counted) {}
 	}
-	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, budgets: newBudgets(), slots: make(chan struct{}, maxTaps),
-		recent: newRecents(), rosters: newLRU[relay.ChatID, *roster](maxRosters)}
-	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.own = newOwner(&g.opts)
-	var err error
-	if g.guard, err = newGuard(o); err != nil {
-		g.cancel()
+	guard, err := newGuard(o)
+	if err != nil {
 		return nil, err
 	}
-	g.habits = loadHabits(o.Root, o.Logger)
-	g.drafts = loadDrafts(o.Root, o.Logger, o.Counter)
-	g.undecided()
-
 	transport, err := newTransport(o.Upstream, o.Listens)
 	if err != nil {
-		g.cancel()
 		return nil, err
 	}
-	g.close = transport.CloseIdleConnections
+	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, guard: guard, close: transport.CloseIdleConnections,
+		client:  &http.Client{Transport: transport, Timeout: bootstrapWait},
+		budgets: newBudgets(), slots: make(chan struct{}, maxTaps), recent: newRecents(),
+		rosters: newLRU[relay.ChatID, *roster](maxRosters), habits: loadHabits(o.Root, o.Logger),
+		drafts: loadDrafts(o.Root, o.Logger, o.Counter)}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.own = newOwner(&g.opts)
 	g.proxy = g.newProxy(transport)
-	g.client = &http.Client{Transport: transport, Timeout: bootstrapWait}
 	events := conn.Options{Tap: g.tapEvent, Passed: g.passedUnseen, Own: g.own.is, Logger: o.Logger, Counter: o.Counter}
 	g.conn = longconn.New(longconn.Options{
 		Upstream: o.Upstream, Client: g.client,
@@ -224,13 +219,11 @@ func New(o Options) (*Gateway, error) {
 	if o.Webhook != nil {
 		w := *o.Webhook
 		w.Options, w.Verified = events, g.identified
-		hook, err := webhook.New(w)
-		if err != nil {
-			g.cancel()
+		if g.hook, err = webhook.New(w); err != nil {
 			return nil, err
 		}
-		g.hook = hook
 	}
+	g.undecided()
 	return g, nil
 }
 
