@@ -97,7 +97,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		out = hold(r, data, whole)
 	}
-	if plain, unread := g.plain(t, data, whole); unread || g.toPeer(t, plain) {
+	if plain, unread := g.plain(t, data, whole); unread || g.namesPeer(t, plain) {
 		var real string
 		if real, t.ours = g.opts.Peers.Split(r); t.ours != "" {
 			out = out.WithContext(out.Context())

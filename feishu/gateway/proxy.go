@@ -180,8 +180,8 @@ func (b *buffers) Get() []byte {
 
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
-// toPeer reports whether a call is one for a chat with another agent, as far as its body was read.
-func (g *Gateway) toPeer(t *tapped, body []byte) bool {
+// namesPeer reports whether a call is one for a chat with another agent, as far as its body was read.
+func (g *Gateway) namesPeer(t *tapped, body []byte) bool {
 	if g.opts.Peers == nil {
 		return false
 	}
@@ -254,7 +254,7 @@ func (u toFeishu) RoundTrip(r *http.Request) (*http.Response, error) {
 	t, _ := r.Context().Value(tappedKey{}).(*tapped)
 	switch {
 	case t != nil && t.peer:
-		return u.g.toAgent(t, r)
+		return u.g.answerPeer(t, r)
 	case t == nil || t.changed == nil:
 		return u.next.RoundTrip(r)
 	}
@@ -275,9 +275,9 @@ func (u toFeishu) RoundTrip(r *http.Request) (*http.Response, error) {
 	return u.next.RoundTrip(r)
 }
 
-// toAgent answers a call for a chat with another agent. A message there is only accepted where there is room to make a
+// answerPeer answers a call for a chat with another agent. A message there is accepted only if there is room for a
 // draft of it.
-func (g *Gateway) toAgent(t *tapped, r *http.Request) (*http.Response, error) {
+func (g *Gateway) answerPeer(t *tapped, r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		_, err := io.Copy(io.Discard, r.Body) // what is too long to be read is refused
 		_ = r.Body.Close()
