@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -42,9 +41,6 @@ type reader struct {
 	cursor redislink.EntryID
 	before sight
 	looked time.Time
-
-	began time.Time
-	heard atomic.Int64 // when the channels' connection last gave a sign of life: nanoseconds since began
 }
 
 // Receive shows the inbox over connections of its own, and puts into it what
@@ -56,7 +52,7 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 	}
 	r := &reader{
 		store: s, agent: agent, inbox: inboxKey(agent), take: take, caughtUp: looked,
-		client: s.client(readPool), began: time.Now(),
+		client: s.client(readPool),
 	}
 	err := r.run(ctx)
 	if ctx.Err() != nil {
@@ -81,9 +77,9 @@ func (r *reader) run(ctx context.Context) error {
 		if err := subscribe(ctx, channels); err != nil {
 			return err
 		}
-		r.heard.Store(int64(time.Since(r.began)))
-		parts.Go(func() error { return r.listen(ctx, channels) })
-		parts.Go(func() error { return r.watch(ctx, channels) })
+		parts.Go(func() error {
+			return redislink.Listen(ctx, channels, block, readLimit, func(m *redis.Message) { r.heard(ctx, m) })
+		})
 		parts.Go(func() error {
 			r.store.prune(ctx, r.agent)
 			return nil
@@ -101,7 +97,11 @@ func (r *reader) read(ctx context.Context) error {
 				return err
 			}
 		}
-		entries, err := r.readSome(ctx)
+		wait := block
+		if r.caughtUp != nil { // all that was there at the start is shown without waiting
+			wait = -1
+		}
+		entries, err := redislink.Read(ctx, r.client, r.inbox, r.cursor, readCount, wait, readLimit)
 		if err != nil {
 			return err
 		}
@@ -122,27 +122,6 @@ func (r *reader) read(ctx context.Context) error {
 			r.take(item(entry))
 		}
 	}
-}
-
-// readSome waits for entries, up to block; an empty list is not an error. It does not wait
-// before all that was there at the start was shown.
-func (r *reader) readSome(ctx context.Context) ([]redis.XMessage, error) {
-	wait := block
-	if r.caughtUp != nil {
-		wait = -1
-	}
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
-	defer cancel()
-	streams, err := r.client.XRead(ctx, &redis.XReadArgs{
-		Streams: []string{r.inbox, r.cursor.String()}, Count: readCount, Block: wait,
-	}).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	if err != nil || len(streams) == 0 {
-		return nil, err
-	}
-	return streams[0].Messages, nil
 }
 
 // look compares the stream with what it was, and begins at the start of another one.
@@ -203,11 +182,6 @@ const (
 	maxPayload = 6*mailbox.MaxBody + 16<<10
 )
 
-var (
-	errSilent = &redislink.Fault{Says: "redis does not answer on the connection of the peer channels"}
-	errNoSub  = errors.New("unexpected reply to PSUBSCRIBE")
-)
-
 // announcement is what is published of e for readers of peer inboxes, or nothing: they
 // know messages with a text for a goal.
 func (s *Store) announcement(e mailbox.Envelope) (channel string, payload []byte, err error) {
@@ -235,35 +209,12 @@ func subscribe(ctx context.Context, channels *redis.PubSub) error {
 	if err := channels.PSubscribe(ctx, peerChannels); err != nil {
 		return err
 	}
-	reply, err := channels.ReceiveTimeout(ctx, ioLimit)
-	if err != nil {
-		return err
-	}
-	if _, ok := reply.(*redis.Subscription); !ok {
-		return errNoSub
-	}
-	return nil
+	return redislink.Subscribed(ctx, channels, ioLimit)
 }
 
-// listen reads the channels. It has no deadline: one that struck in the middle
-// of a message would leave its rest to be read as a reply. [reader.watch]
-// ends it when the link is dead.
-func (r *reader) listen(ctx context.Context, channels *redis.PubSub) error {
-	for {
-		got, err := channels.ReceiveTimeout(ctx, 0)
-		if err != nil {
-			return err
-		}
-		r.heard.Store(int64(time.Since(r.began)))
-		if m, ok := got.(*redis.Message); ok {
-			r.handle(ctx, m)
-		}
-	}
-}
-
-// handle puts another program's message to the agent into its inbox: there it
+// heard puts another program's message to the agent into its inbox: there it
 // waits, and is shown like any other. Who takes it from there judges its signature.
-func (r *reader) handle(ctx context.Context, m *redis.Message) {
+func (r *reader) heard(ctx context.Context, m *redis.Message) {
 	goal := strings.TrimPrefix(m.Channel, peerPrefix)
 	err := errors.New("longer than any peer message, or no goal in the channel's name")
 	var p mailbox.Peer
@@ -283,29 +234,5 @@ func (r *reader) handle(ctx context.Context, m *redis.Message) {
 	if err != nil && ctx.Err() == nil {
 		r.store.dropped.Add(1)
 		r.store.log.Debug("dropped a peer message", "bytes", len(m.Payload), "err", err)
-	}
-}
-
-// watch asks for a sign of life when the channels were silent for a block, and
-// returns when there was none for as long as a read may take.
-func (r *reader) watch(ctx context.Context, channels *redis.PubSub) error {
-	tick := time.NewTicker(block)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		silent := time.Since(r.began) - time.Duration(r.heard.Load())
-		if silent > readLimit {
-			return errSilent
-		}
-		if silent < block/2 {
-			continue
-		}
-		if err := channels.Ping(ctx); err != nil {
-			return err
-		}
 	}
 }

@@ -3,8 +3,6 @@ package redisrelay
 import (
 	"context"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -71,58 +69,20 @@ func (f *foreign) pop(ctx context.Context) ([]byte, bool) {
 	}
 }
 
-// listen reads the channel. It has no deadline: one that struck in the middle
-// of a message would leave its rest to be read as a reply. [reader.watch]
-// ends it when the link is dead.
-func (r *reader) listen(ctx context.Context, channel *redis.PubSub, heard *atomic.Int64) error {
-	for {
-		got, err := channel.ReceiveTimeout(ctx, 0)
-		if err != nil {
-			return err
-		}
-		heard.Store(int64(time.Since(r.began)))
-		m, ok := got.(*redis.Message)
-		if !ok {
-			continue
-		}
-		if numbered(m.Payload) {
-			continue // a sidecar's: it comes by the stream
-		}
-		line := []byte(m.Payload)
-		r.q.stats.foreign.Add(1)
-		dropped := 1
-		if len(line) < relay.MaxLine {
-			dropped = r.sub.foreign.push(line)
-		}
-		if dropped > 0 && r.q.stats.foreignDropped.Add(int64(dropped)) == int64(dropped) {
-			r.q.log.Error("messages of other programs are too many or too long; some are dropped (logged once)")
-		}
+// heard keeps what was published on the channel for the handler, unless a sidecar
+// published it: then it comes by the stream.
+func (s *subscription) heard(m *redis.Message) {
+	if numbered(m.Payload) {
+		return
 	}
-}
-
-// watch asks for a sign of life when the channel was silent for a Block, and
-// returns when there was none for two and the grace. The library's own check
-// writes a ping and does not wait for the answer.
-func (r *reader) watch(ctx context.Context, channel *redis.PubSub, heard *atomic.Int64) error {
-	block := r.q.opts.Block
-	tick := time.NewTicker(block)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		silent := time.Since(r.began) - time.Duration(heard.Load())
-		if silent > 2*block+grace {
-			return errSilent
-		}
-		if silent < block/2 {
-			continue
-		}
-		if err := channel.Ping(ctx); err != nil {
-			return err
-		}
+	line := []byte(m.Payload)
+	s.q.stats.foreign.Add(1)
+	dropped := 1
+	if len(line) < relay.MaxLine {
+		dropped = s.foreign.push(line)
+	}
+	if dropped > 0 && s.q.stats.foreignDropped.Add(int64(dropped)) == int64(dropped) {
+		s.q.log.Error("messages of other programs are too many or too long; some are dropped (logged once)")
 	}
 }
 

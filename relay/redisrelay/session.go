@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -25,11 +24,7 @@ const readCount = 64
 // (Sentinel, Cluster), to connect, to look at the stream.
 const connectLimit = 5 * time.Second
 
-var (
-	errSilent = &redislink.Fault{Says: "redis does not answer on the channel's connection"}
-	errNoSub  = errors.New("unexpected reply to SUBSCRIBE")
-	errNoID   = errors.New("unexpected id of a stream's entry")
-)
+var errNoID = errors.New("unexpected id of a stream's entry")
 
 // session reads over connections of its own until something fails, and says
 // whether it got as far as reading. A fault ends all of its connections: a
@@ -64,10 +59,8 @@ func (r *reader) session(ctx context.Context) (live bool, err error) {
 		return false, redislink.Explain(err, r.q.words(r.q.conn.TLSConfig != nil))
 	}
 	if channel != nil {
-		var heard atomic.Int64 // nanoseconds since began
-		heard.Store(int64(time.Since(r.began)))
-		parts.Go(func() { fail(r.listen(ctx, channel, &heard)) })
-		parts.Go(func() { fail(r.watch(ctx, channel, &heard)) })
+		block := r.q.opts.Block
+		parts.Go(func() { fail(redislink.Listen(ctx, channel, block, 2*block+grace, r.sub.heard)) })
 	}
 	r.up()
 	return true, r.read(outer, ctx, client)
@@ -82,14 +75,7 @@ func (r *reader) connect(ctx context.Context, client redis.UniversalClient, chan
 	if err := channel.Subscribe(ctx, r.q.opts.Channel); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
-	reply, err := channel.ReceiveTimeout(ctx, grace)
-	if err != nil {
-		return fmt.Errorf("subscribe: %w", err)
-	}
-	if _, ok := reply.(*redis.Subscription); !ok {
-		return errNoSub
-	}
-	return nil
+	return redislink.Subscribed(ctx, channel, grace)
 }
 
 // read hands over what the stream has behind r.at. A handler that takes long
@@ -103,7 +89,7 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 				return err
 			}
 		}
-		entries, err := r.readSome(ctx, client)
+		entries, err := redislink.Read(ctx, client, r.q.stream, r.at.ID, readCount, r.q.opts.Block, r.q.opts.Block+grace)
 		if err != nil {
 			return err
 		}
@@ -125,22 +111,6 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 			time.Sleep(gatherFor)
 		}
 	}
-}
-
-// readSome waits for entries, up to Block; none is no error.
-func (r *reader) readSome(ctx context.Context, client redis.UniversalClient) ([]redis.XMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.q.opts.Block+grace)
-	defer cancel()
-	streams, err := client.XRead(ctx, &redis.XReadArgs{
-		Streams: []string{r.q.stream, r.at.ID.String()}, Count: readCount, Block: r.q.opts.Block,
-	}).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	if err != nil || len(streams) == 0 {
-		return nil, err
-	}
-	return streams[0].Messages, nil
 }
 
 // hand hands one entry over. outer is what the handler gets; ctx ends with the session.
