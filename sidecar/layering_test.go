@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"policy/judge":         {"policy", "internal/wait"},
 	"mailbox":              {"relay", "internal/spelling", "internal/runes"},
 	"mailbox/filebox":      {"mailbox", "internal/jsonl", "internal/safefile", "internal/wait", "relay"},
-	"mailbox/redisbox":     {"mailbox", "internal/redislink", "relay"},
+	"mailbox/redisbox":     {"mailbox", "internal/redislink", "internal/wait", "relay"},
 	"mailbox/mailboxtest":  {"mailbox"},
 	"mailbox/agent":        {"mailbox", "internal/runes", "internal/safefile", "internal/spool", "internal/wait"},
 	"mcptools":             {"mailbox", "mailbox/agent", "relay", "transcript", "internal/runes"},

@@ -10,12 +10,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
 const (
 	pruneEvery = time.Hour
-	pruneMost  = 1000 // inboxes looked at in a round
+	pruneMost  = 1000            // inboxes looked at in a round
+	pruneLimit = 5 * time.Minute // for a round: each inbox at a node that does not answer takes a callLimit
 )
 
 // pruneScript deletes an inbox, KEYS[1], into which nothing was put for ARGV[1] milliseconds on the clock
@@ -68,14 +70,12 @@ func (s *Store) keep(ctx context.Context, agent mailbox.AgentID) error {
 }
 
 // prune deletes, now and then until ctx is done, inboxes whose agents do not come back, and keeps
-// that of agent, which is here. What fails is tried again an hour later.
-func (s *Store) prune(ctx context.Context, agent mailbox.AgentID) {
+// that of agent, which is here. What fails is tried again an hour later. Its error is ctx's.
+func (s *Store) prune(ctx context.Context, agent mailbox.AgentID) error {
 	for {
 		s.pruneAll(ctx, agent)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pruneEvery):
+		if err := wait.Sleep(ctx, pruneEvery); err != nil {
+			return err
 		}
 	}
 }
@@ -96,9 +96,11 @@ func (s *Store) pruneAll(ctx context.Context, agent mailbox.AgentID) {
 	s.log.Log(context.Background(), level, text, "err", err)
 }
 
-// pruneOnce looks at the inboxes that may be unused. A fault at one does not stop it.
+// pruneOnce looks at the inboxes that may be unused. A fault at one does not stop it; one whose
+// node does not answer is looked at again when the others were.
 func (s *Store) pruneOnce(ctx context.Context) error {
-	before := time.Now().Add(-mailLife).UnixMilli()
+	began := time.Now()
+	before := began.Add(-mailLife).UnixMilli()
 	asking, cancel := within(ctx)
 	agents, err := s.calls.ZRangeByScore(asking, inboxesKey,
 		&redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(before, 10), Count: pruneMost}).Result()
@@ -108,11 +110,19 @@ func (s *Store) pruneOnce(ctx context.Context) error {
 	}
 	var faults []error
 	for _, agent := range agents {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || time.Since(began) > pruneLimit {
 			break
 		}
-		if err := s.pruneInbox(ctx, mailbox.AgentID(agent), before); err != nil {
-			faults = append(faults, fmt.Errorf("inbox of %s: %w", agent, err))
+		err := s.pruneInbox(ctx, mailbox.AgentID(agent), before)
+		if err == nil {
+			continue
+		}
+		faults = append(faults, fmt.Errorf("inbox of %s: %w", agent, err))
+		if _, answered := errors.AsType[redis.Error](err); !answered {
+			behind := redis.Z{Score: float64(before + pruneEvery.Milliseconds()), Member: agent}
+			asking, cancel := within(ctx)
+			faults = append(faults, s.calls.ZAddXX(asking, inboxesKey, behind).Err())
+			cancel()
 		}
 	}
 	return errors.Join(faults...)

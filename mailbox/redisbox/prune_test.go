@@ -2,10 +2,16 @@ package redisbox
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -203,4 +209,76 @@ func TestKeepEndsOnlyALife(t *testing.T) {
 	if err := s.keep(ctx, "bob"); !redis.HasErrorPrefix(err, "NOPERM") {
 		t.Errorf("with a life: got %v, want NOPERM", err)
 	}
+}
+
+// shard is a Cluster without a network: the set of inboxes is at a node that answers, and so is the inbox
+// of "live"; the node of all other inboxes does not answer.
+type shard struct{ set map[string]float64 }
+
+func (c *shard) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *shard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c *shard) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		args := cmd.Args()
+		switch cmd := cmd.(type) {
+		case *redis.StringSliceCmd: // ZRANGEBYSCORE key min max LIMIT offset count
+			most, _ := strconv.ParseFloat(args[3].(string), 64)
+			due := slices.SortedFunc(maps.Keys(c.set), c.order)
+			due = slices.DeleteFunc(due, func(agent string) bool { return c.set[agent] > most })
+			cmd.SetVal(due[:min(len(due), pruneMost)])
+		case *redis.IntCmd: // ZADD key XX score member
+			c.set[args[len(args)-1].(string)] = args[len(args)-2].(float64)
+		case *redis.Cmd: // EVALSHA sha 1 inboxes agent before, or sha 3 inbox malformed aside life
+			switch args[3] {
+			case inboxesKey:
+				delete(c.set, args[4].(string))
+				cmd.SetVal(int64(0))
+			case inboxKey("live"):
+				cmd.SetVal("0")
+			default:
+				<-ctx.Done()
+				cmd.SetErr(ctx.Err())
+			}
+		default:
+			cmd.SetErr(fmt.Errorf("unexpected command %v", args))
+		}
+		return cmd.Err()
+	}
+}
+
+// order is that of a sorted set.
+func (c *shard) order(x, y string) int {
+	return cmp.Or(cmp.Compare(c.set[x], c.set[y]), cmp.Compare(x, y))
+}
+
+// A node that does not answer holds up a round of pruning for minutes, not for an hour, however many unused
+// inboxes it has, and in the end no inbox of another node.
+func TestPruneWhereANodeDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := open(t, "redis://127.0.0.1:1", "alice", nil)
+	synctest.Test(t, func(t *testing.T) {
+		long := float64(time.Now().Add(-mailLife - time.Hour).UnixMilli())
+		c := &shard{set: map[string]float64{"live": long + 1}}
+		for i := range pruneMost + 100 {
+			c.set[fmt.Sprint("silent", i)] = long
+		}
+		s.calls.AddHook(c)
+		for range 12 {
+			began := time.Now()
+			if err := s.pruneOnce(t.Context()); err == nil {
+				t.Fatal("a node that does not answer is no error")
+			}
+			if took := time.Since(began); took > pruneLimit+2*callLimit {
+				t.Fatalf("a round took %v", took)
+			}
+			time.Sleep(pruneEvery)
+		}
+		if _, left := c.set["live"]; left || len(c.set) != pruneMost+100 {
+			t.Errorf("the set has %d agents, live among them: %v", len(c.set), left)
+		}
+	})
 }

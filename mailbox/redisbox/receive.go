@@ -80,10 +80,7 @@ func (r *reader) run(ctx context.Context) error {
 		parts.Go(func() error {
 			return redislink.Listen(ctx, channels, block, readLimit, func(m *redis.Message) { r.heard(ctx, m) })
 		})
-		parts.Go(func() error {
-			r.store.prune(ctx, r.agent)
-			return nil
-		})
+		parts.Go(func() error { return r.store.prune(ctx, r.agent) })
 		return r.read(ctx)
 	})
 	return parts.Wait() // the first fault, not what followed from it
