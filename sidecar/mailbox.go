@@ -74,8 +74,11 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer, p *p
 		MaxRetries: c.MaxRetries, MaxExchanges: c.MaxExchanges, Logger: m.log, Trace: m.trace,
 		DeliveryTimeout: m.cfg.DeliveryTimeout, MaxAge: m.cfg.MaxAge,
 		Failed:  func(part string, err error) { m.problems.set("mailbox "+part, err) },
-		Observe: m.watch.mailed, Queues: m.lanes.queues, Bot: d.bot, BotName: p.botName,
-		Sidecar: p.shared})
+		Observe: m.watch.mailed,
+		Complete: func(c *mailbox.Card) {
+			p.complete(c)
+			c.Queues = new(m.lanes.queues())
+		}})
 	if err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)
 	}

@@ -93,7 +93,7 @@ func (b *base) openMailStore() (mailbox.Store, error) {
 		b.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; set MAILBOX_BACKEND=redis instead",
 			"folder", c.Dir, "filesystem", fs)
 	}
-	store, err := filebox.Open(c.Dir, &filebox.Options{Logger: b.log})
+	store, err := filebox.Open(c.Dir, b.log)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("MAILBOX_DIR", c.Dir), err)
 	}
@@ -170,12 +170,12 @@ func (p *presence) run(ctx context.Context) error {
 	}
 	started := time.Now().UTC()
 	card := mailbox.Card{AgentID: mailbox.AgentID(p.cfg.Agent), Description: p.cfg.Role, Capabilities: p.cfg.Capabilities,
-		Status: mailbox.Idle, AllowFrom: []mailbox.AgentID{}, CurrentTasks: []string{}, RegisteredAt: started,
-		Sidecar: p.shared}
+		Status: mailbox.Idle, AllowFrom: []mailbox.AgentID{}, CurrentTasks: []string{}, RegisteredAt: started}
 	beat := time.NewTicker(p.cfg.Mailbox.Heartbeat)
 	defer beat.Stop()
 	for {
-		card.LastHeartbeat, card.Bot, card.BotName = time.Now().UTC(), p.bot(), p.botName()
+		p.complete(&card)
+		card.LastHeartbeat = time.Now().UTC()
 		if ctx.Err() != nil {
 			card.Status = mailbox.Offline
 		}
@@ -197,6 +197,11 @@ func (p *presence) run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// complete adds to a card of this agent what the sidecar knows of itself and its bot.
+func (p *presence) complete(c *mailbox.Card) {
+	c.Sidecar, c.Bot, c.BotName = p.shared, p.bot(), p.botName()
 }
 
 // announce has this agent's card written soon: something on it has changed.

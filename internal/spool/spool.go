@@ -264,9 +264,6 @@ func (s *Spool[T]) Next() (at time.Time, ok bool) {
 	return s.due[0].at, true
 }
 
-// Changed receives a value when [Spool.Next] may have become earlier.
-func (s *Spool[T]) Changed() <-chan struct{} { return s.changed }
-
 // Due returns the names of the documents due at now, in the order of their times, and
 // clears these times.
 func (s *Spool[T]) Due(now time.Time) (names []string) {
@@ -278,24 +275,26 @@ func (s *Spool[T]) Due(now time.Time) (names []string) {
 	return names
 }
 
+// Ready waits until a document is due. Its error is ctx's.
+func (s *Spool[T]) Ready(ctx context.Context) error {
+	for {
+		at, ok := s.Next()
+		if ok && !time.Now().Before(at) {
+			return ctx.Err()
+		}
+		if err := wait.Change(ctx, at, s.changed); err != nil {
+			return err
+		}
+	}
+}
+
 // Wait waits until a document is due, and returns the result of [Spool.Due]. Its error is
 // ctx's.
 func (s *Spool[T]) Wait(ctx context.Context) ([]string, error) {
-	for {
-		if names := s.Due(time.Now()); len(names) > 0 {
-			return names, ctx.Err()
-		}
-		var due <-chan time.Time
-		if at, ok := s.Next(); ok {
-			due = time.After(time.Until(at))
-		}
-		select {
-		case <-due:
-		case <-s.changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if err := s.Ready(ctx); err != nil {
+		return nil, err
 	}
+	return s.Due(time.Now()), nil
 }
 
 func (s *Spool[T]) file(name string) string { return s.opts.Prefix + name + s.opts.Suffix }

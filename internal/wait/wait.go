@@ -22,6 +22,21 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Change waits until changed has a value or is closed, and at most until at (the zero time: for
+// ever). It returns the error of ctx when that ends.
+func Change(ctx context.Context, at time.Time, changed <-chan struct{}) error {
+	var due <-chan time.Time
+	if !at.IsZero() {
+		due = time.After(time.Until(at))
+	}
+	select {
+	case <-due:
+	case <-changed:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
 // Closed waits at most d until c is closed, and reports whether it was.
 func Closed(c <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)

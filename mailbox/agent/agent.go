@@ -18,8 +18,8 @@
 //
 // Messages that no open channel fits are skipped, so that a result for a chat does not wait
 // behind a task for a stream without a reader. Only ids are in memory; the texts of waiting
-// mail stay in the store and are read when they are delivered. Only the newest message has its
-// text in memory, for a second, so that it need not be read again if it is delivered at once.
+// mail stay in the store and are read when they are delivered; that of the newest message is
+// still in memory if it is delivered within a second.
 //
 // # Acknowledgement
 //
@@ -50,6 +50,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
@@ -119,7 +120,7 @@ var (
 	ErrTimedOut = errors.New("the bot did not answer in time")
 )
 
-// Options of an Agent. All but the last six are required.
+// Options of an Agent. Those from Logger on may be nil.
 type Options struct {
 	Self         mailbox.AgentID
 	Description  string
@@ -154,15 +155,9 @@ type Options struct {
 	Failed func(part string, err error)
 	// Observe is called with everything that happens to a message.
 	Observe func(Event)
-	// Queues returns what waits beside the mailbox, for the card. Inbox and
-	// Unacknowledged are filled in.
-	Queues func() mailbox.Queues
-	// Bot returns whether the bot is connected, for the card; nil: the card does not say.
-	Bot func() *mailbox.Bot
-	// BotName returns the bot's display name, for the card; nil or "": the card does not say.
-	BotName func() string
-	// Sidecar is what the sidecar is set to, for the card; nil: the card does not say.
-	Sidecar *mailbox.Settings
+	// Complete adds to the card what only the sidecar knows. In Queues, Inbox and Unacknowledged are
+	// filled in. nil: the card does not say.
+	Complete func(*mailbox.Card)
 }
 
 // Event is what happened to a message.
@@ -209,13 +204,14 @@ type Agent struct {
 	roots       []*os.Root
 	moving      sync.Mutex // steps and results of tasks, one at a time
 	again       chan struct{}
+	newest      atomic.Pointer[arrival]      // so that it need not be read again if it is delivered at once
 	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
 	signatures  *lru.Cache[string, []string] // of the items in the inbox, by the store's key
 	sends       singleflight.Group           // by the id that the bot gave a message
-	drainBytes  int                          // the const, but for tests
 	looked      chan struct{}                // closed when all that was in the inbox at the start was seen
 	lookedOnce  func()                       // closes it
-	left        chan bool                    // holds one value: whether Run is over; who writes the card has taken it out
+	turn        *semaphore.Weighted          // of who writes the card
+	left        bool                         // Run is over, and the agent stays offline; of who has the turn
 
 	mu    sync.Mutex
 	card  mailbox.Card // guarded by mu: this agent's
@@ -225,10 +221,9 @@ type Agent struct {
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
 	a := &Agent{opts: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), trace: o.Trace, queue: newQueue(),
-		again: make(chan struct{}, 1), left: make(chan bool, 1), looked: make(chan struct{}), drainBytes: drainBytes,
+		again: make(chan struct{}, 1), turn: semaphore.NewWeighted(1), looked: make(chan struct{}),
 		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery}, pairs: newPairs(o.MaxExchanges),
 		cards: cardCache{read: o.Store.Cards}}
-	a.left <- false
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
 	if a.trace == nil {
 		a.trace = func(string) {}
@@ -255,7 +250,7 @@ func New(o Options) (_ *Agent, err error) {
 		}
 		a.roots = append(a.roots, folder)
 	}
-	if a.ledger, err = openLedger(a.roots[0], ledgerOptions{Logger: a.log}); err != nil {
+	if a.ledger, err = openLedger(a.roots[0], a.log); err != nil {
 		return nil, err
 	}
 	a.out, err = openOutgoing(a.roots[1], a.roots[2], outgoingOptions{Store: o.Store, Online: a.online,
@@ -266,8 +261,7 @@ func New(o Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.card = mailbox.Card{AgentID: o.Self, Description: o.Description, Capabilities: o.Capabilities,
-		AllowFrom: o.AllowFrom, MaxTasks: o.MaxTasks, RegisteredAt: time.Now().UTC(), Protocol: mailbox.Protocol,
-		Sidecar: o.Sidecar}
+		AllowFrom: o.AllowFrom, MaxTasks: o.MaxTasks, RegisteredAt: time.Now().UTC(), Protocol: mailbox.Protocol}
 	if o.AllowFrom == nil {
 		a.card.AllowFrom = []mailbox.AgentID{"*"}
 	}
@@ -327,7 +321,9 @@ func (a *Agent) keep(ctx context.Context, name string, part func(context.Context
 
 // awaitFirstLook waits until all that was in the inbox at the start was seen, so
 // that the most urgent goes first, but for at most maxFirstLook.
-func (a *Agent) awaitFirstLook(ctx context.Context) error { return idle(ctx, time.Time{}, a.looked) }
+func (a *Agent) awaitFirstLook(ctx context.Context) error {
+	return wait.Change(ctx, time.Time{}, a.looked)
+}
 
 // Self is the agent whose mailbox this is.
 func (a *Agent) Self() mailbox.AgentID { return a.opts.Self }

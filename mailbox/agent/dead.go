@@ -151,7 +151,7 @@ func (b *outgoing) DeadLetters() (all []DeadLetter, err error) {
 }
 
 // Replay sends a dead letter under the same id, as if for the first time. The dead letter
-// is removed when the message is safe (see [outgoing.Send], whose errors these are). An id that
+// is removed when the message is safe (see [outgoing.Post], whose errors these are). An id that
 // no dead letter has is a [*mailbox.Error] about the field "id".
 func (b *outgoing) Replay(ctx context.Context, id string) error {
 	b.replaying.Lock()
@@ -178,7 +178,11 @@ func (b *outgoing) Replay(ctx context.Context, id string) error {
 	e := d.Envelope
 	e.Timestamp = time.Now().UTC().Truncate(time.Millisecond)
 	e.Metadata.RetryCount = 0
-	if err := b.Send(ctx, e); err != nil {
+	m, err := b.opts.Signing.Seal(e)
+	if err == nil {
+		err = b.Post(ctx, m)
+	}
+	if err != nil {
 		return err
 	}
 	b.mu.Lock()

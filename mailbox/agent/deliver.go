@@ -40,11 +40,14 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		more, opened := a.queue.Changed(), a.opts.Channels.Changed()
+		more := a.queue.Changed()
 		m, at := a.queue.next(time.Now(), inChat)
+		if last := a.newest.Load(); last != nil && last.inChat == inChat && (m == nil || last.key != m.key) {
+			a.newest.CompareAndSwap(last, nil) // its turn is later: it may have left the inbox by then
+		}
 		if m == nil {
 			<-room
-			if err := idle(ctx, at, more); err != nil {
+			if err := wait.Change(ctx, at, more); err != nil {
 				return err
 			}
 			continue
@@ -60,7 +63,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			on := Progress{Written: func() { a.queue.written(m); written() }, Next: func() { a.queue.release(m) }}
 			err = a.deliverOne(ctx, m, on)
 			a.queue.release(m)
-			a.ended(ctx, m, err, opened)
+			a.ended(ctx, m, err)
 		})
 		if err := <-first; err == nil || errors.Is(err, ErrNoChannel) || errors.Is(err, ErrTimedOut) {
 			pause = retryFirst
@@ -78,15 +81,14 @@ func (a *Agent) watchChannels(ctx context.Context) error {
 	for {
 		opened := a.opts.Channels.Changed()
 		a.queue.opened() // also what opened before
-		if err := idle(ctx, time.Time{}, opened); err != nil {
+		if err := wait.Change(ctx, time.Time{}, opened); err != nil {
 			return err
 		}
 	}
 }
 
-// ended gives back a message that was not delivered. opened is closed when a delivery channel
-// has opened since the attempt began.
-func (a *Agent) ended(ctx context.Context, m *queued, err error, opened <-chan struct{}) {
+// ended gives back a message that was not delivered.
+func (a *Agent) ended(ctx context.Context, m *queued, err error) {
 	now := a.queue.now(m)
 	switch {
 	case err == nil:
@@ -94,11 +96,6 @@ func (a *Agent) ended(ctx context.Context, m *queued, err error, opened <-chan s
 		a.queue.stop(m)
 	case errors.Is(err, ErrNoChannel):
 		a.queue.putBack(m, noChannel)
-		select {
-		case <-opened:
-			a.queue.opened()
-		default:
-		}
 	case errors.Is(err, ErrTimedOut), !now.given.IsZero() && time.Since(now.given) > a.opts.MaxAge:
 		if !a.queue.putBack(m, unanswered) { // the bot ended its task and did not answer
 			return
@@ -114,20 +111,6 @@ func (a *Agent) ended(ctx context.Context, m *queued, err error, opened <-chan s
 		a.opts.Failed("delivery", err)
 		a.queue.postpone(m, time.Now())
 	}
-}
-
-// idle waits until more is closed or has a value, or it is at; zero: never.
-func idle(ctx context.Context, at time.Time, more <-chan struct{}) error {
-	var due <-chan time.Time
-	if !at.IsZero() {
-		due = time.After(time.Until(at))
-	}
-	select {
-	case <-more:
-	case <-due:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }
 
 // read returns the envelope of a message, from whichever of its copies is left.
@@ -159,11 +142,23 @@ func (a *Agent) withTaskState(e mailbox.Envelope) mailbox.Envelope {
 	return e
 }
 
+// maxFresh is how long the text of the message that came last need not be read again.
+const maxFresh = time.Second
+
+// arrival is a message that has just come.
+type arrival struct {
+	mailbox.Envelope
+	key    string // messageKey
+	inChat bool   // as in queued
+	came   time.Time
+}
+
 // fetch reads a message that is to be delivered; false: the bot does not get it any more, and
 // it has left the inbox.
 func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bool, err error) {
-	if fresh := a.queue.takeFresh(m); fresh != nil {
-		e = a.withTaskState(*fresh)
+	last := a.newest.Load()
+	if last != nil && last.key == m.key && time.Since(last.came) <= maxFresh && a.newest.CompareAndSwap(last, nil) {
+		e = a.withTaskState(last.Envelope)
 	} else {
 		e, err = a.read(ctx, m)
 	}

@@ -255,11 +255,10 @@ func TestLargeMail(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		b := w.agent("b")
 		b.door.set(false)
-		b.LimitDrains(4 << 16)
 		const n = 10
 		for i := range n {
 			w.foreign(b, mailbox.Envelope{From: "x", ID: fmt.Sprint("m", i), Hops: 3, Content: mailbox.Content{Parts: []mailbox.Part{
-				{Type: mailbox.PartData, Data: []byte(`"` + strings.Repeat("x", 60_000) + `"`)}}}})
+				{Type: mailbox.PartData, Data: []byte(`"` + strings.Repeat("x", 960_000) + `"`)}}}})
 		}
 		synctest.Wait()
 		if list, total, err := b.Inbox(t.Context(), n); err != nil || len(list) != 5 || total != n {

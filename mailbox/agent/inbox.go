@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -38,7 +39,7 @@ func size(e mailbox.Envelope) int {
 func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int, err error) {
 	list, total := a.queue.show(max(0, min(limit, maxDrain)))
 	waiting = []Mail{}
-	for room := a.drainBytes; len(list) > 0 && room > 0; list = list[1:] {
+	for room := drainBytes; len(list) > 0 && room > 0; list = list[1:] {
 		e, err := a.read(ctx, list[0])
 		_, broken := errors.AsType[*mailbox.Error](err)
 		if broken || errors.Is(err, mailbox.ErrGone) {
@@ -79,7 +80,7 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 		message int // which one it is a copy of
 	}
 	var out []fetched
-	room := a.drainBytes
+	room := drainBytes
 	for message, copies := range taken {
 		full := room <= 0
 		for _, m := range copies {
@@ -134,7 +135,7 @@ func (a *Agent) takeAll(ctx context.Context, n int, goal string, d *Drained) [][
 	over, cancel := context.WithTimeout(ctx, drainWait)
 	defer cancel()
 	for changed := a.queue.Changed(); over.Err() == nil && a.queue.any(beingDelivered); changed = a.queue.Changed() {
-		_ = idle(over, time.Time{}, changed)
+		_ = wait.Change(over, time.Time{}, changed)
 	}
 	for _, m := range a.queue.overflow(peerBuffer) {
 		if a.drop(ctx, m) {

@@ -108,7 +108,7 @@ func (a *Agent) unwanted(e mailbox.Envelope) *mailbox.Error {
 func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 	m := queued{keys: []string{item.Key}, id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
 		session: a.session(e), from: e.From, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
-		conversation: string(e.From), asks: e.Type.Asks(), givesTask: e.Type.GivesTask(), fresh: &e, came: time.Now()}
+		conversation: string(e.From), asks: e.Type.Asks(), givesTask: e.Type.GivesTask()}
 	if c := a.conversation(e); c != nil {
 		m.inChat, m.conversation = true, c.Channel+"/"+c.Chat()
 	}
@@ -124,6 +124,7 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 	if limited(e.Type) && !a.queue.knows(m.key) { // counted before the bot can answer it
 		a.pairs.took(e.From, time.Now())
 	}
+	a.newest.Store(&arrival{e, m.key, m.inChat, time.Now()})
 	what := EventReceived
 	if !a.queue.add(m, e.UniqueID()) {
 		what = EventDuplicate

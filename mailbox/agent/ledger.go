@@ -22,24 +22,15 @@ import (
 const (
 	keepEnded   = 7 * 24 * time.Hour // how long a task is kept after its end
 	maxEnded    = 1000               // ended tasks kept; beyond it the one that ended first is removed
+	maxOpen     = 10_000             // tasks that have not ended, taken and given together; then Add refuses
+	maxSilence  = 24 * time.Hour     // for which nothing may be heard of a task without a deadline
 	maxTaskFile = 256 << 10          // bytes of a file
-
-	// defaultSilence is for how long nothing may be heard of a task without a deadline.
-	defaultSilence = 24 * time.Hour
 )
-
-// ledgerOptions are those of a ledger. The zero value of each field is usable.
-type ledgerOptions struct {
-	Logger  *slog.Logger  // nil: discard
-	Silence time.Duration // a task without a deadline is due when it took no step for this long; 0: defaultSilence
-	Max     int           // tasks that have not ended, taken and given together; then Add refuses; 0: 10,000
-}
 
 // ledger is the tasks of one agent, in memory and in a folder, which is the
 // ledger's own: one file a task. Its methods are safe for concurrent use. The
 // Trace and Callback of a record that it returns are not to be changed.
 type ledger struct {
-	opts  ledgerOptions
 	files *spool.Spool[TaskRecord] // a task is due when it expires, an ended one when it is removed
 
 	mu      sync.Mutex
@@ -61,11 +52,8 @@ func taskFileOptions(log *slog.Logger) spool.Options {
 
 // openLedger opens the ledger in folder root, with what an earlier process left in
 // it. A file that holds no task is quarantined.
-func openLedger(root *os.Root, opts ledgerOptions) (*ledger, error) {
-	opts.Silence = cmp.Or(opts.Silence, defaultSilence)
-	opts.Max = cmp.Or(opts.Max, 10_000)
-	l := &ledger{opts: opts, records: map[string]TaskRecord{},
-		files: spool.New[TaskRecord](root, taskFileOptions(opts.Logger))}
+func openLedger(root *os.Root, log *slog.Logger) (*ledger, error) {
+	l := &ledger{records: map[string]TaskRecord{}, files: spool.New[TaskRecord](root, taskFileOptions(log))}
 	err := l.files.Load(func(name string, r TaskRecord) error {
 		r, err := tidyTask(r)
 		if err == nil && r.name() != name {
@@ -102,7 +90,7 @@ func (l *ledger) Add(r TaskRecord) (rec TaskRecord, added bool, err error) {
 		return known, false, nil
 	}
 	_, ended := l.firstEnded()
-	if open := len(l.records) - ended; open >= l.opts.Max && r.open() {
+	if open := len(l.records) - ended; open >= maxOpen && r.open() {
 		return TaskRecord{}, false, mailbox.Refused(mailbox.AgentBusy, "",
 			"%d tasks are open, which is the most: try again when some have ended", open)
 	}
@@ -231,7 +219,7 @@ func (l *ledger) Forget(peer mailbox.AgentID, id string) error {
 }
 
 // Expire ends the tasks that are due: the deadline has passed, or nothing was
-// heard for Silence where there is no deadline. They become failed and Overdue,
+// heard for maxSilence where there is no deadline. They become failed and Overdue,
 // and are returned, the one due first first. One that could not be written
 // down stays as it is, and the error says so. Tasks that ended long ago are removed.
 func (l *ledger) Expire(now time.Time) (expired []TaskRecord, err error) {
@@ -243,7 +231,7 @@ func (l *ledger) Expire(now time.Time) (expired []TaskRecord, err error) {
 			l.remove(name)
 			continue
 		}
-		reason := fmt.Sprintf("no news for %s", l.opts.Silence)
+		reason := fmt.Sprintf("no news for %s", maxSilence)
 		if !r.Deadline.IsZero() {
 			reason = fmt.Sprintf("the deadline %s passed", r.Deadline.Format(time.RFC3339))
 		}
@@ -260,12 +248,6 @@ func (l *ledger) Expire(now time.Time) (expired []TaskRecord, err error) {
 	l.prune(now) // once, and not while names that are due are left
 	return expired, err
 }
-
-// NextDue returns when Expire has something to do; false: not before [ledger.Changed].
-func (l *ledger) NextDue() (next time.Time, ok bool) { return l.files.Next() }
-
-// Changed returns a channel that receives a value when NextDue may have become earlier.
-func (l *ledger) Changed() <-chan struct{} { return l.files.Changed() }
 
 // save is write, and makes room where r has ended. l.mu is held.
 func (l *ledger) save(r TaskRecord, now time.Time) error {
@@ -294,7 +276,7 @@ func (l *ledger) write(r TaskRecord) error {
 // enter adds a record that is on disk. l.mu is held, here and below, or nobody else
 // knows l.
 func (l *ledger) enter(r TaskRecord) {
-	due := cmp.Or(r.Deadline, r.UpdatedAt.Add(l.opts.Silence))
+	due := cmp.Or(r.Deadline, r.UpdatedAt.Add(maxSilence))
 	if !r.open() {
 		due = r.UpdatedAt.Add(keepEnded)
 	}

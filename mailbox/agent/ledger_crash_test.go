@@ -22,7 +22,7 @@ func moveUntilKilled(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	l, err := openLedger(root, ledgerOptions{})
+	l, err := openLedger(root, nil)
 	if err != nil {
 		panic(err)
 	}

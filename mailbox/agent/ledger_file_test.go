@@ -34,7 +34,7 @@ func readTask(tb testing.TB, dir, name string) string {
 
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
-	add(t, openTasks(t, dir, ledgerOptions{}), task("t1", mailbox.Pending))
+	add(t, openTasks(t, dir), task("t1", mailbox.Pending))
 	names := taskFiles(t, dir)
 	if len(names) != 1 || names[0] != "received_manager%2Ft1.json" {
 		t.Fatalf("files %v", names)
@@ -56,7 +56,7 @@ func TestFile(t *testing.T) {
 
 func TestLedgerBrokenFilesAreSetAside(t *testing.T) {
 	dir := t.TempDir()
-	l := openTasks(t, dir, ledgerOptions{})
+	l := openTasks(t, dir)
 	add(t, l, task("good", mailbox.Pending), task("copied", mailbox.Pending))
 	good := readTask(t, dir, "received_manager%2Fgood.json")
 	broken := map[string]string{

@@ -11,7 +11,7 @@ import (
 
 func TestFailPending(t *testing.T) {
 	dir := t.TempDir()
-	l := openTasks(t, dir, ledgerOptions{})
+	l := openTasks(t, dir)
 	waits, runs := task("waits", mailbox.Pending), task("runs", mailbox.Working)
 	waits.Direction, runs.Direction = Given, Given
 	add(t, l, waits, runs, task("waits", mailbox.Pending)) // the last one was taken, not given
@@ -32,7 +32,7 @@ func TestFailPending(t *testing.T) {
 	if r, _ := l.Get(Received, "manager", "waits"); r.State != mailbox.Pending {
 		t.Errorf("the task taken: %+v", r)
 	}
-	wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
+	wantSame(t, openTasks(t, dir), l)
 	if r, changed := move(t, l, waits, mailbox.Completed); !changed || r.State != mailbox.Completed {
 		t.Errorf("its result came after all: changed %t, %+v", changed, r)
 	}
@@ -45,7 +45,7 @@ func TestFailPending(t *testing.T) {
 
 func TestForget(t *testing.T) {
 	dir := t.TempDir()
-	l := openTasks(t, dir, ledgerOptions{})
+	l := openTasks(t, dir)
 	unsent, runs := task("unsent", mailbox.Pending), task("runs", mailbox.Working)
 	unsent.Direction, runs.Direction = Given, Given
 	add(t, l, unsent, runs, task("unsent", mailbox.Pending)) // the last one was taken, not given
@@ -63,14 +63,14 @@ func TestForget(t *testing.T) {
 	if _, ok := l.Get(Received, "manager", "unsent"); !ok {
 		t.Error("the task taken is forgotten")
 	}
-	wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
+	wantSame(t, openTasks(t, dir), l)
 	add(t, l, unsent) // its id is free again
 }
 
 // A task whose file stays is still known, as it is after a restart, and expires.
 func TestForgetFails(t *testing.T) {
 	dir := t.TempDir()
-	l := openTasks(t, dir, ledgerOptions{Silence: time.Hour})
+	l := openTasks(t, dir)
 	unsent := task("unsent", mailbox.Pending)
 	unsent.Direction = Given
 	add(t, l, unsent)
@@ -87,7 +87,7 @@ func TestForgetFails(t *testing.T) {
 	}
 	must(t, os.RemoveAll(file))
 	must(t, os.WriteFile(file, data, 0o600))
-	if expired, err := l.Expire(start.Add(2 * time.Hour)); err != nil || len(expired) != 1 {
+	if expired, err := l.Expire(start.Add(2 * maxSilence)); err != nil || len(expired) != 1 {
 		t.Errorf("expired %v, %v", expired, err)
 	}
 }

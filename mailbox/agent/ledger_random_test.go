@@ -15,8 +15,8 @@ func TestRandomSteps(t *testing.T) {
 	for seed := range uint64(15) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
-		l := openTasks(t, dir, ledgerOptions{Silence: time.Hour})
-		now := start
+		l := openTasks(t, dir)
+		now, minute := start, maxSilence/60
 		var all []TaskRecord
 		for i := range 6 {
 			r := task(fmt.Sprint(i), mailbox.Pending)
@@ -24,13 +24,13 @@ func TestRandomSteps(t *testing.T) {
 				r.Direction = Given
 			}
 			if random.IntN(2) == 0 {
-				r.Deadline = start.Add(time.Duration(random.IntN(200)) * time.Minute)
+				r.Deadline = start.Add(time.Duration(random.IntN(200)) * minute)
 			}
 			add(t, l, r)
 			all = append(all, r)
 		}
 		for range 60 {
-			now = now.Add(time.Duration(random.IntN(8)) * time.Minute)
+			now = now.Add(time.Duration(random.IntN(8)) * minute)
 			if random.IntN(10) == 0 {
 				if _, err := l.Expire(now); err != nil {
 					t.Fatal(err)
@@ -66,6 +66,6 @@ func TestRandomSteps(t *testing.T) {
 				t.Fatal(what)
 			}
 		}
-		wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
+		wantSame(t, openTasks(t, dir), l)
 	}
 }

@@ -17,14 +17,16 @@ import (
 // start is when the tests' tasks are given: now, so that none is too old to keep.
 var start = time.Now().UTC().Round(0)
 
-func openTasks(tb testing.TB, dir string, opts ledgerOptions) *ledger {
+func openTasks(tb testing.TB, dir string) *ledger { return openLogged(tb, dir, nil) }
+
+func openLogged(tb testing.TB, dir string, log *slog.Logger) *ledger {
 	tb.Helper()
 	root, err := safefile.OpenDir(dir)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { root.Close() })
-	l, err := openLedger(root, opts)
+	l, err := openLedger(root, log)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -35,7 +37,7 @@ func openTasks(tb testing.TB, dir string, opts ledgerOptions) *ledger {
 func logged(tb testing.TB, dir string) (*ledger, string) {
 	tb.Helper()
 	var out bytes.Buffer
-	l := openTasks(tb, dir, ledgerOptions{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	l := openLogged(tb, dir, slog.New(slog.NewTextHandler(&out, nil)))
 	return l, out.String()
 }
 

@@ -66,7 +66,7 @@ type outgoingOptions struct {
 // sent again, and becomes a dead letter when that does not help (docs/protocol.md 6.8). Its
 // methods are safe for concurrent use.
 //
-// What Send accepted reaches the receiver's inbox, also when the store is
+// What Post accepted reaches the receiver's inbox, also when the store is
 // away or the process is killed at any point, or it becomes a dead letter. It
 // may come twice, with the same id.
 //
@@ -119,24 +119,15 @@ func unackedOptions(log *slog.Logger) spool.Options {
 		MaxBytes: maxBytes, MaxHeld: maxHeld, Logger: log}
 }
 
-// Send hands e to the store, and returns nil as soon as it is safe: in the
+// Post hands m to the store, and returns nil as soon as it is safe: in the
 // store, or on disk, from where it is tried again until its life ends, and before
 // what is sent to the same agent later. One that asks for an acknowledgement
 // (metadata.requiresAck) stays on disk until then.
 //
-// Errors: [mailbox.ErrFull] for a full inbox; a [*mailbox.Error] for an
-// envelope that nobody would accept, or with AGENT_BUSY when 10,000 messages
-// wait; what disk and store say when both fail; ctx's. Then e is not sent.
-// Where the disk fails and memory is full, only the store gets e: it is not sent again.
-func (b *outgoing) Send(ctx context.Context, e mailbox.Envelope) error {
-	m, err := b.opts.Signing.Seal(e)
-	if err != nil {
-		return err
-	}
-	return b.Post(ctx, m)
-}
-
-// Post is [outgoing.Send] of what is sealed.
+// Errors: [mailbox.ErrFull] for a full inbox; a [*mailbox.Error] with AGENT_BUSY when
+// 10,000 messages wait, or of a store that refuses m; what disk and store say when both
+// fail; ctx's. Then m is not sent. Where the disk fails and memory is full, only the store
+// gets m: it is not sent again.
 func (b *outgoing) Post(ctx context.Context, m mailbox.Sealed) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -291,7 +282,7 @@ type entry struct {
 
 	sentFile
 	due     time.Duration // when the acknowledgement is late, on the receiver's clock
-	busy    bool          // Send is just putting it into the store
+	busy    bool          // Post is just putting it into the store
 	gone    bool          // acknowledged, dead or refused meanwhile
 	dead    *DeadLetter   // it is a dead letter, without its envelope; nil: it is not
 	unsaved bool          // it is watched, and not written down before hold

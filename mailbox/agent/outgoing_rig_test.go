@@ -142,6 +142,15 @@ func (r *rig) logged() *bytes.Buffer {
 	return log
 }
 
+// Send is Post of an envelope.
+func (b *outgoing) Send(ctx context.Context, e mailbox.Envelope) error {
+	m, err := b.opts.Signing.Seal(e)
+	if err != nil {
+		return err
+	}
+	return b.Post(ctx, m)
+}
+
 // reopen stops the box and opens it again.
 func (r *rig) reopen() {
 	r.t.Helper()

@@ -169,49 +169,26 @@ func (b *outgoing) Run(ctx context.Context) {
 		b.mu.Lock() // whoever is just planning all mail to a receiver does so to the end
 		names = append(names, b.unacked.Due(time.Now())...)
 		b.mu.Unlock()
-		slices.Sort(names) // the oldest first
-		r := round{outgoing: b, looked: map[mailbox.AgentID]bool{}, stuck: map[mailbox.AgentID]bool{}}
-		for _, do := range []func(context.Context, *entry){r.look, r.act} {
-			for _, name := range names {
-				r.with(ctx, name, do)
+		slices.Sort(names)                   // the oldest first
+		looked := map[mailbox.AgentID]bool{} // whose receivers were asked for
+		stuck := map[mailbox.AgentID]bool{}  // where an earlier message still waits for the store
+		for _, name := range names {
+			b.mu.Lock()
+			if n := b.entries[name]; n != nil && ctx.Err() == nil {
+				if n.needsLook() && !looked[n.to] {
+					looked[n.to] = true
+					online, _ := outside(ctx, b, func(ctx context.Context) (bool, error) { return b.opts.Online(ctx, n.to), nil })
+					b.looked(n.receiver, online)
+				}
+				if !stuck[n.to] || !n.unstored() {
+					b.decide(ctx, n)
+				}
+				stuck[n.to] = stuck[n.to] || n.unstored()
+				b.plan(n)
 			}
+			b.unlock()
 		}
 	}
-}
-
-// round is what Run does for all that is due at a time.
-type round struct {
-	*outgoing
-	looked map[mailbox.AgentID]bool // who was asked for
-	stuck  map[mailbox.AgentID]bool // an earlier message still waits for the store
-}
-
-func (r *round) with(ctx context.Context, name string, do func(context.Context, *entry)) {
-	r.mu.Lock()
-	defer r.unlock()
-	if n := r.entries[name]; n != nil && ctx.Err() == nil {
-		do(ctx, n)
-		r.plan(n)
-	}
-}
-
-// look asks whether the receiver of n is online.
-func (r *round) look(ctx context.Context, n *entry) {
-	if n.needsLook() && !r.looked[n.to] {
-		r.looked[n.to] = true
-		online, _ := outside(ctx, r.outgoing, func(ctx context.Context) (bool, error) {
-			return r.opts.Online(ctx, n.to), nil
-		})
-		r.outgoing.looked(n.receiver, online)
-	}
-}
-
-// act does what is due for n.
-func (r *round) act(ctx context.Context, n *entry) {
-	if !r.stuck[n.to] || !n.unstored() {
-		r.decide(ctx, n)
-	}
-	r.stuck[n.to] = r.stuck[n.to] || n.unstored()
 }
 
 // keepAll writes down what is only in memory yet.

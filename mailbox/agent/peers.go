@@ -229,19 +229,18 @@ func (a *Agent) present(ctx context.Context) error {
 // writeCard writes the card as it is now; last: the agent goes offline, and its mail waits. Of
 // two calls the later one writes the newer card; once the agent has left it stays offline.
 func (a *Agent) writeCard(ctx context.Context, last bool) error {
-	select {
-	case left := <-a.left:
-		defer func() { a.left <- left || last }()
-		c := a.Card()
-		if left || last {
-			c.Status = mailbox.Offline
-		}
-		err := a.opts.Store.SetCard(ctx, c)
-		a.cards.forget()
+	if err := a.turn.Acquire(ctx, 1); err != nil {
 		return err
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	defer a.turn.Release(1)
+	a.left = a.left || last
+	c := a.Card()
+	if a.left {
+		c.Status = mailbox.Offline
+	}
+	err := a.opts.Store.SetCard(ctx, c)
+	a.cards.forget()
+	return err
 }
 
 // Announce has the card written soon: something on it has changed.
@@ -262,17 +261,12 @@ func (a *Agent) Card() mailbox.Card {
 		c.Status = mailbox.Busy
 	}
 	c.LastHeartbeat = time.Now().UTC()
-	if a.opts.Queues != nil {
-		q := a.opts.Queues()
+	if a.opts.Complete != nil {
+		a.opts.Complete(&c)
+	}
+	if c.Queues != nil {
 		n := a.Counts()
-		q.Inbox, q.Unacknowledged = n.Waiting, n.Unacknowledged
-		c.Queues = &q
-	}
-	if a.opts.Bot != nil {
-		c.Bot = a.opts.Bot()
-	}
-	if a.opts.BotName != nil {
-		c.BotName = a.opts.BotName()
+		c.Queues.Inbox, c.Queues.Unacknowledged = n.Waiting, n.Unacknowledged
 	}
 	return c
 }

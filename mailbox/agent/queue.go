@@ -23,16 +23,14 @@ type queued struct {
 	sent      time.Time
 	expires   time.Time // zero: never
 	arrived   int
-	came      time.Time
 	goal      string // of a message through send_to_peer that may be dropped
 	session   string // the goal that it is for, the agent's name where it names no goal
 	asks      bool   // a result may answer it
 	givesTask bool   // it gives a task: it may wait until another one of its sender has ended
 	inChat    bool   // it belongs in a conversation: those and the others do not wait for each other
 
-	conversation string            // the next message of it waits until this one is written, or answered
-	keys         []string          // the store's for it; its sender may have sent it again
-	fresh        *mailbox.Envelope // its text, of the message that came last: see [queue.takeFresh]
+	conversation string   // the next message of it waits until this one is written, or answered
+	keys         []string // the store's for it; its sender may have sent it again
 	progress
 }
 
@@ -76,7 +74,6 @@ type queue struct {
 	byItem   map[string]*queued // by the store's key: the last message under it
 	arrived  int
 	occupied map[string]*queued // by conversation, what its other messages wait for
-	newest   *queued            // the only one with a fresh text; nil: none has
 	drains   int                // drains that are taking what is ready: nothing is delivered meanwhile
 	openings int                // how often a delivery channel has opened, or may have
 	changed  chan struct{}      // closed at the next change
@@ -155,8 +152,6 @@ func (q *queue) add(m queued, unique string) (added bool) {
 			i, _ := slices.BinarySearchFunc(q.list, known, (*queued).order)
 			q.list = slices.Insert(q.list, i, known)
 			q.byKey[m.key], q.byName[m.name] = known, known
-			q.forgetFresh()
-			q.newest = known
 		}
 		for _, key := range m.keys {
 			if !slices.Contains(known.keys, key) {
@@ -168,30 +163,6 @@ func (q *queue) add(m queued, unique string) (added bool) {
 	return added
 }
 
-// maxFresh is how long a message's text need not be read again.
-const maxFresh = time.Second
-
-// takeFresh returns the text of the message that came last, once, where it was its turn at once: what
-// the store showed a moment ago is not read again. nil: read it, since it may have left the inbox.
-func (q *queue) takeFresh(m *queued) *mailbox.Envelope {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	e := m.fresh
-	m.fresh = nil
-	if time.Since(m.came) > maxFresh {
-		return nil
-	}
-	return e
-}
-
-// forgetFresh is called with mu held.
-func (q *queue) forgetFresh() {
-	if q.newest != nil && !q.newest.delivering {
-		q.newest.fresh = nil
-	}
-	q.newest = nil
-}
-
 // next returns the message whose turn it is, marked as being delivered, of those that belong in a
 // conversation or of the others. Without one, it returns when there may be one, if
 // nothing else happens; zero: never.
@@ -200,9 +171,6 @@ func (q *queue) next(now time.Time, inChat bool) (m *queued, at time.Time) {
 	defer q.mu.Unlock()
 	if q.drains > 0 {
 		return nil, time.Time{}
-	}
-	if q.newest != nil && q.newest.inChat == inChat {
-		defer q.forgetFresh() // that of another one than is taken now
 	}
 	for _, m := range q.list {
 		turn := m.hold
@@ -299,7 +267,7 @@ func (q *queue) unclaim(m *queued) { q.update(func() { m.claimed = false }) }
 
 // stop ends an attempt to deliver m.
 func (q *queue) stop(m *queued) {
-	q.update(func() { m.delivering, m.giving, m.fresh = false, nil, nil })
+	q.update(func() { m.delivering, m.giving = false, nil })
 }
 
 // putBack ends an attempt to deliver m, which left it in a state. It reports false where

@@ -131,7 +131,7 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 // without one as long as its sender waits for news of it. The deadline passes
 // first, so that it is what both sides report.
 func taskLife(e mailbox.Envelope) int {
-	wait := defaultSilence
+	wait := maxSilence
 	if !e.Task.Deadline.IsZero() {
 		wait = e.Task.Deadline.Sub(e.Timestamp)
 	}

@@ -470,7 +470,9 @@ func (a *Agent) Task(id string) []TaskRecord { return a.ledger.Find(id) }
 // task sends nothing.
 func (a *Agent) watchDeadlines(ctx context.Context) error {
 	for {
-		hint := a.ledger.Changed()
+		if err := a.ledger.files.Ready(ctx); err != nil {
+			return err
+		}
 		due, failed := a.ledger.Expire(time.Now())
 		for _, r := range due {
 			if r.Direction == Given {
@@ -488,10 +490,6 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 		}
 		if failed != nil {
 			return failed
-		}
-		next, _ := a.ledger.NextDue() // zero: never
-		if err := idle(ctx, next, hint); err != nil {
-			return err
 		}
 	}
 }

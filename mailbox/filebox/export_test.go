@@ -9,6 +9,9 @@ import (
 // WithoutNotices makes s get no notices of change.
 func WithoutNotices(s *Store) { s.unnotified = true }
 
+// SetRecheck makes s look at its folders so often.
+func SetRecheck(s *Store, every time.Duration) { s.recheck = every }
+
 // SetLockWait makes s wait for the registry's lock for wait only.
 func SetLockWait(s *Store, wait time.Duration) { s.lockWait = wait }
 

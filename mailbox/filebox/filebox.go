@@ -48,22 +48,15 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// Options of a Store. The zero value of each field is usable.
-type Options struct {
-	// Logger gets what was quarantined, fixed or removed; nil discards it.
-	Logger *slog.Logger
-	// Recheck is how often the folders are looked at without a notice of a
-	// change (0: 2 s): notices get lost, on network file systems always.
-	Recheck time.Duration
-}
-
-const defaultRecheck = 2 * time.Second
+// recheck is how often the folders are looked at without a notice of a change: notices
+// get lost, on network file systems always.
+const recheck = 2 * time.Second
 
 // Store is a mailbox.Store in a folder.
 type Store struct {
 	dir        safefile.Folder
 	log        *slog.Logger
-	recheck    time.Duration
+	recheck    time.Duration // recheck, but for tests
 	unnotified bool          // no notices of change: for tests of the recheck alone
 	lockWait   time.Duration // lockWait, but for tests
 	settled    atomic.Uint64 // since the last pruning
@@ -79,23 +72,13 @@ type Store struct {
 
 var _ mailbox.Store = (*Store)(nil)
 
-// Open returns a store in the folder dir, which is made where it is missing. A
-// nil opts is the zero value.
-func Open(dir string, opts *Options) (*Store, error) {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Recheck < 0 {
-		return nil, fmt.Errorf("recheck of %v: want a positive time, or 0 for %v", o.Recheck, defaultRecheck)
-	}
+// Open returns a store in the folder dir, which is made where it is missing. What was
+// quarantined, fixed or removed is logged; nil: it is not.
+func Open(dir string, log *slog.Logger) (*Store, error) {
 	s := &Store{
 		dir:      safefile.Folder{Path: dir, Closed: errClosed},
-		log:      o.Logger,
-		recheck:  cmp.Or(o.Recheck, defaultRecheck),
+		log:      cmp.Or(log, slog.New(slog.DiscardHandler)),
+		recheck:  recheck,
 		lockWait: lockWait,
 		counts:   map[mailbox.AgentID]*count{},
 		turn:     semaphore.NewWeighted(1),
@@ -116,7 +99,7 @@ func (s *Store) Close() error { return s.dir.Close() }
 
 var errClosed = errors.New("the mailbox was closed")
 
-// check refuses an agent id that could be a path or one of our own names.
+// checkAgent refuses an agent id that could be a path or one of our own names.
 func checkAgent(what string, id mailbox.AgentID) error {
 	if err := mailbox.CheckAgent(id); err != nil {
 		return fmt.Errorf("%s agent %q: %w", what, id, err)

@@ -397,7 +397,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("receive where a file is in the way: %v", err)
 		}
 	}
-	closed := unclosed(t, filepath.Join(dir, "box"), 0)
+	closed := unclosed(t, filepath.Join(dir, "box"), time.Minute)
 	must(t, closed.Close())
 	if _, err := closed.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "d", 1))); err == nil {
 		t.Error("put after Close")

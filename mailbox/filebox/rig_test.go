@@ -23,11 +23,9 @@ const patience = 60 * time.Second
 
 func unclosed(t testing.TB, dir string, recheck time.Duration) *filebox.Store {
 	t.Helper()
-	s, err := filebox.Open(dir, &filebox.Options{
-		Logger:  slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Recheck: recheck,
-	})
+	s, err := filebox.Open(dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	must(t, err)
+	filebox.SetRecheck(s, recheck)
 	return s
 }
 
