@@ -45,7 +45,7 @@ func DecodeLine(raw []byte, self AgentID, now time.Time) (Envelope, error) {
 		}
 		for name, value := range fill {
 			if isNull(in[name]) {
-				in[name] = text(value)
+				in[name] = encoded(value)
 			}
 		}
 	})

@@ -281,7 +281,7 @@ func (s Signing) FromPeer(payload []byte, p Peer, goal string) (Envelope, []byte
 		if e.Metadata.Extra == nil {
 			e.Metadata.Extra = object{}
 		}
-		e.Metadata.Extra[peerSig] = text(sig)
+		e.Metadata.Extra[peerSig] = encoded(sig)
 		raw, err := s.Encode(e)
 		return e, raw, err
 	}

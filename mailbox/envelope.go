@@ -282,7 +282,7 @@ func (s TaskState) Ended() bool { return s == Completed || s == Failed || s == R
 func (s TaskState) Known() bool { return slices.Contains(taskStates, s) }
 
 // Bounds of an envelope. What is over one is refused with INVALID_MESSAGE, by
-// [Decode] where it was received, by [Validate] where it is to be sent.
+// [Decode] where it was received, by [Signing.Seal] where it is to be sent.
 const (
 	// MaxEnvelope is the most bytes of an encoded envelope.
 	MaxEnvelope = 1 << 20

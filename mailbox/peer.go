@@ -92,7 +92,7 @@ func (p Peer) Envelope(goal string) Envelope {
 		e.ID = p.ID
 	}
 	if p.FromGoalID != "" {
-		e.Metadata.Extra = map[string]json.RawMessage{fromGoal: text(p.FromGoalID)}
+		e.Metadata.Extra = map[string]json.RawMessage{fromGoal: encoded(p.FromGoalID)}
 	}
 	return e
 }

@@ -210,8 +210,6 @@ func asText(raw json.RawMessage) string {
 	return s
 }
 
-func text(s string) json.RawMessage { return encoded(s) }
-
 // encoded is v as JSON; v is made of texts, numbers and JSON that was read.
 func encoded(v any) json.RawMessage {
 	raw, err := relay.Marshal(v)

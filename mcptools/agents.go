@@ -33,18 +33,12 @@ func listPeers(s *service, ctx context.Context, _ struct{}) (agent.Peers, error)
 	}
 	if more := len(out.Peers) - maxPeers; more > 0 {
 		// Whom one can reach comes first, else the order stays.
-		slices.SortStableFunc(out.Peers, func(a, b agent.Peer) int { return order(b.Reachable) - order(a.Reachable) })
-		out.Peers = out.Peers[:maxPeers]
+		others := slices.DeleteFunc(slices.Clone(out.Peers), func(p agent.Peer) bool { return p.Reachable })
+		out.Peers = slices.DeleteFunc(out.Peers, func(p agent.Peer) bool { return !p.Reachable })
+		out.Peers = append(out.Peers, others...)[:maxPeers]
 		out.Note = strings.TrimPrefix(fmt.Sprintf("%s; %d more agents are left out", out.Note, more), "; ")
 	}
 	return out, err
-}
-
-func order(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
 }
 
 type sendToPeerArguments struct {
@@ -186,31 +180,26 @@ func readInbox(s *service, ctx context.Context, in readInboxArguments) (inbox, e
 	}
 	box := inbox{make([]inboxMessage, 0, len(d.Messages)), d.Dropped, d.Waiting, strings.TrimRight(d.Rendered, "\n")}
 	given := s.Mailbox.Tasks()
-	for i := range d.Messages {
-		m := inboxMessageOf(&d.Messages[i])
-		m.Callback = resultChat(&m, given)
-		box.Messages = append(box.Messages, m)
+	for _, m := range d.Messages {
+		box.Messages = append(box.Messages, inboxMessage{
+			ID: m.ID, From: m.From, Type: m.Type, SentAt: m.Timestamp, Priority: m.Priority, Text: m.Text(),
+			Parts: slices.DeleteFunc(slices.Clone(m.Content.Parts),
+				func(p mailbox.Part) bool { return p.Type == mailbox.PartText }),
+			Task: m.Task, Callback: resultChat(m.Envelope, given), ReplyTo: m.ReplyTo,
+			CorrelationID: m.Metadata.CorrelationID, Goal: m.Goal,
+		})
 	}
 	return box, nil
 }
 
-func inboxMessageOf(m *agent.Mail) inboxMessage {
-	return inboxMessage{
-		ID: m.ID, From: m.From, Type: m.Type, SentAt: m.Timestamp, Priority: m.Priority, Text: m.Text(),
-		Parts: slices.DeleteFunc(slices.Clone(m.Content.Parts),
-			func(p mailbox.Part) bool { return p.Type == mailbox.PartText }),
-		Task: m.Task, ReplyTo: m.ReplyTo, CorrelationID: m.Metadata.CorrelationID, Goal: m.Goal,
-	}
-}
-
 // resultChat is the conversation that this agent itself named when it gave the task
-// that l is a result of. What the sender names is not believed (docs/mailbox.md, Rules).
-func resultChat(l *inboxMessage, given []agent.TaskRecord) *mailbox.Callback {
-	if l.Task == nil || !l.Type.Result() {
+// that e is a result of. What the sender names is not believed (docs/mailbox.md, Rules).
+func resultChat(e mailbox.Envelope, given []agent.TaskRecord) *mailbox.Callback {
+	if e.Task == nil || !e.Type.Result() {
 		return nil
 	}
 	for _, t := range given {
-		if t.Direction == agent.Given && t.Peer == l.From && t.ID == l.Task.ID {
+		if t.Direction == agent.Given && t.Peer == e.From && t.ID == e.Task.ID {
 			return t.Callback
 		}
 	}

@@ -120,7 +120,7 @@ var (
 	ErrTimedOut = errors.New("the bot did not answer in time")
 )
 
-// Options of an Agent. Those from Logger on may be nil.
+// Options of an Agent. All are required, but for those that say what their zero value means.
 type Options struct {
 	Self         mailbox.AgentID
 	Description  string
@@ -133,9 +133,9 @@ type Options struct {
 	State *os.Root // the agent's own folder, for what only it needs
 	Seen  Seen
 	// Signing verifies the mail that comes; the store signs. Signed remembers which
-	// signatures came: required with a secret.
+	// signatures came.
 	Signing  mailbox.Signing
-	Signed   Seen
+	Signed   Seen // nil: without a secret
 	Channels Channels
 	// Hears reports whether a conversation is a group whose messages this bot
 	// gets anyway: results may arrive there.
@@ -225,15 +225,6 @@ func New(o Options) (_ *Agent, err error) {
 		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery}, pairs: newPairs(o.MaxExchanges),
 		cards: cardCache{read: o.Store.Cards}}
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
-	if a.trace == nil {
-		a.trace = func(string) {}
-	}
-	if a.opts.Failed == nil {
-		a.opts.Failed = func(string, error) {}
-	}
-	if a.opts.Observe == nil {
-		a.opts.Observe = func(Event) {}
-	}
 	a.opts.DeliveryTimeout = cmp.Or(a.opts.DeliveryTimeout, 15*time.Minute)
 	a.opts.MaxAge = cmp.Or(a.opts.MaxAge, 10*time.Minute)
 	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1

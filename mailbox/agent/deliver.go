@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
@@ -33,12 +35,10 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 	pause := retryFirst
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
-	room := make(chan struct{}, maxInProgress)
+	room := semaphore.NewWeighted(maxInProgress)
 	for {
-		select {
-		case room <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := room.Acquire(ctx, 1); err != nil {
+			return err
 		}
 		more := a.queue.Changed()
 		m, at := a.queue.next(time.Now(), inChat)
@@ -46,7 +46,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			a.newest.CompareAndSwap(last, nil) // its turn is later: it may have left the inbox by then
 		}
 		if m == nil {
-			<-room
+			room.Release(1)
 			if err := wait.Change(ctx, at, more); err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			var err error
 			defer func() {
 				first <- err
-				<-room
+				room.Release(1)
 			}()
 			written := sync.OnceFunc(func() { first <- nil })
 			on := Progress{Written: func() { a.queue.written(m); written() }, Next: func() { a.queue.release(m) }}

@@ -1,9 +1,9 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"feishu-relay/internal/wait"
@@ -49,19 +49,14 @@ func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int
 			return nil, 0, err
 		}
 		room -= size(e)
-		waiting = append(waiting, a.mail(list[0], e))
+		waiting = append(waiting, mailOf(list[0], e))
 	}
 	return waiting, total, nil
 }
 
-func (a *Agent) mail(m *queued, e mailbox.Envelope) Mail {
+func mailOf(m *queued, e mailbox.Envelope) Mail {
 	e.ID = m.name
-	return Mail{Envelope: e, Goal: a.session(e)}
-}
-
-// session is the goal that e is for: the agent's own name where it names no goal.
-func (a *Agent) session(e mailbox.Envelope) string {
-	return cmp.Or(e.Metadata.Goal, string(a.opts.Self))
+	return Mail{Envelope: e, Goal: m.session}
 }
 
 // Drain hands out what waits for the bot, for one of its goals or with "" for all,
@@ -76,13 +71,13 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	taken := a.takeAll(ctx, min(limit, maxDrain), goal, &d)
 	type fetched struct {
 		*queued
-		e       mailbox.Envelope
-		message int // which one it is a copy of
+		e mailbox.Envelope
 	}
-	var out []fetched
+	var out [][]fetched // the copies of each message
 	room := drainBytes
-	for message, copies := range taken {
+	for _, copies := range taken {
 		full := room <= 0
+		var group []fetched
 		for _, m := range copies {
 			var e mailbox.Envelope
 			var ok bool
@@ -98,27 +93,27 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 				continue
 			}
 			room -= size(e)
-			out = append(out, fetched{m, e, message})
+			group = append(group, fetched{m, e})
 		}
+		out = append(out, group)
 	}
 	if err := ctx.Err(); err != nil { // nobody reads the answer
-		for _, f := range out {
+		for _, f := range slices.Concat(out...) {
 			a.queue.stop(f.queued)
 		}
 		return Drained{}, err
 	}
 	var list []mailbox.Envelope
-	shown := -1
-	for _, f := range out {
-		first := shown != f.message
-		shown = f.message
-		if !a.queue.claim(f.queued) { // the bot has answered it in between
-			continue
-		}
-		a.delivered(ctx, f.queued, f.e)
-		if first {
-			d.Messages = append(d.Messages, a.mail(f.queued, f.e))
-			list = append(list, f.e)
+	for _, group := range out {
+		for i, f := range group {
+			if !a.queue.claim(f.queued) { // the bot has answered it in between
+				continue
+			}
+			a.delivered(ctx, f.queued, f.e)
+			if i == 0 {
+				d.Messages = append(d.Messages, mailOf(f.queued, f.e))
+				list = append(list, f.e)
+			}
 		}
 	}
 	d.Rendered = mailbox.Render(list)

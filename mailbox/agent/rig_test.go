@@ -74,7 +74,7 @@ func (w *world) idle(id mailbox.AgentID, change ...func(*agent.Options)) *actor 
 		Hears:     func(string, string) bool { return false },
 		Heartbeat: 30 * time.Second, HeartbeatTimeout: 90 * time.Second, AckTimeout: 30 * time.Second,
 		RetryBase: time.Second, MaxRetries: 3,
-		Trace: a.traced, Observe: a.observe}
+		Trace: a.traced, Failed: func(string, error) {}, Observe: a.observe}
 	for _, c := range change {
 		c(&a.opts)
 	}

@@ -42,6 +42,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/semaphore"
 
 	"feishu-relay/internal/safefile"
@@ -62,8 +63,8 @@ type Store struct {
 	settled    atomic.Uint64 // since the last pruning
 
 	mu     sync.Mutex
-	counts map[mailbox.AgentID]*count // guarded by mu
-	named  int64                      // the time in the newest name of ours, in nanoseconds; guarded by mu
+	counts *lru.LRU[mailbox.AgentID, *count] // guarded by mu
+	named  int64                             // the time in the newest name of ours, in nanoseconds; guarded by mu
 
 	turn *semaphore.Weighted       // of who changes the registry or what follows
 	own  map[mailbox.AgentID]entry // the cards set here, as last written
@@ -75,12 +76,13 @@ var _ mailbox.Store = (*Store)(nil)
 // Open returns a store in the folder dir, which is made where it is missing. What was
 // quarantined, fixed or removed is logged; nil: it is not.
 func Open(dir string, log *slog.Logger) (*Store, error) {
+	counts, _ := lru.NewLRU[mailbox.AgentID, *count](maxCounts, nil) // fails only for a size below 1
 	s := &Store{
 		dir:      safefile.Folder{Path: dir, Closed: errClosed},
 		log:      cmp.Or(log, slog.New(slog.DiscardHandler)),
 		recheck:  recheck,
 		lockWait: lockWait,
-		counts:   map[mailbox.AgentID]*count{},
+		counts:   counts,
 		turn:     semaphore.NewWeighted(1),
 		own:      map[mailbox.AgentID]entry{},
 	}

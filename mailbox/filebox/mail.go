@@ -31,8 +31,7 @@ const (
 	// not seen: with n of them writing, up to n·countEvery more than
 	// mailbox.MaxInbox may wait; with one it is exact.
 	countEvery = 256
-	// maxCounts bounds the inboxes whose numbers are remembered; beyond it all
-	// are counted again.
+	// maxCounts bounds the inboxes whose numbers are remembered.
 	maxCounts = 10_000
 	// maxStem is what is kept of a name that gets an addition.
 	maxStem = 200
@@ -230,14 +229,11 @@ type count struct{ counted, since int }
 func (s *Store) room(to mailbox.AgentID, box *os.Root) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.counts[to]
+	c, _ := s.counts.Get(to)
 	if c == nil || c.since >= countEvery || c.counted+c.since >= mailbox.MaxInbox {
 		list, err := safefile.Names(box)
 		if err != nil {
 			return err
-		}
-		if len(s.counts) >= maxCounts {
-			clear(s.counts)
 		}
 		c = &count{}
 		for _, name := range list {
@@ -245,7 +241,7 @@ func (s *Store) room(to mailbox.AgentID, box *os.Root) error {
 				c.counted++
 			}
 		}
-		s.counts[to] = c
+		s.counts.Add(to, c)
 	}
 	if c.counted+c.since >= mailbox.MaxInbox {
 		return mailbox.ErrFull

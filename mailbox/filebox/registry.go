@@ -52,16 +52,12 @@ type snapshot struct {
 	info fs.FileInfo // nil: there was no file
 }
 
-// brokenError says that the registry is not JSON, or too large to be read.
-type brokenError struct{ why error }
-
-func (e *brokenError) Error() string {
-	return fmt.Sprintf("the registry %s is broken: %v; the next heartbeat of a sidecar repairs it", registry, e.why)
-}
+// errBroken is the error of a registry that is not JSON, or too large to be read.
+var errBroken = errors.New("the next heartbeat of a sidecar repairs it")
 
 // load reads a registry from the file of that name; a missing one is empty. One that is not
 // JSON is read again for a while, since a program that writes it in place leaves it empty or
-// cut for a moment. A registry that stays so, or is too large, gives a [*brokenError].
+// cut for a moment. The error of a registry that stays so, or is too large, wraps errBroken.
 func load(ctx context.Context, root *os.Root, name string) (was snapshot, list entries, err error) {
 	for end := time.Now().Add(wholeWait); ; {
 		was.data, was.info, err = read(root, name, maxRegistry)
@@ -79,7 +75,7 @@ func load(ctx context.Context, root *os.Root, name string) (was snapshot, list e
 			}
 		}
 		if large || errors.Is(err, errTooMany) || time.Now().After(end) || time.Since(was.info.ModTime()) > written {
-			return was, nil, &brokenError{cmp.Or(err, errNoRegistry)}
+			return was, nil, fmt.Errorf("the registry %s is broken: %w; %w", registry, cmp.Or(err, errNoRegistry), errBroken)
 		}
 		if err := wait.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return was, nil, err
@@ -108,7 +104,7 @@ func (s *Store) rewrite(ctx context.Context, edit func(entries) (entries, error)
 	}
 	for range maxTries {
 		was, list, err := load(ctx, root, registry)
-		_, broken := errors.AsType[*brokenError](err)
+		broken := errors.Is(err, errBroken)
 		if broken {
 			list = s.remembered()
 		} else if err != nil {
@@ -492,7 +488,6 @@ func (s *Store) restore(ctx context.Context) error {
 	}
 	defer s.turn.Release(1)
 	_, list, err := load(ctx, root, registry)
-	_, broken := errors.AsType[*brokenError](err)
 	switch {
 	case err == nil:
 		whole, err := s.putBack(list)
@@ -500,7 +495,7 @@ func (s *Store) restore(ctx context.Context) error {
 			s.seen = list
 			return err
 		}
-	case !broken || len(s.own)+len(s.seen) == 0:
+	case !errors.Is(err, errBroken) || len(s.own)+len(s.seen) == 0:
 		return err
 	}
 	return s.change(ctx, s.putBack)

@@ -131,39 +131,23 @@ func (s *Store) put(ctx context.Context, m mailbox.Sealed, old, channel string, 
 // Where returns whether the mail still waits or was quarantined. Mail that was taken is
 // [mailbox.Gone], as is mail that Redis lost: neither leaves anything behind.
 func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
-	if err := mailbox.CheckAgent(to); err != nil {
-		return mailbox.Gone, err
-	}
-	if _, ok := redislink.ParseEntry(key); !ok {
-		return mailbox.Gone, nil
-	}
-	ctx, cancel := within(ctx)
-	defer cancel()
-	inbox := inboxKey(to)
-	n, err := whereScript.Run(ctx, s.calls, []string{inbox, asideKey(to)}, key).Int()
-	if err != nil {
-		return mailbox.Gone, fmt.Errorf("look into the inbox of %s: %w", to, s.explain(err, usesStream(inbox)))
-	}
-	return [...]mailbox.Place{mailbox.Gone, mailbox.Waiting, mailbox.Aside}[n], nil
+	n := 0
+	err := s.onEntry(ctx, "look into", to, key, func(ctx context.Context, inbox string) (err error) {
+		n, err = whereScript.Run(ctx, s.calls, []string{inbox, asideKey(to)}, key).Int()
+		return err
+	})
+	return [...]mailbox.Place{mailbox.Gone, mailbox.Waiting, mailbox.Aside}[n], err
 }
 
 // Read returns the entry key.
 func (s *Store) Read(ctx context.Context, agent mailbox.AgentID, key string) (mailbox.Item, error) {
-	if err := mailbox.CheckAgent(agent); err != nil {
-		return mailbox.Item{}, err
-	}
-	if _, ok := redislink.ParseEntry(key); !ok {
-		return mailbox.Item{}, mailbox.ErrGone
-	}
-	ctx, cancel := within(ctx)
-	defer cancel()
-	inbox := inboxKey(agent)
-	entries, err := s.calls.XRangeN(ctx, inbox, key, key, 1).Result()
-	if err != nil {
-		return mailbox.Item{}, fmt.Errorf("read from the inbox of %s: %w", agent, s.explain(err, usesStream(inbox)))
-	}
-	if len(entries) == 0 {
-		return mailbox.Item{}, mailbox.ErrGone
+	var entries []redis.XMessage
+	err := s.onEntry(ctx, "read from", agent, key, func(ctx context.Context, inbox string) (err error) {
+		entries, err = s.calls.XRangeN(ctx, inbox, key, key, 1).Result()
+		return err
+	})
+	if err != nil || len(entries) == 0 {
+		return mailbox.Item{}, cmp.Or(err, mailbox.ErrGone)
 	}
 	return item(entries[0]), nil
 }
@@ -171,26 +155,32 @@ func (s *Store) Read(ctx context.Context, agent mailbox.AgentID, key string) (ma
 // Settle deletes mail that was taken, and moves what was no envelope to the
 // list of malformed mail.
 func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, how mailbox.Outcome) error {
+	return s.onEntry(ctx, "settle in", agent, key, func(ctx context.Context, inbox string) error {
+		if how != mailbox.Malformed {
+			return s.calls.XDel(ctx, inbox, key).Err()
+		}
+		aside := malformedKey(agent)
+		err := malformedScript.Run(ctx, s.calls, []string{inbox, aside, asideKey(agent)},
+			key, maxMalformed, mailLife.Milliseconds(), time.Now().UnixMilli()).Err()
+		return s.explain(err, "one of the keys "+inbox+" (a stream) and "+aside+" (a list)")
+	})
+}
+
+// onEntry has do, which what names for the error, deal with an entry of an agent's inbox. It
+// does nothing if key is of another store, as none of its entries can be here.
+func (s *Store) onEntry(ctx context.Context, what string, agent mailbox.AgentID, key string,
+	do func(ctx context.Context, inbox string) error) error {
 	if err := mailbox.CheckAgent(agent); err != nil {
 		return err
 	}
 	if _, ok := redislink.ParseEntry(key); !ok {
-		return nil // nothing of that name can be here
+		return nil
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
-	inbox, aside := inboxKey(agent), malformedKey(agent)
-	var err error
-	uses := usesStream(inbox)
-	if how == mailbox.Malformed {
-		uses = "one of the keys " + inbox + " (a stream) and " + aside + " (a list)"
-		err = malformedScript.Run(ctx, s.calls, []string{inbox, aside, asideKey(agent)},
-			key, maxMalformed, mailLife.Milliseconds(), time.Now().UnixMilli()).Err()
-	} else {
-		err = s.calls.XDel(ctx, inbox, key).Err()
-	}
-	if err != nil {
-		return fmt.Errorf("settle in the inbox of %s: %w", agent, s.explain(err, uses))
+	inbox := inboxKey(agent)
+	if err := do(ctx, inbox); err != nil {
+		return fmt.Errorf("%s the inbox of %s: %w", what, agent, s.explain(err, usesStream(inbox)))
 	}
 	return nil
 }
