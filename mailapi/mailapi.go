@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"feishu-relay/internal/web"
 	"feishu-relay/mailbox"
@@ -154,15 +153,9 @@ func (a *API) refusal(r *http.Request, err error) *relay.Error {
 		return own
 	}
 	if e, ok := errors.AsType[*mailbox.Error](err); ok {
-		refusal := &relay.Error{Code: relay.Code(e.Code), Message: e.Message, Field: e.Field}
+		refusal := &relay.Error{Code: relay.Code(e.Code), Message: e.Message, Field: e.Field, RetryAfter: e.RetryAfter}
 		if e.Field != "" {
 			refusal.Message = e.Field + ": " + e.Message
-		}
-		if later, ok := errors.AsType[interface {
-			error
-			RetryAfter() time.Duration
-		}](err); ok {
-			refusal.RetryAfter = later.RetryAfter()
 		}
 		return refusal
 	}

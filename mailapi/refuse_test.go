@@ -224,16 +224,9 @@ func TestUnknownIdsAndWrongSteps(t *testing.T) {
 	}
 }
 
-// limited is a refusal that knows when it ends.
-type limited struct{ after time.Duration }
-
-func (l limited) Error() string             { return "limited" }
-func (l limited) RetryAfter() time.Duration { return l.after }
-func (l limited) Unwrap() error             { return &mailbox.Error{Code: mailbox.RateLimited, Message: "later"} }
-
 func TestRetryAfter(t *testing.T) {
 	for after, want := range map[time.Duration]string{time.Millisecond: "1", 90 * time.Second: "90", 90*time.Second + 1: "91", 0: "", -time.Second: ""} {
-		w := call(t, withMailbox(broken(limited{after})), "POST", "/v1/peers/agent_b/messages", `{"message":"hi"}`)
+		w := call(t, withMailbox(broken(&mailbox.Error{Code: mailbox.RateLimited, Message: "later", RetryAfter: after})), "POST", "/v1/peers/agent_b/messages", `{"message":"hi"}`)
 		apitest.WantError(t, w, 429, "RATE_LIMITED")
 		if got := w.Header().Get("Retry-After"); got != want {
 			t.Errorf("%v: got %q, want %q", after, got, want)

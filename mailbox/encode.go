@@ -245,7 +245,7 @@ func (s Signing) Decode(raw []byte) (e Envelope, sig string, err error) {
 	}
 	if !s.Unsigned || !isNull(in[sigField]) {
 		if err := relay.Verify(raw, s.Secret); err != nil {
-			return e.head(), "", &Error{BadSignature, sigField, err.Error()}
+			return e.head(), "", Refused(BadSignature, sigField, "%v", err)
 		}
 		sig = strings.ToLower(asText(in[sigField]))
 	}

@@ -454,6 +454,8 @@ type Error struct {
 	Code    Code
 	Field   string // of the envelope, such as "task.deadline"; "" where it is about no field
 	Message string // says how to fix it
+	// RetryAfter is when the next try may succeed; 0: that is not known.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string {
@@ -465,7 +467,7 @@ func (e *Error) Error() string {
 
 // Refused is a refusal with a code, about a field or no field ("").
 func Refused(code Code, field, format string, args ...any) *Error {
-	return &Error{code, field, fmt.Sprintf(format, args...)}
+	return &Error{Code: code, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
 // Invalid is a refusal for a field that is not as it should be.

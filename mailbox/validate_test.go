@@ -119,7 +119,7 @@ func firstMistake(err error) error {
 		return cmp.Or(slices.CompareFunc(a.path, b.path, compareField),
 			cmp.Compare(a.rank, b.rank), cmp.Compare(a.says, b.says))
 	})
-	return &Error{InvalidMessage, strings.Join(first.path, "."), first.says}
+	return Invalid(strings.Join(first.path, "."), "%s", first.says)
 }
 
 func compareField(a, b string) int {

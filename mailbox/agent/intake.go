@@ -123,7 +123,7 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 		m.state = unanswered
 	}
 	if limited(e.Type) && !a.queue.knows(m.key) { // counted before the bot can answer it
-		a.pairs.took(e.From, time.Now())
+		a.pairs.count(e.From, time.Now(), 0) // it is not refused, only what follows is
 	}
 	a.newest.Store(&arrival{e, m.key, m.inChat, time.Now()})
 	what := EventReceived

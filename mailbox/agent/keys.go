@@ -165,23 +165,19 @@ func newPairs(most int) *pairs {
 	return &pairs{most: most, with: with}
 }
 
-// allow counts one message more, unless the pair has had enough; then it returns
-// when the next is possible.
-func (p *pairs) allow(peer mailbox.AgentID, now time.Time) (ok bool, next time.Time) {
+// count counts a message, unless the pair has exchanged most of them already (0: no limit); then
+// it returns when the next is possible.
+func (p *pairs) count(peer mailbox.AgentID, now time.Time, most int) (next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if times := p.recent(peer, now); p.most > 0 && len(times) >= p.most {
-		return false, times[0].Add(pairWindow)
+	times, _ := p.with.Get(peer)
+	times = slices.DeleteFunc(slices.Clone(times), func(t time.Time) bool { return now.Sub(t) >= pairWindow })
+	if most > 0 && len(times) >= most {
+		return times[0].Add(pairWindow)
 	}
-	p.add(peer, now)
-	return true, time.Time{}
-}
-
-// took counts a message that came: it is not refused, only what follows is.
-func (p *pairs) took(peer mailbox.AgentID, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.add(peer, now)
+	times = append(times, now)
+	p.with.Add(peer, times[max(0, len(times)-p.most):]) // no more count
+	return time.Time{}
 }
 
 // takeBack uncounts the newest message: it was not sent after all.
@@ -193,41 +189,15 @@ func (p *pairs) takeBack(peer mailbox.AgentID) {
 	}
 }
 
-// recent and add are called with mu held. At most the newest that count are kept.
-func (p *pairs) recent(peer mailbox.AgentID, now time.Time) []time.Time {
-	times, _ := p.with.Get(peer)
-	first := slices.IndexFunc(times, func(t time.Time) bool { return now.Sub(t) < pairWindow })
-	if first < 0 {
-		return nil
-	}
-	return times[first:]
-}
-
-func (p *pairs) add(peer mailbox.AgentID, now time.Time) {
-	times := append(p.recent(peer, now), now)
-	p.with.Add(peer, times[max(0, len(times)-p.most):])
-}
-
-// limitError is a refusal that says when the next try may succeed.
-type limitError struct {
-	refusal *mailbox.Error
-	after   time.Duration
-}
-
-func (e *limitError) Error() string { return e.refusal.Error() }
-func (e *limitError) Unwrap() error { return e.refusal }
-
-// RetryAfter is how long to wait.
-func (e *limitError) RetryAfter() time.Duration { return e.after }
-
 // countExchange counts a message to an agent, unless the pair has had enough of them.
 func (a *Agent) countExchange(to mailbox.AgentID) error {
-	ok, next := a.pairs.allow(to, time.Now())
-	if ok {
+	next := a.pairs.count(to, time.Now(), a.pairs.most)
+	if next.IsZero() {
 		return nil
 	}
-	return &limitError{mailbox.Refused(mailbox.RateLimited, "", "%s and %s have exchanged %d messages in %s, the most "+
+	no := mailbox.Refused(mailbox.RateLimited, "", "%s and %s have exchanged %d messages in %s, the most "+
 		"that is allowed (PEER_MAX_EXCHANGES); the next is possible at %s. The steps of a task, and one result for each "+
-		"task or question, always go", a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05")),
-		time.Until(next)}
+		"task or question, always go", a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05"))
+	no.RetryAfter = time.Until(next)
+	return no
 }

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -172,8 +173,8 @@ func TestEndlessExchange(t *testing.T) {
 		for from, to := range map[*actor]mailbox.AgentID{a: "b", b: "a"} {
 			_, err := from.Send(t.Context(), agent.Draft{Envelope: letterTo(to, "more")})
 			refusedAs(t, err, mailbox.RateLimited, "have exchanged 4 messages in 10m0s")
-			after, ok := err.(interface{ RetryAfter() time.Duration })
-			if !ok || after.RetryAfter() <= 9*time.Minute || after.RetryAfter() > 10*time.Minute {
+			no, ok := errors.AsType[*mailbox.Error](err)
+			if !ok || no.RetryAfter <= 9*time.Minute || no.RetryAfter > 10*time.Minute {
 				t.Errorf("%v does not say when", err)
 			}
 			_, err = from.SendToPeer(t.Context(), agent.PeerMessage{To: to, Message: "more"})
