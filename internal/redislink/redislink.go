@@ -1,5 +1,6 @@
 // Package redislink is the common code of the relay and the mailbox as clients
-// of Redis: reading REDIS_URL, connecting, and explaining errors.
+// of Redis: reading REDIS_URL, connecting, hearing channels, reading streams, and
+// explaining errors.
 package redislink
 
 import (

@@ -176,15 +176,15 @@ func (a *Agent) AddGoal(ctx context.Context, goal string) (string, error) {
 		return "", mailbox.Invalid("goal_id", "want at most 128 bytes without spaces and control characters")
 	}
 	a.mu.Lock()
-	if !slices.Contains(a.goals, goal) {
-		if len(a.goals) >= maxGoals {
-			a.mu.Unlock()
-			return "", mailbox.Refused(mailbox.AgentBusy, "goal_id",
-				"%d goals are live, the most there may be; remove one", maxGoals)
-		}
+	known, full := slices.Contains(a.goals, goal), len(a.goals) >= maxGoals
+	if !known && !full {
 		a.goals = append(slices.Clone(a.goals), goal)
 	}
 	a.mu.Unlock()
+	if !known && full {
+		return "", mailbox.Refused(mailbox.AgentBusy, "goal_id",
+			"%d goals are live, the most there may be; remove one", maxGoals)
+	}
 	return goal, a.writeCard(ctx, false)
 }
 
