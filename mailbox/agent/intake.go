@@ -108,8 +108,8 @@ func (a *Agent) unwanted(e mailbox.Envelope) *mailbox.Error {
 // enqueue puts e into the queue of messages for the bot.
 func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 	m := queued{keys: []string{item.Key}, id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
-		session: cmp.Or(e.Metadata.Goal, string(a.opts.Self)), from: e.From, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
-		conversation: string(e.From), asks: e.Type.Asks(), givesTask: e.Type.GivesTask()}
+		session: cmp.Or(e.Metadata.Goal, string(a.opts.Self)), from: e.From, priority: e.Priority, sent: e.Timestamp,
+		expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks(), givesTask: e.Type.GivesTask()}
 	if c := a.conversation(e); c != nil {
 		m.inChat, m.conversation = true, c.Channel+"/"+c.Chat()
 	}
