@@ -143,8 +143,8 @@ type Options struct {
 
 	Heartbeat, HeartbeatTimeout time.Duration
 	AckTimeout, RetryBase       time.Duration
-	DeliveryTimeout             time.Duration // for the bot's answer to a message; 0: 15 min
-	MaxAge                      time.Duration // how long a message is tried again that the bot fails on; 0: 10 min
+	DeliveryTimeout             time.Duration // for the bot's answer to a message
+	MaxAge                      time.Duration // how long a message is tried again that the bot fails on
 	MaxRetries                  int
 	MaxExchanges                int // 0: no limit
 
@@ -193,7 +193,6 @@ const (
 type Agent struct {
 	opts        Options
 	log         *slog.Logger
-	trace       func(string)
 	out         *outgoing
 	ledger      *ledger
 	queue       *queue
@@ -213,20 +212,17 @@ type Agent struct {
 	turn        *semaphore.Weighted          // of who writes the card
 	left        bool                         // Run is over, and the agent stays offline; of who has the turn
 
-	mu    sync.Mutex
-	card  mailbox.Card // guarded by mu: this agent's
-	goals []string     // guarded by mu: registered ones; empty: the goal of the agent's name
+	mu   sync.Mutex
+	card mailbox.Card // guarded by mu: this agent's; without goals, the goal is the agent's name
 }
 
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
-	a := &Agent{opts: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), trace: o.Trace, queue: newQueue(),
+	a := &Agent{opts: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), queue: newQueue(),
 		again: make(chan struct{}, 1), turn: semaphore.NewWeighted(1), looked: make(chan struct{}),
 		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery}, pairs: newPairs(o.MaxExchanges),
 		cards: cardCache{read: o.Store.Cards}}
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
-	a.opts.DeliveryTimeout = cmp.Or(a.opts.DeliveryTimeout, 15*time.Minute)
-	a.opts.MaxAge = cmp.Or(a.opts.MaxAge, 10*time.Minute)
 	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1
 	a.signatures, _ = lru.New[string, []string](mailbox.MaxInbox)
 	defer func() {
@@ -245,9 +241,8 @@ func New(o Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.out, err = openOutgoing(a.roots[1], a.roots[2], outgoingOptions{Store: o.Store, Online: a.online,
-		Acknowledges: a.acknowledges, AckTimeout: cmp.Or(o.AckTimeout, 30*time.Second),
-		RetryBase: cmp.Or(o.RetryBase, time.Second), MaxRetries: o.MaxRetries, Logger: a.log, Died: a.died,
-		Signing: o.Signing})
+		Acknowledges: a.acknowledges, AckTimeout: o.AckTimeout, RetryBase: o.RetryBase, MaxRetries: o.MaxRetries,
+		Logger: a.log, Died: a.died, Signing: o.Signing})
 	if err != nil {
 		return nil, err
 	}

@@ -84,6 +84,7 @@ func running(t testing.TB, id mailbox.AgentID, store mailbox.Store, got chan<- s
 	a, err := agent.New(agent.Options{Self: id, MaxTasks: 3, Store: store, State: root, Seen: journal{seen}, Channels: d,
 		Hears:     func(string, string) bool { return false },
 		Heartbeat: 30 * time.Second, HeartbeatTimeout: 90 * time.Second, AckTimeout: 30 * time.Second, RetryBase: time.Second, MaxRetries: 3,
+		DeliveryTimeout: 15 * time.Minute, MaxAge: 10 * time.Minute,
 		Trace: func(string) {}, Failed: func(string, error) {}, Observe: func(agent.Event) {}})
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

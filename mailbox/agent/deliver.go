@@ -203,7 +203,7 @@ func (a *Agent) deliverOne(ctx context.Context, m *queued, on Progress) error {
 	a.queue.update(func() { m.giving, m.cancel = &e, cancel })
 	d := Delivery{Envelope: e, Conversation: a.conversation(e)}
 	d.ID = m.name
-	a.trace("inject")
+	a.opts.Trace("inject")
 	err = a.give(giving, d, on)
 	refused := errors.Is(err, ErrRefused)
 	if err != nil && !refused && !a.queue.now(m).claimed {
@@ -219,7 +219,7 @@ func (a *Agent) deliverOne(ctx context.Context, m *queued, on Progress) error {
 		}
 		return a.refusedByBot(ctx, m, e, no)
 	}
-	a.trace("delivered")
+	a.opts.Trace("delivered")
 	a.delivered(ctx, m, e)
 	return nil
 }
@@ -308,7 +308,7 @@ func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) {
 		}
 	}
 	a.forwardable.Add(m.name, origin{e.Hops, e.Trace, e.ID})
-	a.trace("settling")
+	a.opts.Trace("settling")
 	a.observe(EventDelivered, e, "")
 	a.clearSoon(ctx, m)
 }

@@ -55,7 +55,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 	if err != nil {
 		return a.malformed(ctx, item, e, err)
 	}
-	a.trace("claimed")
+	a.opts.Trace("claimed")
 	now := time.Now()
 	switch {
 	case a.copied(item.Key, sig):

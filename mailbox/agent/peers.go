@@ -159,10 +159,10 @@ func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (del
 func (a *Agent) Goals() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.goals) == 0 {
+	if len(a.card.Goals) == 0 {
 		return []string{string(a.opts.Self)}
 	}
-	return slices.Clone(a.goals)
+	return slices.Clone(a.card.Goals)
 }
 
 // AddGoal registers a goal; "" makes up an id. It returns the goal's id when the
@@ -176,9 +176,9 @@ func (a *Agent) AddGoal(ctx context.Context, goal string) (string, error) {
 		return "", mailbox.Invalid("goal_id", "want at most 128 bytes without spaces and control characters")
 	}
 	a.mu.Lock()
-	known, full := slices.Contains(a.goals, goal), len(a.goals) >= maxGoals
+	known, full := slices.Contains(a.card.Goals, goal), len(a.card.Goals) >= maxGoals
 	if !known && !full {
-		a.goals = append(slices.Clone(a.goals), goal)
+		a.card.Goals = append(slices.Clone(a.card.Goals), goal) // cards that were given out have the old ones
 	}
 	a.mu.Unlock()
 	if !known && full {
@@ -191,8 +191,8 @@ func (a *Agent) AddGoal(ctx context.Context, goal string) (string, error) {
 // RemoveGoal forgets a goal. What waits for it stays in the inbox.
 func (a *Agent) RemoveGoal(ctx context.Context, goal string) error {
 	a.mu.Lock()
-	known := slices.Contains(a.goals, goal)
-	a.goals = slices.DeleteFunc(slices.Clone(a.goals), func(g string) bool { return g == goal })
+	known := slices.Contains(a.card.Goals, goal)
+	a.card.Goals = slices.DeleteFunc(slices.Clone(a.card.Goals), func(g string) bool { return g == goal })
 	a.mu.Unlock()
 	if !known {
 		return mailbox.Invalid("goal_id", "no goal %.128q is registered", goal)
@@ -250,7 +250,6 @@ func (a *Agent) Announce() { wait.Wake(a.again) }
 func (a *Agent) Card() mailbox.Card {
 	a.mu.Lock()
 	c := a.card
-	c.Goals = slices.Clone(a.goals)
 	a.mu.Unlock()
 	c.CurrentTasks = []string{}
 	for _, r := range a.ledger.Open() {

@@ -73,7 +73,7 @@ func (w *world) idle(id mailbox.AgentID, change ...func(*agent.Options)) *actor 
 	a.opts = agent.Options{Self: id, MaxTasks: 3, Seen: a.seen, Channels: a.door,
 		Hears:     func(string, string) bool { return false },
 		Heartbeat: 30 * time.Second, HeartbeatTimeout: 90 * time.Second, AckTimeout: 30 * time.Second,
-		RetryBase: time.Second, MaxRetries: 3,
+		RetryBase: time.Second, MaxRetries: 3, DeliveryTimeout: 15 * time.Minute, MaxAge: 10 * time.Minute,
 		Trace: a.traced, Failed: func(string, error) {}, Observe: a.observe}
 	for _, c := range change {
 		c(&a.opts)

@@ -222,7 +222,7 @@ func (a *Agent) post(ctx context.Context, m mailbox.Sealed) error {
 			a.pairs.takeBack(e.To)
 			return err
 		}
-		a.trace("noted")
+		a.opts.Trace("noted")
 	}
 	if err := a.dispatch(ctx, m); err != nil {
 		if counts {

@@ -70,7 +70,7 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 		}
 		a.Announce()
 	}
-	a.trace("noted")
+	a.opts.Trace("noted")
 	again, over := r.MessageID != e.ID, r.State.Ended()
 	if again || !over { // else the end itself was sent, with what the bot wrote
 		if err := a.answer(ctx, a.stepFor(ctx, a.step(r, r.State, r.Reason, nil))); err != nil {
@@ -116,7 +116,7 @@ func (a *Agent) rejectedBefore(r TaskRecord) bool {
 // noteRejection is called before the giver gets the answer, with rejectedKey or rejectedItem.
 func (a *Agent) noteRejection(r TaskRecord, key string) {
 	a.remember(a.opts.Seen, r.MessageID, key)
-	a.trace("rejecting")
+	a.opts.Trace("rejecting")
 }
 
 // reject answers a task that the ledger does not keep.
@@ -128,7 +128,7 @@ func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelop
 	if err := a.answer(ctx, new(a.step(r, mailbox.Rejected, why, []mailbox.Part{code}))); err != nil {
 		return err
 	}
-	a.trace("told")
+	a.opts.Trace("told")
 	return a.finish(ctx, item, e, EventRefused, why, a.receipt(e))
 }
 
@@ -220,7 +220,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 			return TaskRecord{}, err
 		}
 	}
-	a.trace("told")
+	a.opts.Trace("told")
 	sent, ended := sentEndKeys(e)
 	a.remember(a.opts.Seen, e.ID, sent, ended)
 	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, endText(e), time.Now())
@@ -289,7 +289,7 @@ func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envel
 		}
 		r = now
 	}
-	a.trace("noted")
+	a.opts.Trace("noted")
 	if !notice {
 		a.out.Acked(r.MessageID, e.From) // who reports of a task has received it
 	}
@@ -359,7 +359,7 @@ func (a *Agent) died(d DeadLetter) {
 	defer cancel()
 	switch {
 	case e.Type.GivesTask():
-		a.trace("dead")
+		a.opts.Trace("dead")
 		a.failTask(ctx, d)
 	case (d.Expired || d.Code == mailbox.BadSignature || !e.Metadata.RequiresAck) && !e.Type.Control():
 		if err := a.send(ctx, expiryNotice(d)); err != nil {
