@@ -40,6 +40,7 @@ type team struct {
 	bots  []*bot
 	count atomic.Int64   // of messages, for their ids
 	hits  map[string]int // calls that failed, by the case of diskFiles
+	asks  string         // the group of askOne; "": it is not there yet
 }
 
 // bot is a program with a sidecar: on a webhook of its own, or on the official SDK behind the gateway.

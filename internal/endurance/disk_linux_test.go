@@ -53,8 +53,7 @@ var diskFiles = map[string]struct {
 	"chats":       {agent: "agent_g", paths: []string{"relay/chats"}, use: (*team).newChat},
 	"drafts":      {agent: "agent_g", paths: []string{"relay/gateway/%s"}},
 	"spool":       {agent: "agent_g", paths: []string{"relay/native/%s"}},
-	"claims": {agent: "agent_g", paths: []string{"relay/claims"}, use: (*team).askOne, end: (*team).askAll,
-		files: true},
+	"claims":      {agent: "agent_g", paths: []string{"relay/steer/claims"}, use: (*team).askOne, files: true},
 	"outcomes":    {agent: "agent_b", paths: []string{"relay/outcomes.jsonl"}, files: true},
 	"settings":    {agent: "agent_b", paths: []string{"relay/steer"}},
 	"registry":    {agent: "agent_b", paths: []string{"mailboxes/_registry.json"}, files: true},
@@ -83,19 +82,24 @@ func (n *team) hurry(context.Context) error {
 	return nil
 }
 
-// askOne lets a person ask where one of the bots answers.
+// askOne lets a person ask in a group of their own where one bot answers.
 func (n *team) askOne(ctx context.Context, number int64) error {
-	if err := n.answers(ctx, "one"); err != nil {
-		return err
+	g := n.bot("agent_g")
+	if n.asks == "" {
+		group := n.sim.AddGroup("one answers", n.user.ID, g.sdk.app.ID).ID
+		if _, err := n.sim.Say(group, n.user.ID, "hello"); err != nil {
+			return err
+		}
+		for status := 0; status != http.StatusOK; { // until the group is known
+			var err error
+			if status, _, err = g.call(ctx, http.MethodPatch, "/v1/groups/"+group, map[string]any{"answer": "one"}, nil); err != nil {
+				return err
+			}
+		}
+		n.asks = group
 	}
-	_, err := n.sim.Say(n.chat, n.user.ID, fmt.Sprint("question to one ", number))
+	_, err := n.sim.Say(n.asks, n.user.ID, fmt.Sprint("question ", number))
 	return err
-}
-
-func (n *team) askAll(ctx context.Context) error { return n.answers(ctx, "all") }
-
-func (n *team) answers(ctx context.Context, mode string) error {
-	return n.bot("agent_b").insistOn(ctx, http.MethodPatch, "/v1/groups/"+n.chat, map[string]any{"answer": mode})
 }
 
 // newChat lets a person speak in another group.
