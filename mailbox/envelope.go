@@ -454,7 +454,7 @@ type Error struct {
 	Code    Code
 	Field   string // of the envelope, such as "task.deadline"; "" where it is about no field
 	Message string // says how to fix it
-	// RetryAfter is when the next try may succeed; 0: that is not known.
+	// RetryAfter is how long to wait before the next try; 0: that is not known.
 	RetryAfter time.Duration
 }
 

@@ -132,10 +132,10 @@ type Options struct {
 	Store mailbox.Store
 	State *os.Root // the agent's own folder, for what only it needs
 	Seen  Seen
-	// Signing verifies the mail that comes; the store signs. Signed remembers which
-	// signatures came.
+	// Signing verifies the mail that comes; the store signs. Signed stores which signatures
+	// came; without a secret it is not used.
 	Signing  mailbox.Signing
-	Signed   Seen // nil: without a secret
+	Signed   Seen
 	Channels Channels
 	// Hears reports whether a conversation is a group whose messages this bot
 	// gets anyway: results may arrive there.
@@ -155,8 +155,8 @@ type Options struct {
 	Failed func(part string, err error)
 	// Observe is called with everything that happens to a message.
 	Observe func(Event)
-	// Complete adds to the card what only the sidecar knows. In Queues, Inbox and Unacknowledged are
-	// filled in. nil: the card does not say.
+	// Complete adds to the card what only the sidecar knows; the agent fills in Inbox and
+	// Unacknowledged of its Queues. nil: the card has none of that.
 	Complete func(*mailbox.Card)
 }
 
