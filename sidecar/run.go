@@ -44,7 +44,6 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	if s.mail != nil {
 		reading.Go(func() { s.mail.run(ctx) })
 	}
-	publishers.Go(func() { s.send.recordLast(publishing) })
 	publishers.Go(func() { s.keep(publishing, "outcomes", s.watch.outcomes.Run) })
 	marks := &s.lanes.marks
 	publishers.Go(func() {

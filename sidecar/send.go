@@ -39,20 +39,17 @@ type sender struct {
 	sentIDs   *dedup.Window // own messages
 	saver     *wait.Saver   // of sentIDs
 	sending   chatLocks
-	later     chan *relay.Message // own messages that are recorded after the bot has its answer
-	recording sync.WaitGroup      // counts them
+	recording sync.WaitGroup // own messages that are recorded after the bot has its answer
 }
 
 const (
-	// maxLater is how many own messages wait to be recorded one after another; more are recorded at once.
-	maxLater = 256
 	// The ids of own messages are saved when saveSent are new, or after saveSentAfter.
 	saveSent      = 100
 	saveSentAfter = 10 * time.Millisecond
 )
 
 func openSender(b *base, c *chats, a *app, w *watch, l *lanes, given *givenLines) (_ *sender, err error) {
-	s := &sender{base: b, chats: c, app: a, watch: w, lanes: l, given: given, later: make(chan *relay.Message, maxLater),
+	s := &sender{base: b, chats: c, app: a, watch: w, lanes: l, given: given,
 		saver: wait.NewSaver(saveSent, saveSentAfter, saveAgain)}
 	s.sentIDs, err = b.window(".sent.jsonl", b.cfg.DedupSize)
 	return s, err
@@ -379,7 +376,7 @@ func (s *sender) sent(m gateway.Sent, first relay.MessageID) error {
 		meta[metaEditOf] = quote(string(m.EditOf))
 	}
 	_, err := s.accept(relay.Outbound{ChatID: m.ChatID, Content: m.Text, MessageID: m.ID, TS: m.CreateTime,
-		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), Metadata: meta}, s.recordLater)
+		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), Metadata: meta}, s.recordSent)
 	return err
 }
 
@@ -398,41 +395,15 @@ func setFiles(meta relay.Metadata, keys []string, files []relay.File) error {
 	return meta.SetFiles(files)
 }
 
-// recordLater notes the bot's own message while the bot already has Feishu's
-// answer: what has to be on disk by then is the outbox. After a crash in between,
-// stopOwn records the message when it comes back from the queue.
-func (s *sender) recordLater(m *relay.Message) {
-	s.recording.Add(1)
-	own := *m
-	select {
-	case s.later <- &own:
-	default:
-		go s.recordNow(&own)
+// recordSent notes the bot's own message, behind the bot's answer where another process has the transcript
+// locked. After a crash in between, stopOwn records the message when it comes back from the queue.
+func (s *sender) recordSent(m *relay.Message) {
+	err := s.record(s.chats.transcript.TryAppend, m)
+	if errors.Is(err, transcript.ErrBusy) {
+		s.recording.Go(func() { s.recordOwn(m) })
+		return
 	}
-}
-
-// recordLast records what recordLater was given, until ctx is done. A message whose transcript
-// another process has locked does not hold up the others.
-func (s *sender) recordLast(ctx context.Context) {
-	for {
-		select {
-		case m := <-s.later:
-			err := s.record(s.chats.transcript.TryAppend, m)
-			if errors.Is(err, transcript.ErrBusy) {
-				go s.recordNow(m)
-				continue
-			}
-			s.recorded(m, err)
-			s.recording.Done()
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func (s *sender) recordNow(m *relay.Message) {
-	defer s.recording.Done()
-	s.recordOwn(m)
+	s.recorded(m, err)
 }
 
 // heard decides how a person's message goes on to the bot. It is recorded once the bot has it.

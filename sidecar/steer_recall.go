@@ -70,8 +70,11 @@ func newRecalls(b *base) (*recalls, error) {
 // has reports whether one of some messages of a chat was recalled.
 func (r *recalls) has(channel string, chat relay.ChatID, ids ...relay.MessageID) bool {
 	return slices.ContainsFunc(ids, func(id relay.MessageID) bool {
+		if id == "" {
+			return false
+		}
 		key := recalled{channel, chat, id}.key()
-		return id != "" && (r.known.Contains(key) || r.done.Seen(key))
+		return r.known.Contains(key) || r.done.Seen(key)
 	})
 }
 

@@ -144,7 +144,8 @@ func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
 		return
 	}
 	_ = w.showing.Settle(key, true) // in memory only
-	if w.chats.wasRecalled(m) {
+	gone := w.chats.wasRecalled(m)
+	if gone {
 		m = noText(m)
 	}
 	entry := botEntry(m, sent)
@@ -155,7 +156,7 @@ func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
 		RelayMsgID: cmp.Or(editOf(m), m.RelayMsgID),
 		Role:       role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
 		ParentID: m.ParentID, RootID: m.RootID, TS: relay.MillisOf(sent), Own: own,
-		Edited: editOf(m) != "", Recalled: w.chats.wasRecalled(m)}
+		Edited: editOf(m) != "", Recalled: gone}
 	if role != relay.RoleAssistant || !w.events.Watched() {
 		w.events.Publish(e)
 		return

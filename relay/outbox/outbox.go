@@ -436,7 +436,7 @@ func (b *Box) segmentFor(seq relay.Seq) error {
 // sizeOf is the size of the file of s; false if its name is missing or names another
 // file.
 func (b *Box) sizeOf(s *segment) (size int64, ok bool) {
-	info, err := b.root.Stat(s.name())
+	info, err := b.root.Stat(s.info.Name())
 	if err != nil || !os.SameFile(info, s.info) {
 		return 0, false
 	}
