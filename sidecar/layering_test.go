@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"feishu/longconn":      {"feishu", "feishu/conn", "relay", "internal/wait"},
 	"feishu/webhook":       {"feishu", "feishu/conn", "dedup"},
 	"feishu/entry":         {"feishu", "internal/attempts", "internal/safefile", "internal/jsonl"},
-	"feishu/gateway":       {"feishu", "feishu/longconn", "feishu/peerchat", "feishu/webhook", "relay", "mention", "internal/safefile", "internal/spool", "internal/weborigin", "internal/wait"},
+	"feishu/gateway":       {"feishu", "feishu/conn", "feishu/longconn", "feishu/peerchat", "feishu/webhook", "relay", "mention", "internal/safefile", "internal/spool", "internal/weborigin", "internal/wait"},
 	"feishu/connector":     {"feishu", "feishu/conn", "internal/wait"},
 	"feishu/peerchat":      {"feishu", "relay", "internal/runes", "internal/safefile", "internal/spool"},
 	"feishu/send":          {"feishu", "mention", "relay", "internal/wait"},
