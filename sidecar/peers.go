@@ -13,10 +13,6 @@ import (
 // heard and not watched.
 const maxPeers = 256
 
-// skewReported is how far ahead a peer's clock is reported; messages are
-// corrected from relay.MaxAhead on, which is the same.
-const skewReported = relay.MaxAhead
-
 // peers watches the other senders: gaps in their `seq` and clocks ahead of ours.
 type peers struct {
 	*base

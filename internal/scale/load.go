@@ -21,7 +21,6 @@ type load struct {
 	step    int
 	running []*started
 	began   time.Time
-	fail    func(error)
 
 	start    chan struct{} // closed when began is set
 	waiting  atomic.Int64  // posts not yet sent or being sent
