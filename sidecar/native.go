@@ -12,6 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 	"feishu-relay/relay/filerelay"
 )
@@ -125,10 +126,7 @@ func (n *native) awaitCopy(ctx context.Context, p *arrival) {
 func (n *native) afterCopy(ctx context.Context, p *arrival, came <-chan struct{}) {
 	m := &p.msg
 	if !n.receive.here(string(m.ID())) {
-		select {
-		case <-time.After(time.Until(p.arrived.Add(n.waitForCopy(m)))):
-		case <-came:
-		case <-ctx.Done():
+		if wait.Change(ctx, p.arrived.Add(n.waitForCopy(m)), came) != nil {
 			return
 		}
 	}
