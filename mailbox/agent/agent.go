@@ -203,7 +203,6 @@ type Agent struct {
 	roots       []*os.Root
 	moving      sync.Mutex // steps and results of tasks, one at a time
 	again       chan struct{}
-	newest      atomic.Pointer[arrival]      // so that it need not be read again if it is delivered at once
 	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
 	signatures  *lru.Cache[string, []string] // of the items in the inbox, by the store's key
 	sends       singleflight.Group           // by the id that the bot gave a message

@@ -41,10 +41,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			return err
 		}
 		more := a.queue.Changed()
-		m, at := a.queue.next(time.Now(), inChat)
-		if last := a.newest.Load(); last != nil && last.inChat == inChat && (m == nil || last.key != m.key) {
-			a.newest.CompareAndSwap(last, nil) // its turn is later: it may have left the inbox by then
-		}
+		m, fresh, at := a.queue.next(time.Now(), inChat)
 		if m == nil {
 			room.Release(1)
 			if err := wait.Change(ctx, at, more); err != nil {
@@ -61,7 +58,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			}()
 			written := sync.OnceFunc(func() { first <- nil })
 			on := Progress{Written: func() { a.queue.written(m); written() }, Next: func() { a.queue.release(m) }}
-			err = a.deliverOne(ctx, m, on)
+			err = a.deliverOne(ctx, m, fresh, on)
 			a.queue.release(m)
 			a.ended(ctx, m, err)
 		})
@@ -142,23 +139,14 @@ func (a *Agent) withTaskState(e mailbox.Envelope) mailbox.Envelope {
 	return e
 }
 
-// maxFresh is how long the text of the message that came last need not be read again.
+// maxFresh is how long the text of a message that has just come need not be read again.
 const maxFresh = time.Second
 
-// arrival is a message that has just come.
-type arrival struct {
-	mailbox.Envelope
-	key    string // messageKey
-	inChat bool   // as in queued
-	came   time.Time
-}
-
-// fetch reads a message that is to be delivered; false: the bot does not get it any more, and
-// it has left the inbox.
-func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bool, err error) {
-	last := a.newest.Load()
-	if last != nil && last.key == m.key && time.Since(last.came) <= maxFresh && a.newest.CompareAndSwap(last, nil) {
-		e = a.withTaskState(last.Envelope)
+// fetch reads a message that is to be delivered, unless it is fresh; false: the bot does not get
+// it any more, and it has left the inbox.
+func (a *Agent) fetch(ctx context.Context, m *queued, fresh *arrival) (e mailbox.Envelope, ok bool, err error) {
+	if fresh != nil && time.Since(fresh.came) <= maxFresh {
+		e = a.withTaskState(fresh.Envelope)
 	} else {
 		e, err = a.read(ctx, m)
 	}
@@ -190,8 +178,8 @@ func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bo
 
 // deliverOne gives one message to the bot and settles it. It returns when the bot has
 // answered; an error means that it has to be tried again.
-func (a *Agent) deliverOne(ctx context.Context, m *queued, on Progress) error {
-	e, ok, err := a.fetch(ctx, m)
+func (a *Agent) deliverOne(ctx context.Context, m *queued, fresh *arrival, on Progress) error {
+	e, ok, err := a.fetch(ctx, m, fresh)
 	if err == nil && !ok && m.givesTask {
 		a.queue.nextTask(m.from)
 	}
@@ -321,7 +309,7 @@ func (a *Agent) clear(ctx context.Context, m *queued, how mailbox.Outcome) error
 		if err := a.settle(ctx, key, how); err != nil {
 			again := a.queue.now(m)
 			again.keys, again.progress = keys, progress{fails: firstTries, hold: time.Now().Add(retryMax)}
-			a.queue.add(again, m.name)
+			a.queue.add(again, m.name, nil)
 			return err
 		}
 	}

@@ -83,7 +83,7 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 			var ok bool
 			var err error
 			if !full {
-				e, ok, err = a.fetch(ctx, m)
+				e, ok, err = a.fetch(ctx, m, nil)
 			}
 			if err != nil {
 				a.log.Warn("mail cannot be read and waits", "message_id", m.id, "err", err)

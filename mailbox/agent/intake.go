@@ -125,9 +125,8 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 	if limited(e.Type) && !a.queue.knows(m.key) { // counted before the bot can answer it
 		a.pairs.count(e.From, time.Now(), 0) // it is not refused, only what follows is
 	}
-	a.newest.Store(&arrival{e, m.key, m.inChat, time.Now()})
 	what := EventReceived
-	if !a.queue.add(m, e.UniqueID()) {
+	if !a.queue.add(m, e.UniqueID(), &e) {
 		what = EventDuplicate
 	}
 	a.observe(what, e, "")
