@@ -541,8 +541,8 @@ func (s *drafts) failed(d *draft) time.Duration {
 	defer s.unlock()
 	wait := backoff(d.tries)
 	d.tries++
-	d.retryAt, d.untried = time.Now().Add(wait), false
-	s.makeRoom()
+	d.retryAt, d.forced, d.untried = time.Now().Add(wait), false, false
+	s.makeRoom() // which may force it again
 	return wait
 }
 

@@ -766,6 +766,22 @@ func TestStuckDraftsAreBounded(t *testing.T) {
 	}
 }
 
+// A draft that could not be published as it is waits for its end again once there is room.
+func TestAForcedDraftThatFailsWaitsAgain(t *testing.T) {
+	s := loadDrafts(nil, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
+	for i := range maxDrafts + 1 {
+		s.add(&draft{Message: feishu.Message{ID: relay.MessageID(fmt.Sprint("om_", i)), ChatID: group}, Wait: waitEnd})
+	}
+	first := s.byMessage["om_0"]
+	if s.failed(first); !first.forced {
+		t.Error("there are still too many, and the oldest is not published as it is")
+	}
+	s.drop("om_1")
+	if s.failed(first); first.forced {
+		t.Error("there is room, and an unfinished message is published as it is")
+	}
+}
+
 // Few large drafts fill the memory as many small ones do.
 func TestLargeDraftsAreBounded(t *testing.T) {
 	lost := 0
