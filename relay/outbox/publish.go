@@ -124,13 +124,16 @@ func publish(ctx context.Context, to relay.Publisher, lines [][]byte, after rela
 
 // verify asks whether the backend still has what it accepted.
 func (b *Box) verify(ctx context.Context, to relay.Publisher) error {
-	after := b.place().Receipt
-	if after == "" {
+	at := b.place()
+	if at.Receipt == "" {
 		return nil
 	}
-	_, err := publish(ctx, to, nil, after)
+	_, err := publish(ctx, to, nil, at.Receipt)
 	if errors.Is(err, relay.ErrForgotten) {
 		return b.again(ctx, to)
+	}
+	if err == nil {
+		b.notePoint(at) // else a box that is idle for longer than pointsFor would have none before its next message
 	}
 	return err
 }

@@ -128,6 +128,28 @@ func TestWhatTheBackendStillHasIsNotPublishedAgain(t *testing.T) {
 	})
 }
 
+func TestABoxThatWasIdleKnowsWhatTheBackendStillHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &backend{}
+		b := openBox(t, t.TempDir(), Options{})
+		stop := running(t, b, q, 0)
+		for _, id := range numbers(1, 3) {
+			put(t, b, id)
+			time.Sleep(2 * pointsFor)
+		}
+		put(t, b, "4")
+		synctest.Wait()
+		q.lose(1)
+		put(t, b, "5")
+		synctest.Wait()
+		stop()
+		wantIDs(t, "held", q.holds(t), numbers(1, 5))
+		if s := b.Stats(); s.Published != 5 || s.Republished != 1 {
+			t.Errorf("published %d, again %d; want 5, 1", s.Published, s.Republished)
+		}
+	})
+}
+
 func TestAForgetfulBackendThatFailsIsGivenAllInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &backend{}
