@@ -121,6 +121,7 @@ func launch(dir string, unix bool, a *Authority, args []string) (*Server, error)
 			return nil, err
 		}
 		if port, _ := strconv.Atoi(s.port); s.cluster && Before(7, 0) && port+busOffset > math.MaxUint16 {
+			err = fmt.Errorf("port %d leaves none for the bus", port)
 			continue
 		}
 		if err = s.run(); err == nil {
