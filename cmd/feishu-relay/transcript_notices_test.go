@@ -46,11 +46,11 @@ func TestTranscriptShowsNotices(t *testing.T) {
 		"10:00:06  notice  Bots' messages\n" +
 		"          are paused.\n" +
 		"10:00:10  u  two\n" +
-		"10:00:20  张三 (command)  [set {\"limit\":4}]\n"
+		"10:00:20  张三 (command)  [set limit 4]\n"
 	for args, want := range map[string]string{
 		"show oc_x":      day + "09:00:00  张三 (command)  /relay limit 5\n" + all,
 		"show -n 2 oc_x": day + all,
-		"show -n 1 oc_x": day + "10:00:10  u  two\n10:00:20  张三 (command)  [set {\"limit\":4}]\n",
+		"show -n 1 oc_x": day + "10:00:10  u  two\n10:00:20  张三 (command)  [set limit 4]\n",
 		"show -n 0 oc_x": "",
 		"tail -n 2 oc_x": day + all,
 	} {
@@ -60,7 +60,7 @@ func TestTranscriptShowsNotices(t *testing.T) {
 		}
 	}
 	code, stdout, _ := program(t, "transcript", "tail", "-n", "1", "--dir", dir)
-	if want := day + "oc_x  10:00:10  u  two\noc_x  10:00:20  张三 (command)  [set {\"limit\":4}]\n"; code != 0 || stdout != want {
+	if want := day + "oc_x  10:00:10  u  two\noc_x  10:00:20  张三 (command)  [set limit 4]\n"; code != 0 || stdout != want {
 		t.Errorf("of all chats: got\n%s\nwant\n%s", stdout, want)
 	}
 	_, stdout, _ = program(t, "transcript", "show", "--json", "-n", "1", "oc_x", "--dir", dir)
