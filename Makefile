@@ -6,7 +6,7 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE    ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 CRASH_KILLS ?= 200
 FAULT_ROUNDS ?= 1
-PACKAGES ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN || echo 2) / 2)))
+PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN || echo 2))))
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
 # Debug information, which released programs do not have, takes a fifth of the time of compiling and linking.
@@ -36,8 +36,8 @@ test: tools check ## everything that must hold, as CI runs it
 
 check: ## format, vet, modern idioms, module file
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these"; exit 1; }
-	$(GO) vet -race ./... # with -race as the tests, so that dependencies are compiled once
-	$(GO) fix -race -diff ./...
+	GOGC=400 $(GO) vet -race ./... # with -race as the tests, so that dependencies are compiled once
+	GOGC=400 $(GO) fix -race -diff ./...
 	$(GO) mod tidy -diff
 
 crash: tools ## the long crash tests: hundreds of SIGKILLs, on files and on Redis; CRASH_KILLS=1000 for more

@@ -84,7 +84,7 @@ func closeIf(c io.Closer) {
 // breathe keeps a client whose server is gone from spinning until the end of
 // the process was noticed.
 func breathe(ctx context.Context) {
-	t := time.NewTimer(2 * time.Millisecond)
+	t := time.NewTimer(10 * time.Millisecond)
 	defer t.Stop()
 	select {
 	case <-t.C:
