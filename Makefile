@@ -6,7 +6,7 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE    ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 CRASH_KILLS ?= 200
 FAULT_ROUNDS ?= 1
-PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN || echo 2))))
+PACKAGES ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN || echo 2) / 2)))
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
 # Debug information, which released programs do not have, takes a fifth of the time of compiling and linking.

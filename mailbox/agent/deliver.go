@@ -40,7 +40,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 		if err := room.Acquire(ctx, 1); err != nil {
 			return err
 		}
-		more := a.queue.Changed()
+		more, opened := a.queue.Changed(), a.opts.Channels.Changed()
 		m, fresh, at := a.queue.next(time.Now(), inChat)
 		if m == nil {
 			room.Release(1)
@@ -60,7 +60,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			on := Progress{Written: func() { a.queue.written(m); written() }, Next: func() { a.queue.release(m) }}
 			err = a.deliverOne(ctx, m, fresh, on)
 			a.queue.release(m)
-			a.ended(ctx, m, err)
+			a.ended(ctx, m, err, opened)
 		})
 		if err := <-first; err == nil || errors.Is(err, ErrNoChannel) || errors.Is(err, ErrTimedOut) {
 			pause = retryFirst
@@ -84,8 +84,9 @@ func (a *Agent) watchChannels(ctx context.Context) error {
 	}
 }
 
-// ended gives back a message that was not delivered.
-func (a *Agent) ended(ctx context.Context, m *queued, err error) {
+// ended gives back a message that was not delivered. opened is closed when a delivery channel has opened
+// since the attempt began: the message's turn is before that of what came later.
+func (a *Agent) ended(ctx context.Context, m *queued, err error, opened <-chan struct{}) {
 	now := a.queue.now(m)
 	switch {
 	case err == nil:
@@ -93,6 +94,11 @@ func (a *Agent) ended(ctx context.Context, m *queued, err error) {
 		a.queue.stop(m)
 	case errors.Is(err, ErrNoChannel):
 		a.queue.putBack(m, noChannel)
+		select {
+		case <-opened:
+			a.queue.opened()
+		default:
+		}
 	case errors.Is(err, ErrTimedOut), !now.given.IsZero() && time.Since(now.given) > a.opts.MaxAge:
 		if !a.queue.putBack(m, unanswered) { // the bot ended its task and did not answer
 			return
