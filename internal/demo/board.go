@@ -85,13 +85,14 @@ type board struct {
 	shown    int                                  // messages at the beginning that are wholly printed; guarded by mu
 	notices  map[relay.MessageID]bool             // messages of the sidecars' own in Feishu; guarded by mu
 	marks    map[string]bool                      // those that were entered: every sidecar tells of each; guarded by mu
+	early    map[relay.MessageID][]func()         // what sidecars said of messages that are not entered yet; guarded by mu
 	tasks    []*task                              // in the order in which they were given; guarded by mu
 }
 
 func newBoard(out *printer, s *script) *board {
 	b := &board{out: out, cast: s.Cast, groups: map[relay.ChatID]group{},
 		byID: map[relay.MessageID]*message{}, fates: map[relay.MessageID]map[string]*fate{},
-		notices: map[relay.MessageID]bool{}, marks: map[string]bool{}}
+		notices: map[relay.MessageID]bool{}, marks: map[string]bool{}, early: map[relay.MessageID][]func(){}}
 	for _, g := range s.Groups {
 		b.groups[g.ID] = g
 	}
@@ -141,6 +142,10 @@ func (b *board) enter(m *message) {
 	}
 	b.messages = append(b.messages, m)
 	b.byID[m.id] = m
+	for _, said := range b.early[m.id] {
+		said()
+	}
+	delete(b.early, m.id)
 }
 
 // received notes that a bot got a message, and counts it as at work until done

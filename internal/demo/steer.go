@@ -21,6 +21,10 @@ var held = []relay.Reason{relay.MaxDepth, relay.Budget}
 // steer takes a command, its answer, or a notice, as the sidecar of agent knows it. b.mu is held.
 func (b *board) steer(agent string, seen *observed) {
 	of := b.byID[relay.MessageID(seen.Of)]
+	if of == nil && seen.Of != "" { // a sidecar was faster than the group
+		b.early[relay.MessageID(seen.Of)] = append(b.early[relay.MessageID(seen.Of)], func() { b.steer(agent, seen) })
+		return
+	}
 	if of != nil && seen.Kind == "notice" {
 		of.noticed[agent] = true
 	}
