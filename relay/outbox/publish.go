@@ -111,8 +111,6 @@ func (b *Box) step(ctx context.Context, to relay.Publisher) (more bool, err erro
 	}
 	b.published.Add(int64(len(lines)))
 	b.advance(behind, receipt, len(lines))
-	behind.Receipt = receipt
-	b.notePoint(behind)
 	return true, nil
 }
 
@@ -133,7 +131,9 @@ func (b *Box) verify(ctx context.Context, to relay.Publisher) error {
 		return b.again(ctx, to)
 	}
 	if err == nil {
+		b.mu.Lock()
 		b.notePoint(at) // else a box that is idle for longer than pointsFor would have none before its next message
+		b.mu.Unlock()
 	}
 	return err
 }
@@ -170,7 +170,9 @@ func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 			b.republished.Add(int64(len(recent)))
 		}
 		at = behind
+		b.mu.Lock()
 		b.notePoint(at)
+		b.mu.Unlock()
 	}
 	b.mu.Lock()
 	b.at.Receipt = at.Receipt
@@ -209,10 +211,8 @@ func (b *Box) stillThere(ctx context.Context, to relay.Publisher) (at place, err
 	return at, nil
 }
 
-// notePoint keeps a place that the backend confirmed.
+// notePoint keeps a place that the backend confirmed. b.mu is held.
 func (b *Box) notePoint(at place) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	now := time.Now()
 	if n := len(b.points); at.Receipt == "" || n > 0 && now.Sub(b.points[n-1].at) < pointEvery {
 		return
@@ -258,7 +258,9 @@ func (b *Box) place() place {
 func (b *Box) advance(to place, receipt relay.Receipt, lines int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.at.Receipt = receipt; before(to, b.at) {
+	to.Receipt, b.at.Receipt = receipt, receipt
+	b.notePoint(to)
+	if before(to, b.at) {
 		return // dropped meanwhile
 	}
 	b.dropPublished(to)

@@ -109,45 +109,38 @@ func TestAForgetfulBackendIsGivenAllAgain(t *testing.T) {
 }
 
 func TestWhatTheBackendStillHasIsNotPublishedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := &backend{}
-		b := openBox(t, t.TempDir(), Options{})
-		stop := running(t, b, q, 0)
-		for _, id := range numbers(1, 50) {
-			put(t, b, id)
-			time.Sleep(pointEvery)
-		}
-		q.lose(3)
-		put(t, b, "51")
-		synctest.Wait()
-		stop()
-		wantIDs(t, "held", q.holds(t), numbers(1, 51))
-		if s := b.Stats(); s.Published != 51 || s.Republished != 3 {
-			t.Errorf("published %d, again %d; want 51, 3", s.Published, s.Republished)
-		}
-	})
-}
-
-func TestABoxThatWasIdleKnowsWhatTheBackendStillHas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := &backend{}
-		b := openBox(t, t.TempDir(), Options{})
-		stop := running(t, b, q, 0)
-		for _, id := range numbers(1, 3) {
-			put(t, b, id)
-			time.Sleep(2 * pointsFor)
-		}
-		put(t, b, "4")
-		synctest.Wait()
-		q.lose(1)
-		put(t, b, "5")
-		synctest.Wait()
-		stop()
-		wantIDs(t, "held", q.holds(t), numbers(1, 5))
-		if s := b.Stats(); s.Published != 5 || s.Republished != 1 {
-			t.Errorf("published %d, again %d; want 5, 1", s.Published, s.Republished)
-		}
-	})
+	for _, tt := range []struct {
+		name  string
+		said  int           // messages
+		pause time.Duration // after each but the last
+		lost  int           // of the newest
+	}{
+		{"busy", 50, pointEvery, 3},
+		{"idle in between", 4, 2 * pointsFor, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := &backend{}
+				b := openBox(t, t.TempDir(), Options{})
+				stop := running(t, b, q, 0)
+				for _, id := range numbers(1, tt.said-1) {
+					put(t, b, id)
+					time.Sleep(tt.pause)
+				}
+				put(t, b, strconv.Itoa(tt.said))
+				synctest.Wait()
+				q.lose(tt.lost)
+				put(t, b, strconv.Itoa(tt.said+1))
+				synctest.Wait()
+				stop()
+				wantIDs(t, "held", q.holds(t), numbers(1, tt.said+1))
+				s := b.Stats()
+				if s.Published != int64(tt.said+1) || s.Republished != int64(tt.lost) {
+					t.Errorf("published %d, again %d; want %d, %d", s.Published, s.Republished, tt.said+1, tt.lost)
+				}
+			})
+		})
+	}
 }
 
 func TestAForgetfulBackendThatFailsIsGivenAllInTheEnd(t *testing.T) {
