@@ -33,11 +33,34 @@ func StartCluster(tb TB, args ...string) *Cluster {
 		s.AwaitReplicas(tb, 1)
 	}
 	for _, s := range c.nodes { // each learns by itself that all slots are served
-		await(tb, "that the Cluster is complete at "+s.Addr(), func() bool {
-			return strings.Contains(s.ask("CLUSTER", "INFO"), "cluster_state:ok")
-		})
+		s.awaitComplete(tb)
 	}
 	return c
+}
+
+// StartNode runs a Cluster of one node, which serves all slots, until the test ends.
+func StartNode(tb TB) *Server {
+	tb.Helper()
+	return startNode(tb, nil)
+}
+
+func startNode(tb TB, a *Authority) *Server {
+	tb.Helper()
+	s := started(tb, false, a, []string{"--cluster-enabled", "yes"})
+	slots := []string{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is of 7.0
+	for i := range 1 << 14 {
+		slots = append(slots, strconv.Itoa(i))
+	}
+	s.ask(slots...)
+	s.awaitComplete(tb)
+	return s
+}
+
+func (s *Server) awaitComplete(tb TB) {
+	tb.Helper()
+	await(tb, "that the Cluster is complete at "+s.Addr(), func() bool {
+		return strings.Contains(s.ask("CLUSTER", "INFO"), "cluster_state:ok")
+	})
 }
 
 func await(tb TB, what string, is func() bool) {

@@ -12,8 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -126,15 +124,7 @@ func StartTLSForms(tb TB, dir string) []TLSForm {
 	}
 	single := StartTLS(tb, a)
 	sentinel := StartSentinel(tb, single, watchedName)
-	node := StartTLS(tb, a, "--cluster-enabled", "yes")
-	slots := []string{"CLUSTER", "ADDSLOTS"}
-	for i := range 1 << 14 {
-		slots = append(slots, strconv.Itoa(i))
-	}
-	node.ask(slots...)
-	await(tb, "that the Cluster serves", func() bool {
-		return strings.Contains(node.ask("CLUSTER", "INFO"), "cluster_state:ok")
-	})
+	node := startNode(tb, a)
 	own := a.Query(client)
 	return []TLSForm{
 		{"single", single.URL() + own, single.URL() + own},

@@ -47,11 +47,7 @@ func (s *Server) Commands(tb TB) (names []string) {
 // PageCommands are the commands that the page's section about them names, in the form of Commands.
 func PageCommands(tb TB, page string) (names []string) {
 	tb.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## Commands")
+	_, section, _ := strings.Cut(read(tb, page), "\n## Commands")
 	_, table, _ := strings.Cut(section, "\n| command |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for row := range strings.Lines(table) {
@@ -71,11 +67,7 @@ func PageCommands(tb TB, page string) (names []string) {
 // UserRules are what the page's line ACL SETUSER gives the user.
 func UserRules(tb TB, page string) []string {
 	tb.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_, line, found := strings.Cut(string(text), "\nACL SETUSER "+User+" ")
+	_, line, found := strings.Cut(read(tb, page), "\nACL SETUSER "+User+" ")
 	if !found {
 		tb.Fatal(page + " has no line that begins with ACL SETUSER " + User)
 	}
@@ -87,22 +79,26 @@ func UserRules(tb TB, page string) []string {
 // says are enough, and no other user any.
 func (s *Server) RestrictSentinel(tb TB, page string) {
 	tb.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_, rights, found := strings.Cut(strings.ReplaceAll(string(text), "\n", " "), "Sentinels need no more than `")
+	_, rights, found := strings.Cut(strings.ReplaceAll(read(tb, page), "\n", " "), "Sentinels need no more than `")
 	if !found {
 		tb.Fatal(page + " does not say what Sentinels need")
 	}
 	rights, _, _ = strings.Cut(rights, "`")
 	user := append([]string{"ACL", "SETUSER", User, "reset", "on", ">" + Password}, Rules(strings.Fields(rights)...)...)
-	if got := s.ask(user...); got != "OK" {
-		tb.Fatal("ACL SETUSER at the Sentinel: " + got)
+	for _, command := range [][]string{user, {"ACL", "SETUSER", "default", "off"}} {
+		if got := s.ask(command...); got != "OK" {
+			tb.Fatal("ACL SETUSER at the Sentinel: " + got)
+		}
 	}
-	if got := s.ask("ACL", "SETUSER", "default", "off"); got != "OK" {
-		tb.Fatal("ACL SETUSER at the Sentinel: " + got)
+}
+
+func read(tb TB, page string) string {
+	tb.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		tb.Fatal(err)
 	}
+	return string(text)
 }
 
 // Rules leaves those for channels out, which Redis has since 6.2.
@@ -110,7 +106,9 @@ func Rules(rules ...string) []string {
 	if !Before(6, 2) {
 		return rules
 	}
-	return slices.DeleteFunc(rules, func(r string) bool { return strings.HasPrefix(r, "&") || strings.HasSuffix(r, "channels") })
+	return slices.DeleteFunc(rules, func(rule string) bool {
+		return strings.HasPrefix(rule, "&") || strings.HasSuffix(rule, "channels")
+	})
 }
 
 // RestrictedURL is the server's address with the login of [StartRestricted]'s user.

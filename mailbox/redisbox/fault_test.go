@@ -186,7 +186,7 @@ func TestRights(t *testing.T) {
 			t.Errorf("Put with %v: got %v", tt.right, err)
 		}
 		if tt.puts && redistest.Before(6, 2) {
-			continue // no right is missing: there are none for channels
+			continue // no right is missing: Redis has none for channels
 		}
 		if err := s.Receive(t.Context(), "bob", func(mailbox.Item) {}, nil); err == nil || !strings.Contains(err.Error(), "lacks rights") {
 			t.Errorf("Receive with %v: got %v, want the rights it needs", tt.right, err)

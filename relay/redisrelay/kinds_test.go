@@ -29,11 +29,8 @@ func passes(t *testing.T, q *Queue, foreign func(line []byte)) {
 }
 
 func TestCluster(t *testing.T) {
-	srv := redistest.Start(t, "--cluster-enabled", "yes")
+	srv := redistest.StartNode(t)
 	raw := rawClient(t, srv)
-	if err := raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
 	q := open(t, "redis+cluster://"+srv.Addr(), "a", t.TempDir(), nil)
 	passes(t, q, func(line []byte) {
 		if err := raw.Publish(t.Context(), testChannel, line).Err(); err != nil {
