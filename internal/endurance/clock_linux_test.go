@@ -123,7 +123,6 @@ type clockTest struct {
 	*team
 	victim *bot
 	clock  *wallClock
-	ahead  time.Duration
 }
 
 func (w *clockTest) run(t *testing.T, start time.Duration, jumps []time.Duration) {

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/wait"
 )
 
 const faultsEnv = "FAULTS" // not empty: the long form of the fault tests
@@ -90,11 +91,12 @@ func (n *team) askOne(ctx context.Context, number int64) error {
 		if _, err := n.sim.Say(group, n.user.ID, "hello"); err != nil {
 			return err
 		}
-		for status := 0; status != http.StatusOK; { // until the group is known
-			var err error
-			if status, _, err = g.call(ctx, http.MethodPatch, "/v1/groups/"+group, map[string]any{"answer": "one"}, nil); err != nil {
-				return err
-			}
+		err := wait.Until(ctx, tick, func(ctx context.Context) (known bool, err error) {
+			status, _, err := g.call(ctx, http.MethodPatch, "/v1/groups/"+group, map[string]any{"answer": "one"}, nil)
+			return status == http.StatusOK, err
+		})
+		if err != nil {
+			return err
 		}
 		n.asks = group
 	}
