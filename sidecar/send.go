@@ -376,7 +376,8 @@ func (s *sender) sent(m gateway.Sent, first relay.MessageID) error {
 		meta[metaEditOf] = quote(string(m.EditOf))
 	}
 	_, err := s.accept(relay.Outbound{ChatID: m.ChatID, Content: m.Text, MessageID: m.ID, TS: m.CreateTime,
-		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), Metadata: meta}, s.recordSent)
+		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type,
+		Mentions: s.app.mentionsOf(m.Mentions), Metadata: meta}, s.recordSent)
 	return err
 }
 

@@ -70,7 +70,8 @@ func (a *localAPI) unanswered(ctx context.Context, err error) error {
 		return ctx.Err() // interrupted
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
-		return fmt.Errorf("%w at %s; start it (feishu-relay run --env-file bot.env), or give --addr", errNoSidecar, a.addr)
+		return fmt.Errorf("%w at %s; start it (feishu-relay run --env-file bot.env), or give --addr",
+			errNoSidecar, a.addr)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the sidecar at %s gave no answer within %s; its log may tell why", a.addr, apiWithin)

@@ -22,7 +22,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// Timeouts of calls to Feishu. There is none for a whole call, which may carry 100 MB. After a timeout the bot gets a
+// Timeouts of calls to Feishu. A whole call, which may carry 100 MB, has none. After a timeout the bot gets a
 // 502.
 const (
 	dialWait      = 10 * time.Second

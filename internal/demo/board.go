@@ -125,7 +125,7 @@ func (b *board) rewrite(id relay.MessageID, text string, streaming bool) {
 	})
 }
 
-// enter notes a message that stands in a group. b.mu is held.
+// enter notes a message of a group. b.mu is held.
 func (b *board) enter(m *message) {
 	m.group = cmp.Or(m.group, b.groups[m.chat].Name)
 	m.forMe, m.noticed = map[string]bool{}, map[string]bool{}
@@ -254,8 +254,11 @@ func (b *board) ofBots(from int) (all []string) {
 	return all
 }
 
-func (b *board) nameOf(agent string) string {
-	return b.cast[slices.IndexFunc(b.cast, func(c character) bool { return c.Agent == agent })].Name
+func (b *board) nameOf(agent string) string { return b.cast[place(b.cast, agent)].Name }
+
+// place is that of an agent in a cast.
+func place(cast []character, agent string) int {
+	return slices.IndexFunc(cast, func(c character) bool { return c.Agent == agent })
 }
 
 // show prints what has happened. Messages stand in their order, each with its

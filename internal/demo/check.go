@@ -13,7 +13,7 @@ import (
 	"feishu-relay/transcript"
 )
 
-// difference names the first place where got is not as wanted; nil: there is none.
+// difference names the first place where got differs from want; nil: they are equal.
 func difference(got, want []string) error {
 	for i := range max(len(got), len(want)) {
 		switch {
@@ -176,7 +176,8 @@ func (s *stage) check(ctx context.Context) {
 	if t.doubled > 0 || t.lost > 0 {
 		wrong = append(wrong, fmt.Errorf("%d doubled, %d lost", t.doubled, t.lost))
 	}
-	verdict := s.out.say("each message once, in its own group only", "每条消息只出现一次，而且只在它的群里")
+	verdict := s.out.say("each message once, in its own group only",
+		"每条消息只出现一次，而且只在它的群里")
 	for _, sc := range s.sidecars {
 		for chat, g := range s.board.groups {
 			entries, err := sc.transcript(ctx, chat)
@@ -198,27 +199,33 @@ func (s *stage) summary(t tally, transcripts string) {
 	s.out.title(say("summary", "小结"))
 	row := func(name string, n int, what string) { s.out.plain(fmt.Sprintf("  %s%4d  %s", pad(name, 16), n, what)) }
 	if given, states := counts(t.tasks, s.out.language); given > 0 {
-		row(say("tasks", "任务"), given, say("given by one agent to the other: %s", "一个智能体派给另一个的：%s", states))
+		row(say("tasks", "任务"), given, say("given by one agent to the other: %s",
+			"一个智能体派给另一个的：%s", states))
 	}
 	stopped, _ := counts(t.stopped, language{})
 	row(say("sent", "发送"), t.sent, say("messages that bots wrote", "机器人写的消息"))
-	row(say("delivered", "送达"), t.delivered, say("a bot was given another bot's message", "一个机器人收到另一个的消息，收到一次算一次"))
-	row(say("stopped", "拦下"), stopped, say("a bot was not given it, for one of these reasons:", "没有给到某个机器人，原因如下："))
+	row(say("delivered", "送达"), t.delivered, say("a bot was given another bot's message",
+		"一个机器人收到另一个的消息，收到一次算一次"))
+	row(say("stopped", "拦下"), stopped, say("a bot was not given it, for one of these reasons:",
+		"没有给到某个机器人，原因如下："))
 	for _, why := range slices.Sorted(maps.Keys(t.stopped)) {
-		means := say("PEER_MAX_EXCHANGES messages between two agents in 10 minutes", "两个智能体 10 分钟内往来达到 PEER_MAX_EXCHANGES 条")
+		means := say("PEER_MAX_EXCHANGES messages between two agents in 10 minutes",
+			"两个智能体 10 分钟内往来达到 PEER_MAX_EXCHANGES 条")
 		if known, ok := outcome.Advise(why); ok {
 			means = known.Means.In(s.out.chinese)
 		}
 		row("  "+string(why), t.stopped[why], means)
 	}
-	row(say("doubled", "重复"), t.doubled, say("a bot was given the same message again", "同一条消息又给了同一个机器人"))
+	row(say("doubled", "重复"), t.doubled, say("a bot was given the same message again",
+		"同一条消息又给了同一个机器人"))
 	row(say("lost", "丢失"), t.lost, say("neither delivered nor stopped", "既没送达，也没拦下"))
 	s.out.plain("  " + pad(say("transcripts", "群记录"), 16) + "      " + transcripts)
 	s.out.plain(say("  A message counts once for each bot that it is for: %d delivered + %d stopped = %d. Other messages went to people alone.",
 		"  一条消息发给几个机器人，就算几次：送达 %d + 拦下 %d = %d。其余的消息只发给人。", t.delivered, stopped, t.delivered+stopped))
 	s.out.plain("")
 	if s.last && !s.Keep {
-		hint := say("look further: --keep leaves queue, transcripts and logs there", "再看看：--keep 会留下队列、记录和日志")
+		hint := say("look further: --keep leaves queue, transcripts and logs there",
+			"再看看：--keep 会留下队列、记录和日志")
 		if s.Act != 3 { // which has no --chat
 			hint += say("; --chat lets you be the user", "；--chat 由你来当用户")
 		}

@@ -33,9 +33,7 @@ func (s *stage) populate() error {
 }
 
 // index is the place of an agent in the cast.
-func (s *stage) index(agent string) int {
-	return slices.IndexFunc(s.script.Cast, func(c character) bool { return c.Agent == agent })
-}
+func (s *stage) index(agent string) int { return place(s.script.Cast, agent) }
 
 // openFeishu lets Feishu answer, at base, and enters on the board what is said there until ctx ends.
 func (s *stage) openFeishu(ctx context.Context) (base string) {

@@ -11,7 +11,7 @@ import (
 type steering struct {
 	act     string          // of a user's message that steers the bots: that of its mark; it is for no bot
 	bots    []string        // that it is about; none: all
-	command bool            // it is a command: it stands in no transcript, and is answered
+	command bool            // it is a command: no transcript has it, and it is answered
 	noticed map[string]bool // agents whose sidecars know the command's answer, or the notice that it stopped
 }
 
@@ -44,7 +44,7 @@ func (b *board) steer(agent string, seen *observed) {
 // relayName is who the terminal says speaks where a sidecar does, and Feishu has no message of it.
 const relayName = "relay"
 
-// showNotice prints what the group was shown. What stands in Feishu is printed as a message.
+// showNotice prints what the group was shown. What is in Feishu is printed as a message.
 // b.mu is held.
 func (b *board) showNotice(n *observed) {
 	switch {

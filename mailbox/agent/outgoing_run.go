@@ -177,7 +177,9 @@ func (b *outgoing) Run(ctx context.Context) {
 			if n := b.entries[name]; n != nil && ctx.Err() == nil {
 				if n.needsLook() && !looked[n.to] {
 					looked[n.to] = true
-					online, _ := outside(ctx, b, func(ctx context.Context) (bool, error) { return b.opts.Online(ctx, n.to), nil })
+					online, _ := outside(ctx, b, func(ctx context.Context) (bool, error) {
+						return b.opts.Online(ctx, n.to), nil
+					})
 					b.looked(n.receiver, online)
 				}
 				if !stuck[n.to] || !n.unstored() {

@@ -89,7 +89,8 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 				return err
 			}
 		}
-		entries, err := redislink.Read(ctx, client, r.q.stream, r.at.ID, readCount, r.q.opts.Block, r.q.opts.Block+grace)
+		block := r.q.opts.Block
+		entries, err := redislink.Read(ctx, client, r.q.stream, r.at.ID, readCount, block, block+grace)
 		if err != nil {
 			return err
 		}
