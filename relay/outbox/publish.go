@@ -259,7 +259,9 @@ func (b *Box) advance(to place, receipt relay.Receipt, lines int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	to.Receipt, b.at.Receipt = receipt, receipt
-	b.notePoint(to)
+	if lines > 0 { // else the backend confirmed nothing new, and the next message would get no point
+		b.notePoint(to)
+	}
 	if before(to, b.at) {
 		return // dropped meanwhile
 	}
