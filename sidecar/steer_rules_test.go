@@ -58,7 +58,8 @@ func TestCommandsEndNoStop(t *testing.T) {
 	}
 	n.reply(botA, first, botB.app.ID, "one, what do you think?")
 	n.until("it stops", func() bool { return n.stops(b, "stopped_by_person") == 1 })
-	n.reply(botA, heard{ID: n.says("go on with it, please")}, botB.app.ID, "two, what do you think?")
+	n.says("go on with it, please")
+	n.reply(botA, n.hears(botA, "go on with it"), botB.app.ID, "two, what do you think?")
 	n.hears(botB, "two")
 	if got := n.answers("/中继"); strings.Contains(got, "有人再发消息时才会继续") {
 		t.Errorf("the status is %q", got)
