@@ -115,12 +115,6 @@ func (c *groupCall) list(groups []steer.Group, data []byte) error {
 	}
 	rows := make([][]string, len(groups))
 	for i, g := range groups {
-		online := 0
-		for _, b := range g.Bots {
-			if b.Online {
-				online++
-			}
-		}
 		state := "-"
 		switch {
 		case g.Settings.Paused.Holds(c.now):
@@ -128,10 +122,21 @@ func (c *groupCall) list(groups []steer.Group, data []byte) error {
 		case len(g.Settings.Muted) > 0:
 			state = fmt.Sprintf("%d muted", len(g.Settings.Muted))
 		}
-		rows[i] = []string{cmp.Or(cell(g.Name), "-"), groupName(g), fmt.Sprintf("%d/%d", online, len(g.Bots)),
+		rows[i] = []string{cmp.Or(cell(g.Name), "-"), groupName(g), canHear(g),
 			neutral(string(g.Settings.Answer)), fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), state}
 	}
 	return writeTable(c.out, "NAME|CHAT|ONLINE|ANSWER|DEPTH|STATE", rows)
+}
+
+// canHear is how many of a group's bots can hear: those that are connected to a sidecar that is online.
+func canHear(g steer.Group) string {
+	n := 0
+	for _, b := range g.Bots {
+		if b.Online && b.Away == 0 {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d/%d", n, len(g.Bots))
 }
 
 // groupName is how a group is called here: by its id, with its channel where that is not the

@@ -21,12 +21,15 @@ const (
 	maxAPIAnswer = 128 << 20
 )
 
-// errNoSidecar says that nobody listens where the sidecar should.
-var errNoSidecar = errors.New("no sidecar answers")
+// noSidecar says that nobody listens where the sidecar should, and what to do about it.
+type noSidecar string
+
+func (e noSidecar) Error() string { return string(e) }
 
 // localAPI is the local API of the sidecar of this environment.
 type localAPI struct {
 	addr, token string
+	words       // of what is said where none answers
 }
 
 func newLocalAPI(addr string) (*localAPI, error) {
@@ -34,7 +37,7 @@ func newLocalAPI(addr string) (*localAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &localAPI{target, os.Getenv("API_TOKEN")}, nil
+	return &localAPI{addr: target, token: os.Getenv("API_TOKEN")}, nil
 }
 
 // call returns the body of an answer that is a success, and any other answer
@@ -70,8 +73,8 @@ func (a *localAPI) unanswered(ctx context.Context, err error) error {
 		return ctx.Err() // interrupted
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
-		return fmt.Errorf("%w at %s; start it (feishu-relay run --env-file bot.env), or give --addr",
-			errNoSidecar, a.addr)
+		return noSidecar(a.say("no sidecar answers at %s; start it (feishu-relay run --env-file bot.env), or give --addr",
+			"%s 没有边车应答；启动它（feishu-relay run --env-file bot.env），或用 --addr 指定", a.addr))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the sidecar at %s gave no answer within %s; its log may tell why", a.addr, apiWithin)

@@ -62,7 +62,8 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	s := statusCall{groupCall: groupCall{out: stdout, api: api, json: *asJSON}, words: words{chinese},
+	api.words = words{chinese}
+	s := statusCall{groupCall: groupCall{out: stdout, api: api, json: *asJSON}, words: api.words,
 		paint: newPaint(stdout)}
 	for {
 		s.now = time.Now()
@@ -125,7 +126,7 @@ type groupShown struct {
 // show prints one screen.
 func (s *statusCall) show(ctx context.Context, watch bool) error {
 	shown, err := s.ask(ctx)
-	if errors.Is(err, errNoSidecar) {
+	if _, ok := errors.AsType[noSidecar](err); ok {
 		shown = s.withoutSidecar(ctx, err)
 	} else if err != nil {
 		return err
@@ -370,12 +371,6 @@ func (s *statusCall) groupTable(x *statusShown) string {
 }
 
 func (s *statusCall) groupCells(g groupShown) []string {
-	online := 0
-	for _, b := range g.Bots {
-		if b.Online {
-			online++
-		}
-	}
 	state := "-"
 	switch {
 	case g.Settings.Paused.Holds(s.now):
@@ -389,7 +384,7 @@ func (s *statusCall) groupCells(g groupShown) []string {
 		stop = s.say("%s, %s ago: %s of %s at %s", "%s，%s前：%[4]s 的 %[3]s，在 %[5]s 处", neutral(string(o.Stopped)),
 			s.age(s.now.Sub(o.At.Time())), neutral(string(o.RelayMsgID)), neutral(s.botName(o.Sender)), neutral(s.botName(o.Agent)))
 	}
-	return []string{fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), fmt.Sprintf("%d/%d", online, len(g.Bots)), state, stop}
+	return []string{fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), canHear(g.Group), state, stop}
 }
 
 // errorLines are the newest errors, one line each.

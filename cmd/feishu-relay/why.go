@@ -57,7 +57,8 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	w := whyCall{groupCall: groupCall{out: stdout, api: api, now: time.Now()}, words: words{chinese}, paint: newPaint(stdout),
+	api.words = words{chinese}
+	w := whyCall{groupCall: groupCall{out: stdout, api: api, now: time.Now()}, words: api.words, paint: newPaint(stdout),
 		limit: answerLimit, where: f.where(*addr)}
 	groups, _, err := w.groups(ctx)
 	if err != nil {

@@ -224,9 +224,9 @@ func (s *stage) summary(t tally, transcripts string) {
 		"  一条消息发给几个机器人，就算几次：送达 %d + 拦下 %d = %d。其余的消息只发给人。", t.delivered, stopped, t.delivered+stopped))
 	s.out.plain("")
 	if s.last && !s.Keep {
-		hint := say("look further: --keep leaves queue, transcripts and logs there",
-			"再看看：--keep 会留下队列、记录和日志")
-		if s.Act != 3 { // which has no --chat
+		hint := say("look further: --keep leaves queue, transcripts and logs in a folder that it names",
+			"再看看：--keep 会把队列、记录和日志留在一个文件夹里，并说出它的名字")
+		if s.Act != 3 && !s.Chat { // act three has no --chat
 			hint += say("; --chat lets you be the user", "；--chat 由你来当用户")
 		}
 		s.out.plain(hint)
