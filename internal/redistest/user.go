@@ -76,9 +76,13 @@ func UserRules(tb TB, page string) []string {
 }
 
 // RestrictSentinel gives the user of docs/redis.md, whose name page is, the rights at a Sentinel that the page
-// says are enough, and no other user any.
-func (s *Server) RestrictSentinel(tb TB, page string) {
+// says are enough, and no other user any. It returns the parameters of a URL that log in there: none before Redis 6.2,
+// whose Sentinels have no users.
+func (s *Server) RestrictSentinel(tb TB, page string) (login string) {
 	tb.Helper()
+	if Before(6, 2) {
+		return ""
+	}
 	_, rights, found := strings.Cut(strings.ReplaceAll(read(tb, page), "\n", " "), "Sentinels need no more than `")
 	if !found {
 		tb.Fatal(page + " does not say what Sentinels need")
@@ -90,6 +94,7 @@ func (s *Server) RestrictSentinel(tb TB, page string) {
 			tb.Fatal("ACL SETUSER at the Sentinel: " + got)
 		}
 	}
+	return "?sentinel_username=" + User + "&sentinel_password=" + Password
 }
 
 func read(tb TB, page string) string {

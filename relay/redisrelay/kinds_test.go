@@ -42,9 +42,8 @@ func TestCluster(t *testing.T) {
 func TestSentinel(t *testing.T) {
 	srv := redistest.Start(t)
 	sentinel := redistest.StartSentinel(t, srv, "main")
-	sentinel.RestrictSentinel(t, "../../docs/redis.md")
-	q := open(t, "redis+sentinel://"+sentinel.Addr()+"/main?sentinel_username="+redistest.User+"&sentinel_password="+
-		redistest.Password, "a", t.TempDir(), nil)
+	login := sentinel.RestrictSentinel(t, "../../docs/redis.md")
+	q := open(t, "redis+sentinel://"+sentinel.Addr()+"/main"+login, "a", t.TempDir(), nil)
 	passes(t, q, func(line []byte) {
 		if err := rawClient(t, srv).Publish(t.Context(), testChannel, line).Err(); err != nil {
 			t.Fatal(err)
