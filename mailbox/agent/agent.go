@@ -221,6 +221,7 @@ func New(o Options) (_ *Agent, err error) {
 		again: make(chan struct{}, 1), turn: semaphore.NewWeighted(1), looked: make(chan struct{}),
 		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery}, pairs: newPairs(o.MaxExchanges),
 		cards: cardCache{read: o.Store.Cards}}
+	a.cards.log = a.log
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
 	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1
 	a.signatures, _ = lru.New[string, []string](mailbox.MaxInbox)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -306,10 +307,12 @@ func (a *Agent) acknowledges(ctx context.Context, id mailbox.AgentID) bool {
 
 // cardCache spares the registry the many questions of retries.
 type cardCache struct {
-	read func(context.Context) ([]mailbox.Card, error)
-	mu   sync.Mutex
-	at   time.Time      // guarded by mu, as cards is
-	last []mailbox.Card // as of at
+	read   func(context.Context) ([]mailbox.Card, error)
+	log    *slog.Logger
+	mu     sync.Mutex
+	at     time.Time      // guarded by mu, as the following are
+	last   []mailbox.Card // as of at
+	failed bool           // the newest read did, which is logged
 }
 
 // get returns an agent's card, where it has one and the registry can be read.
@@ -319,9 +322,13 @@ func (c *cardCache) get(ctx context.Context, id mailbox.AgentID) (mailbox.Card, 
 	if time.Since(c.at) > cardsFresh {
 		cards, err := c.read(ctx)
 		if err != nil {
+			if !c.failed && ctx.Err() == nil {
+				c.log.Warn("the agents' cards cannot be read", "err", err)
+				c.failed = true
+			}
 			return mailbox.Card{}, false
 		}
-		c.at, c.last = time.Now(), cards
+		c.at, c.last, c.failed = time.Now(), cards, false
 	}
 	return cardOf(c.last, id)
 }

@@ -332,3 +332,30 @@ func TestRegistryAway(t *testing.T) {
 		}
 	})
 }
+
+// A registry that cannot be read when it is asked about a receiver is a line of the log, until it can be read again.
+func TestUnreadableRegistryIsLogged(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		var log strings.Builder
+		a, b := w.idle("a"), w.agent("b")
+		a.logTo(&log)
+		a.start()
+		for spell := range 2 {
+			w.hub.failing(func(op string, _ mailbox.AgentID) error {
+				if op == "cards" {
+					return errors.New("away")
+				}
+				return nil
+			})
+			time.Sleep(2 * time.Second) // what was read before does not count any more
+			a.say(b, "one", wanted)
+			a.say(b, "two", wanted)
+			synctest.Wait()
+			if got := strings.Count(log.String(), "cannot be read"); got != spell+1 {
+				t.Errorf("spell %d: %d lines in all\n%s", spell, got, log.String())
+			}
+			w.hub.failing(nil)
+			a.say(b, "three", wanted)
+		}
+	})
+}
