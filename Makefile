@@ -28,11 +28,11 @@ view: build ## the first act, and the page in a browser stays until Ctrl-C
 	./feishu-relay demo --view
 
 test: tools check ## everything that must hold, as CI runs it
-	# The longest package first. Most tests wait more than they compute: many run side by side. The race
+	# The longest packages first. Most tests wait more than they compute: many run side by side. The race
 	# detector would let each test binary, and each program that a test starts, end a second late.
 	@folder=$$(./scripts/test-folder) && trap 'rm -rf "$$folder"' EXIT && trap 'exit 130' HUP INT TERM && \
 	set -x && TMPDIR="$$folder" \
-	GORACE=atexit_sleep_ms=0 $(GO) test -race -shuffle=on -vet=off -p $(PACKAGES) -parallel 8 -timeout 20m ./sidecar ./...
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -shuffle=on -vet=off -p $(PACKAGES) -parallel 8 -timeout 20m ./sidecar ./cmd/feishu-relay ./relay/redisrelay ./...
 
 check: ## format, vet, modern idioms, module file
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these"; exit 1; }
