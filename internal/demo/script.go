@@ -59,8 +59,10 @@ type scene struct {
 	Ends string // what there is to see in it
 }
 
-// code is what {code} stands for.
-const code = "```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"
+// code completes a text with what the bots write in Go.
+var code = strings.NewReplacer("{code}", "```go\nfunc Sort(s []int) { slices.Sort(s) }\n```",
+	"{search}", "```go\nfunc Search(s []int, x int) (int, bool) { return slices.BinarySearch(s, x) }\n```",
+	"{test}", "```go\nfunc TestEmpty(t *testing.T) { Sort(nil) }\n```")
 
 // act reads an act of the script; 1 is the first.
 func (l language) act(number int) *script {
@@ -79,7 +81,7 @@ func (l language) act(number int) *script {
 
 // choose replaces each text of n that is in both languages by the one in this language.
 func (l language) choose(n *yaml.Node) {
-	n.Value = strings.ReplaceAll(n.Value, "{code}", code)
+	n.Value = code.Replace(n.Value)
 	for _, child := range n.Content {
 		l.choose(child)
 	}
