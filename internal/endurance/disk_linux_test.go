@@ -53,7 +53,7 @@ var diskFiles = map[string]struct {
 	"deliveries":  {agent: "agent_b", paths: []string{"relay/deliveries/%s"}, use: (*team).hesitate, end: (*team).hurry},
 	"chats":       {agent: "agent_g", paths: []string{"relay/chats"}, use: (*team).newChat},
 	"drafts":      {agent: "agent_g", paths: []string{"relay/gateway/%s"}},
-	"spool":       {agent: "agent_g", paths: []string{"relay/native/%s"}},
+	"spool":       {agent: "agent_g", paths: []string{"relay/native/%s"}, use: (*team).askOne},
 	"claims":      {agent: "agent_g", paths: []string{"relay/steer/claims"}, use: (*team).askOne, files: true},
 	"outcomes":    {agent: "agent_b", paths: []string{"relay/outcomes.jsonl"}, files: true},
 	"settings":    {agent: "agent_b", paths: []string{"relay/steer"}},
