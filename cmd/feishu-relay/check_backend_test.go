@@ -202,13 +202,16 @@ func TestCheckClock(t *testing.T) {
 }
 
 func TestPersistenceOfRedis(t *testing.T) {
-	for _, tt := range []struct{ info, want string }{
-		{"# Persistence\r\naof_enabled:1\r\nrdb_last_save_time:1795211093", "append-only file"},
-		{"aof_enabled:0\r\nrdb_last_save_time:1795211093\r\n", "snapshots at most"},
-		{"", "unknown"},
+	for _, tt := range []struct {
+		info map[string]string
+		want string
+	}{
+		{map[string]string{"aof_enabled": "1", "rdb_last_save_time": "1795211093"}, "append-only file"},
+		{map[string]string{"aof_enabled": "0", "rdb_last_save_time": "1795211093"}, "snapshots at most"},
+		{nil, "unknown"},
 	} {
-		if got := persistence(parseInfo(tt.info)); !strings.Contains(got, tt.want) {
-			t.Errorf("%q: got %q, want %q", tt.info, got, tt.want)
+		if got := persistence(tt.info); !strings.Contains(got, tt.want) {
+			t.Errorf("%v: got %q, want %q", tt.info, got, tt.want)
 		}
 	}
 }

@@ -247,12 +247,12 @@ func checkInboxRedis(ctx context.Context, s *subject) []finding {
 func checkMalformedRedis(ctx context.Context, s *subject) []finding {
 	key := mailboxAgent(string(s.Agent)) + "malformed"
 	n, err := s.client.LLen(ctx, key).Result()
-	if err != nil || n == 0 {
+	if err == nil && n == 0 {
 		return nil
 	}
 	newest, err := s.client.LRange(ctx, key, 0, maxVerified-1).Result()
 	if err != nil {
-		return nil // reported with the rights
+		return unseen("give the user in REDIS_URL the line of docs/redis.md", "%s cannot be read: %s", key, redisCode(err))
 	}
 	var read [][]byte
 	for _, raw := range newest {

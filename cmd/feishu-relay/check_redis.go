@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -59,9 +58,7 @@ func reachRedis(ctx context.Context, s *subject) (*redisServer, []finding) {
 			"find the node of the stream: %s", redisCode(err))
 	}
 	server := &redisServer{Client: node}
-	if text, err := node.Info(ctx).Result(); err == nil {
-		server.info = parseInfo(text)
-	}
+	server.info, _ = redisrelay.Info(ctx, node, s.RelayChannel+":log", "default", true)
 	return server, nil
 }
 
@@ -342,14 +339,4 @@ func clockFinding(whose string, most, ahead time.Duration) []finding {
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64) // 0 if missing
 	return n
-}
-
-func parseInfo(text string) map[string]string {
-	info := map[string]string{}
-	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
-		if key, value, ok := strings.Cut(s.Text(), ":"); ok {
-			info[key] = value
-		}
-	}
-	return info
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/redistest"
+	"feishu-relay/relay/redisrelay"
 )
 
 func TestCheckRedisReplica(t *testing.T) {
@@ -25,6 +26,26 @@ func TestCheckRedisReplica(t *testing.T) {
 	}
 }
 
+// The user of docs/redis.md is refused nothing, and what stands in the page is enough.
+func TestCheckAsTheUserInTheDocs(t *testing.T) {
+	configured(t)
+	rules := redistest.UserRules(t, "../../docs/redis.md")
+	srv := redistest.Start(t, append([]string{"--user", redistest.User}, rules[1:]...)...)
+	t.Setenv("REDIS_URL", srv.RestrictedURL())
+	client := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer client.Close()
+	if err := client.LPush(t.Context(), mailboxAgent("agent_a")+"malformed", "{").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, found := checked(t)
+	wants(t, found, "redis", statusUnknown, "this user may not ask INFO")
+	wants(t, found, "mailbox malformed", statusWarn, "1 message is not an envelope")
+	wants(t, found, "redis rights", statusOK, "can be written and read")
+	if !redistest.Before(7, 0) { // before, Redis does not tell without refusing
+		srv.Refused(t)
+	}
+}
+
 func TestCheckRedisMemory(t *testing.T) {
 	configured(t)
 	srv := redistest.Start(t)
@@ -35,11 +56,11 @@ func TestCheckRedisMemory(t *testing.T) {
 	if len(found["redis memory"]) > 0 {
 		t.Errorf("without a maxmemory: %v", found["redis memory"])
 	}
-	info, err := client.Info(t.Context(), "memory").Result()
+	info, err := redisrelay.Info(t.Context(), client, "key", "memory", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := number(parseInfo(info)["used_memory"])
+	used := number(info["used_memory"])
 	limit := func(bytes int64) {
 		t.Helper()
 		if err := client.ConfigSet(t.Context(), "maxmemory", strconv.FormatInt(bytes, 10)).Err(); err != nil {

@@ -157,31 +157,41 @@ func untold(err error) bool {
 	return errors.Is(err, errNoMemory)
 }
 
-// memoryScript asks INFO at the server that has KEYS[1], if the user has the right to. Since 7.0 Redis tells that
-// without an entry in ACL LOG; before, ARGV[1] is "1" to ask all the same.
-var memoryScript = redis.NewScript(`
-local known, may = pcall(redis.acl_check_cmd or error, 'INFO', 'memory')
-if not redis.acl_check_cmd then may = ARGV[1] == '1'
+// infoScript asks for the section ARGV[1] of INFO at the server that has KEYS[1], if the user has the right to. Since
+// 7.0 Redis tells that without an entry in ACL LOG; before, ARGV[2] is "1" to ask all the same.
+var infoScript = redis.NewScript(`
+local known, may = pcall(redis.acl_check_cmd or error, 'INFO', ARGV[1])
+if not redis.acl_check_cmd then may = ARGV[2] == '1'
 elseif not known then return redis.error_reply('ERR unknown command INFO') end
 if not may then return redis.error_reply('NOPERM this user has no right to INFO') end
-return redis.call('INFO', 'memory')
+return redis.call('INFO', ARGV[1])
 `)
 
-// memory asks the server that has the stream how much of its memory is used, and maxmemory.
-func (q *Queue) memory(ctx context.Context) (used, most int64, err error) {
-	loud := ""
-	if q.opts.MaxBytes == 0 {
-		loud = "1"
+// Info returns what the server that has key tells of itself. It leaves nothing in ACL LOG where the user has no right
+// to INFO; before Redis 7 only if it is not loud, but then it does not ask at all.
+func Info(ctx context.Context, client redis.Scripter, key, section string, loud bool) (map[string]string, error) {
+	asks := ""
+	if loud {
+		asks = "1"
 	}
-	text, err := memoryScript.Run(ctx, q.publish, []string{q.stream}, loud).Text()
+	text, err := infoScript.Run(ctx, client, []string{key}, section, asks).Text()
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	found := map[string]string{}
 	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
 		if name, value, ok := strings.Cut(s.Text(), ":"); ok {
 			found[name] = value
 		}
+	}
+	return found, nil
+}
+
+// memory asks the server that has the stream how much of its memory is used, and maxmemory.
+func (q *Queue) memory(ctx context.Context) (used, most int64, err error) {
+	found, err := Info(ctx, q.publish, q.stream, "memory", q.opts.MaxBytes == 0)
+	if err != nil {
+		return 0, 0, err
 	}
 	used, errUsed := strconv.ParseInt(found["used_memory"], 10, 64)
 	most, errMost := strconv.ParseInt(found["maxmemory"], 10, 64)

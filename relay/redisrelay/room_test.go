@@ -345,7 +345,7 @@ func withoutMemory(t *testing.T, srv *redistest.Server, fails func() bool) (addr
 		defer server.Close()
 		for buf := make([]byte, 64<<10); ; {
 			n, err := client.Read(buf)
-			if err != nil || bytes.Contains(buf[:n], []byte(memoryScript.Hash())) && fails() {
+			if err != nil || bytes.Contains(buf[:n], []byte(infoScript.Hash())) && fails() {
 				return
 			}
 			if _, err := server.Write(buf[:n]); err != nil {
