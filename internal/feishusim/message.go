@@ -82,11 +82,11 @@ type draft struct {
 // create makes the message of d, announces it to watchers, and delivers it to
 // the bots. The caller holds s.mu and has checked d.
 func (s *Server) create(d draft) (*message, error) {
-	now := time.Now()
+	at := max(time.Now().UnixMilli(), d.chat.newest+1)
 	m := &message{seq: s.revision + 1}
 	m.Message = Message{
 		ID: newID("om_x100b", 14), ChatID: d.chat.id, Sender: d.sender, SenderName: s.name(d.sender),
-		SenderType: senderUser, Type: d.msgType, CreateTime: now.UnixMilli(), UpdateTime: now.UnixMilli(),
+		SenderType: senderUser, Type: d.msgType, CreateTime: at, UpdateTime: at,
 	}
 	if s.apps[d.sender] != nil {
 		m.SenderType = senderApp
@@ -97,6 +97,7 @@ func (s *Server) create(d draft) (*message, error) {
 	} else if err := s.fill(m, d); err != nil {
 		return nil, err
 	}
+	d.chat.newest = at
 	m.children = d.children
 	s.placeInThread(m, d)
 	if m.card != nil && m.card.id != "" {
@@ -119,6 +120,16 @@ func (s *Server) create(d draft) (*message, error) {
 	s.touch(m, "message")
 	s.deliverMessage(d.chat, m)
 	return m, nil
+}
+
+// afterNewest waits until a millisecond has passed since the newest message of a chat: no two messages have the same time,
+// so that their order is known by it. The caller holds s.mu, which it releases meanwhile.
+func (s *Server) afterNewest(c *chat) {
+	for now := time.Now(); now.UnixMilli() <= c.newest; now = time.Now() {
+		s.mu.Unlock()
+		time.Sleep(now.Truncate(time.Millisecond).Add(time.Millisecond).Sub(now))
+		s.mu.Lock()
+	}
 }
 
 // fill sets everything that depends on the content.

@@ -132,6 +132,7 @@ func (c *call) send(in outgoing, d draft) (any, error) {
 	if len(in.UUID) > maxUUID {
 		return nil, errUUID
 	}
+	c.s.afterNewest(d.chat)
 	key := c.app.ID + " " + in.UUID
 	if once, ok := c.s.uuids[key]; ok && in.UUID != "" && time.Since(once.when) < uuidFor {
 		if m := c.s.messages[once.id]; m != nil {

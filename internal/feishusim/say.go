@@ -43,6 +43,7 @@ func (s *Server) Post(u Utterance) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	s.afterNewest(d.chat)
 	m, err := s.create(d)
 	if err != nil {
 		return "", err

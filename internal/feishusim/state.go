@@ -69,6 +69,7 @@ type chat struct {
 	owner          string
 	managers       []string
 	recent         []time.Time // messages of bots within the last second
+	newest         int64       // time of the newest message in ms
 }
 
 func (c *chat) has(entity string) bool { return slices.Contains(c.members, entity) }
