@@ -18,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"feishu-relay/internal/loopback"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mcptools"
 )
@@ -34,8 +35,9 @@ func TestClientSurvivesRestart(t *testing.T) {
 		s.Start()
 		return s
 	}
-	before := start("127.0.0.1:0", "before")
-	addr := before.Listener.Addr().String()
+	addr, err := loopback.Addr()
+	must(t, err)
+	before := start(addr, "before")
 	c := connect(t, before.URL)
 	wantIn(t, c.ok("list_peers", nil, &object{}), "before")
 	before.CloseClientConnections()

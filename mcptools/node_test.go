@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"feishu-relay/internal/loopback"
 	"feishu-relay/internal/npmtest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
@@ -165,8 +166,9 @@ func TestNodeClient(t *testing.T) {
 		s.Start()
 		return s
 	}
-	server := serve("127.0.0.1:0")
-	addr := server.Listener.Addr().String()
+	addr, err := loopback.Addr()
+	must(t, err)
+	server := serve(addr)
 	c := startNode(t, dir, server.URL, "token")
 	var listed []struct{ Name string }
 	c.read(&listed)

@@ -155,6 +155,7 @@ func converseWithNode(t *testing.T, native string) {
 	appN, appG := apps[0], apps[1]
 
 	cfg := n.config("agent_n")
+	cfg.Gateway.Addr = freeAddr(t)
 	beside := n.start(cfg)
 	botN := n.nodeBot(appN, "http://"+beside.Gateway().String(), nil,
 		rule{When: "sort this", Say: "please write the **sort** function", To: "BotG"},
@@ -182,7 +183,6 @@ func converseWithNode(t *testing.T, native string) {
 		t.Errorf("BotG was given %+v of the card", h)
 	}
 
-	cfg.Gateway.Addr = beside.Gateway().String()
 	beside.stop()
 	n.says("@BotN are you there?", appN.ID)
 	n.sees("read this")

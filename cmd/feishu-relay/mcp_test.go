@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"feishu-relay/internal/loopback"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mcptools"
@@ -178,9 +179,10 @@ func TestMCPPassesCallsOn(t *testing.T) {
 
 // The tools are there before the sidecar is, and again after it was restarted.
 func TestMCPWaitsForTheSidecar(t *testing.T) {
-	first := toolServer(t, "127.0.0.1:0")
-	addr := first.Listener.Addr().String()
-	first.Close()
+	addr, err := loopback.Addr()
+	if err != nil {
+		t.Fatal(err)
+	}
 	clearEnvironment(t, map[string]string{"LISTEN_ADDR": "127.0.0.1:1", "API_TOKEN": "secret"})
 	session := toolHost(t, "--addr", addr)
 	for range 2 {
