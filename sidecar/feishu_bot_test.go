@@ -78,7 +78,7 @@ func (n *tenant) config(agent string) sidecar.Config {
 	}
 }
 
-// running is a sidecar that runs until the test ends or stop is called.
+// running is a sidecar that reads its queues and runs until the test ends or stop is called.
 type running struct {
 	*sidecar.Sidecar
 	stop func()
@@ -109,6 +109,14 @@ func (n *tenant) startTraced(cfg sidecar.Config, trace func(step string)) *runni
 	n.mu.Lock()
 	n.runs = append(n.runs, r)
 	n.mu.Unlock()
+	n.until("the sidecar reads the queues", func() bool { // what is said before its first look is history to it
+		for _, q := range s.Status().Queues {
+			if !q.Reading {
+				return false
+			}
+		}
+		return true
+	})
 	return r
 }
 
