@@ -43,6 +43,21 @@ func (l *logBuffer) lines() []string {
 	return slices.Collect(strings.Lines(l.b.String()))
 }
 
+// wait waits for n lines of JSON that match and returns all of those: a message's line is logged after its outcome is told.
+func (l *logBuffer) wait(t *testing.T, n int, match func(logLine) bool) (found []logLine) {
+	t.Helper()
+	eventually(limited(t), t, "the log has the lines", func() bool {
+		found = nil
+		for _, line := range l.lines() {
+			if entry, _ := parseJSON(line); match(entry) {
+				found = append(found, entry)
+			}
+		}
+		return len(found) >= n
+	})
+	return found
+}
+
 // logLine is what one line says, by its keys.
 type logLine map[string]string
 

@@ -109,9 +109,7 @@ func TestAnswersThatAreNoReplies(t *testing.T) {
 		p.hears(p.bot, "task one")
 		p.gives("task two")
 		p.hears(p.bot, "task two")
-		if s := p.states(); s["task one"] != "failed" {
-			t.Errorf("the tasks are %v", s)
-		}
+		p.until("its giver sees that, too", func() bool { return p.states()["task one"] == "failed" })
 	})
 	t.Run("two open tasks, explicit", func(t *testing.T) {
 		t.Parallel()

@@ -72,16 +72,14 @@ func TestUndeliverableSaysWhy(t *testing.T) {
 				return len(found.Outcomes) == 1 && found.Outcomes[0].Stopped == relay.Undeliverable &&
 					found.Outcomes[0].Detail == tt.want
 			})
-			said := 0
-			for _, line := range log.lines() {
-				if entry, _ := parseJSON(line); entry["msg"] == "stopped" {
-					if said++; entry["err"] != tt.want {
-						t.Errorf("the log says %s, want %q", line, tt.want)
-					}
+			said := log.wait(t, 1, func(entry logLine) bool { return entry["msg"] == "stopped" })
+			for _, entry := range said {
+				if entry["err"] != tt.want {
+					t.Errorf("the log says %v, want %q", entry, tt.want)
 				}
 			}
-			if said != 1 {
-				t.Errorf("the log has %d such lines, want 1", said)
+			if len(said) != 1 {
+				t.Errorf("the log has %d such lines, want 1", len(said))
 			}
 		})
 	}
@@ -131,16 +129,14 @@ func TestBadSignatureIsAmongTheLastErrors(t *testing.T) {
 			}
 		}
 	}
-	said := 0
-	for _, line := range log.lines() {
-		if entry, _ := parseJSON(line); entry["reason"] == "bad_signature" {
-			if said++; !strings.Contains(entry["err"], "bad signature: ") {
-				t.Errorf("the log does not say what is wrong: %s", line)
-			}
+	said := log.wait(t, 2, func(entry logLine) bool { return entry["reason"] == "bad_signature" })
+	for _, entry := range said {
+		if !strings.Contains(entry["err"], "bad signature: ") {
+			t.Errorf("the log does not say what is wrong: %v", entry)
 		}
 	}
-	if said != 2 {
-		t.Errorf("the log has %d such lines, want 2", said)
+	if len(said) != 2 {
+		t.Errorf("the log has %d such lines, want 2", len(said))
 	}
 }
 
