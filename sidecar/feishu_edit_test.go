@@ -108,8 +108,9 @@ func TestCardThatGoesOnIsEdited(t *testing.T) {
 	forged["sender_agent_name"], forged["sender_app_id"], forged["sender_bot_open_id"] = "agent_x", "cli_x", "ou_x"
 	forged["content"] = "42 is wrong"
 	n.publishes(forged)
-	n.says("next")
+	next := n.says("next")
 	n.hears(botB, "next")
+	n.haveRead(next, b) // else the marker is one more message in a row
 	n.publishes(map[string]any{"relay_msg_id": "om_marker", "message_id": "om_marker", "channel": "feishu", "chat_id": n.chat,
 		"content": "a marker", "sender_bot_open_id": "ou_x", "sender_agent_name": "agent_x", "ts": time.Now().UnixMilli()})
 	n.hears(botB, "a marker")

@@ -66,7 +66,9 @@ func TestGroupsFollowMembership(t *testing.T) {
 		t.Error("BotB's sidecar has a transcript of a group that its bot is not in")
 	}
 	must(t, n.Join(secret.ID, apps[1].ID))
-	n.reply(botA, say("now it is"), apps[1].ID, "welcome, what do you think?")
+	joined := say("now it is")
+	n.hears(botB, "now it is") // else its sidecar may still think that it is not in the group
+	n.reply(botA, joined, apps[1].ID, "welcome, what do you think?")
 	n.hears(botB, "welcome")
 	must(t, n.Leave(secret.ID, apps[1].ID))
 	n.until("BotB's sidecar knows that it left", func() bool { return !strings.Contains(n.get(b, "/v1/transcripts"), secret.ID) })

@@ -159,9 +159,9 @@ func (p *process) isDead() bool {
 // discuss lets the bots talk until the third message, which stops at BotB, and returns that.
 func (n *tenant) discuss(botA, botB *sdkBot, about string) feishusim.Message {
 	n.t.Helper()
-	first := n.says("discuss " + about)
+	n.says("discuss " + about)
 	n.hears(botB, "discuss "+about)
-	n.reply(botA, heard{ID: first}, botB.app.ID, "one "+about)
+	n.reply(botA, n.hears(botA, "discuss "+about), botB.app.ID, "one "+about)
 	n.reply(botB, n.hears(botB, "one "+about), botA.app.ID, "two "+about)
 	n.reply(botA, n.hears(botA, "two "+about), botB.app.ID, "three "+about)
 	return n.sees("three " + about)

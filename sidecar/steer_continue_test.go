@@ -137,12 +137,14 @@ func TestContinueByCommand(t *testing.T) {
 // stopped all the same.
 func TestContinueOverTheBudget(t *testing.T) {
 	t.Parallel()
-	n, apps, _, b, botA, botB := steeredPair(t, func(cfg *sidecar.Config) { cfg.Limits.MaxDepth, cfg.Limits.Threshold = 100, 100 })
+	n, apps, a, b, botA, botB := steeredPair(t, func(cfg *sidecar.Config) { cfg.Limits.MaxDepth, cfg.Limits.Threshold = 100, 100 })
 	n.answers("/relay budget 2")
 	var last []feishusim.Message
 	for i := range 4 {
 		text := fmt.Sprintf("number %d", i+1)
-		n.reply(botA, heard{ID: n.says("again")}, apps[1].ID, text)
+		again := n.says("again")
+		n.haveRead(again, a, b) // it begins a round
+		n.reply(botA, heard{ID: again}, apps[1].ID, text)
 		last = append(last, n.sees(text))
 	}
 	n.until("two stop", func() bool { return n.stops(b, "budget") == 2 })

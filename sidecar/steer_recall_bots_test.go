@@ -85,6 +85,7 @@ func TestRecalledIsNoContext(t *testing.T) {
 	last := n.says("hello")
 	n.hears(botA, "hello")
 	n.hears(botB, "hello")
+	n.know(a, b)
 	n.answers("/relay mute BotB")
 	for i, text := range []string{"a cherry", "a fig"} {
 		n.reply(botA, heard{ID: last}, "", text)

@@ -306,6 +306,7 @@ func TestEditOfWhatWaits(t *testing.T) {
 	n.until("what is behind it has arrived", func() bool { return events.has("behind it") })
 	stream := n.reads(b, "/v1/stream", "")
 	n.until("it is delivered", func() bool { return stream.has("the final text") })
+	n.until("its edit is dealt with", func() bool { return n.stops(b, "duplicate") == 1 })
 	said("e2", "m1", "one more word")
 	n.until("the edit follows", func() bool { return stream.has("one more word") })
 	if stream.has("a draft") || stream.has(`"relay_msg_id":"e1"`) || !stream.has(`"relay_msg_id":"e2"`) {

@@ -74,11 +74,7 @@ func TestContinueAfterAStop(t *testing.T) {
 	n.reply(botB, n.hears(botB, "one"), botA.app.ID, "two, what do you think?")
 	n.reply(botA, n.hears(botA, "two"), botB.app.ID, "three, what do you think?")
 	n.until("the third stops", func() bool { return n.stops(b, "max_depth") == 1 })
-	for _, s := range []*running{a, b} {
-		n.until("both know of the notice", func() bool {
-			return strings.Contains(n.get(s, "/v1/transcripts/feishu/"+n.chat), `"kind":"notice","act":"stop"`)
-		})
-	}
+	n.knowStop(n.sees("three").ID, a, b)
 	n.answers("/relay stop")
 	n.says("继续")
 	n.hears(botB, "three")
@@ -154,7 +150,7 @@ func TestCommandsByTheirTime(t *testing.T) {
 // has spoken since, and for bots at which nothing stopped.
 func TestContinueOfNothing(t *testing.T) {
 	t.Parallel()
-	n, _, b, botA, botB, first := twoBots(t)
+	n, a, b, botA, botB, first := twoBots(t)
 	nothing := func(command string) {
 		t.Helper()
 		if got := n.answers(command); got != "Nothing was stopped." {
@@ -168,9 +164,10 @@ func TestContinueOfNothing(t *testing.T) {
 	n.reply(botA, two, botB.app.ID, "three, what do you think?")
 	n.until("the third stops", func() bool { return n.stops(b, "max_depth") == 1 })
 	nothing("/relay continue BotA")
-	n.says("thanks, something else")
+	spoke := n.says("thanks, something else")
 	n.hears(botA, "something else")
 	n.hears(botB, "something else")
+	n.haveRead(spoke, a, b)
 	nothing("/relay continue")
 	if botB.has("three") {
 		t.Error("BotB was given what stopped")
@@ -184,8 +181,8 @@ func TestContinueOfWhatWasRecalled(t *testing.T) {
 	third := n.discuss(botA, botB, "this")
 	n.until("it has a notice", func() bool { return len(n.noticeOn(third.ID)) == 1 })
 	must(t, n.Recall(third.ID))
-	for _, s := range []*running{a, b} {
-		n.until("it is recalled", func() bool { return n.shownOf(s, third.ID).Recalled })
+	for _, s := range []*running{a, b} { // the transcript, which they share, shows what one of them knows
+		n.forgets(s, third.ID, "three this")
 	}
 	n.says("continue")
 	n.hears(botA, "continue")

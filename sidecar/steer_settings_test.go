@@ -256,8 +256,10 @@ func TestJunkMarksChangeNothing(t *testing.T) {
 						t.Errorf("junk changed %+v to %+v", before, g)
 					}
 				}
-				if secret != "" && !strings.Contains(c.get(a, "/v1/status"), "signature") {
-					t.Error("the status says nothing of wrong signatures")
+				if secret != "" {
+					c.until("the status says something of wrong signatures", func() bool {
+						return strings.Contains(c.get(a, "/v1/status"), "signature")
+					})
 				}
 			})
 		}
@@ -280,6 +282,8 @@ func TestSettingsFromTheFuture(t *testing.T) {
 				fmt.Sprintf(`{"id":"f2","kind":"state","agent":"agent_z","channel":"feishu","chat_id":"oc_1",`+
 					`"record":{"budget":{"at":%d,"id":"f2","v":3}},"ts":%d}`, future, future))
 			c.agree("it holds", func(g steer.Group) bool { return g.Settings.Limit == 4 && g.Settings.Budget == 3 }, a, b)
+			held := time.Now().UnixMilli()
+			c.until("later is later by a millisecond", func() bool { return time.Now().UnixMilli() > held })
 			c.patch(b, `{"limit":6}`)
 			if got := c.reports(a, "om_1", "/relay budget 5"); got.Reason != relay.Command {
 				t.Errorf("a command is answered %+v", got)

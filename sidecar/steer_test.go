@@ -4,6 +4,7 @@ package sidecar_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -38,6 +39,23 @@ func (n *tenant) haveRead(id string, all ...*running) {
 	n.until("the message is recorded", func() bool {
 		return !slices.ContainsFunc(all, func(s *running) bool { return n.shownOf(s, id).Content == "" })
 	})
+}
+
+// knowStop waits until each of the sidecars knows of the notice that a message stopped. The transcript, which they may
+// share, has it once one of them does.
+func (n *tenant) knowStop(id string, all ...*running) {
+	n.t.Helper()
+	for _, s := range all {
+		events := n.reads(s, "/v1/events", "0")
+		n.until("the sidecar knows of the notice", func() bool {
+			events.mu.Lock()
+			defer events.mu.Unlock()
+			return slices.ContainsFunc(events.lines, func(line string) bool {
+				return strings.Contains(line, `"type":"notice"`) && strings.Contains(line, `"act":"stop"`) && strings.Contains(line, id)
+			})
+		})
+		events.leave()
+	}
 }
 
 // answers waits for what the sidecars answer to a command in the group, and until all in this process have taken in
@@ -90,12 +108,16 @@ func TestCommandsInTheGroup(t *testing.T) {
 	if got := n.answers("/relay pause"); !strings.Contains(got, "paused") {
 		t.Errorf("the answer is %q", got)
 	}
-	n.reply(botA, heard{ID: n.says("go")}, apps[1].ID, "are you there?")
+	n.says("go")
+	n.hears(botB, "go") // later it is muted
+	n.reply(botA, n.hears(botA, "go"), apps[1].ID, "are you there?")
 	n.until("BotB is not told", func() bool { return n.stops(b, "paused") == 1 })
 	if got := n.answers("/中继 恢复"); !strings.Contains(got, "恢复") {
 		t.Errorf("the answer is %q", got)
 	}
-	n.reply(botA, heard{ID: n.says("again")}, apps[1].ID, "are you there now?")
+	n.says("again")
+	n.hears(botB, "again")
+	n.reply(botA, n.hears(botA, "again"), apps[1].ID, "are you there now?")
 	n.hears(botB, "are you there now?")
 	if got := n.answers("/relay status"); !strings.Contains(got, "BotA") || !strings.Contains(got, "BotB") {
 		t.Errorf("the status is %q", got)
@@ -156,6 +178,7 @@ func TestStopIsShownAndContinued(t *testing.T) {
 	if got := n.reactions(third.ID); len(got) != 1 || got[0] != "CrossMark" {
 		t.Errorf("the reactions are %q", got)
 	}
+	n.knowStop(third.ID, a, b)
 	n.says("继续。")
 	h := n.hears(botB, "three")
 	n.reply(botB, h, apps[0].ID, "four, what do you think?")
@@ -200,6 +223,7 @@ func TestNoticesReachNoBot(t *testing.T) {
 	}
 	first := n.says("好，开始讨论")
 	n.hears(bots[1], "开始")
+	n.haveRead(first, running...) // the notice is in its language
 	n.reply(bots[0], heard{ID: first}, apps[1].ID, "one, what do you think?")
 	n.reply(bots[1], n.hears(bots[1], "one"), apps[0].ID, "two, what do you think?")
 	notice := n.sees("继续")
@@ -209,7 +233,8 @@ func TestNoticesReachNoBot(t *testing.T) {
 	}
 	answer := n.answers("/relay status")
 	// Behind these each bot would have been given the notice and the answer.
-	n.reply(bots[2], heard{ID: n.says("@BotC say something", apps[2].ID)}, "", "the end, see you")
+	n.says("@BotC say something", apps[2].ID)
+	n.reply(bots[2], n.hears(bots[2], "say something"), "", "the end, see you")
 	n.hears(bots[0], "the end")
 	n.hears(bots[1], "the end")
 	for i, bot := range bots {
@@ -280,7 +305,9 @@ func TestBudgetOfAGroup(t *testing.T) {
 	botA.introduce(t)
 	botB.introduce(t)
 	for i, text := range []string{"first news", "second news", "third news", "fourth news"} {
-		n.reply(botA, heard{ID: n.says("news, please")}, apps[1].ID, text)
+		ask := fmt.Sprintf("news, please, %d", i)
+		n.says(ask)
+		n.reply(botA, n.hears(botA, ask), apps[1].ID, text)
 		if i < 3 {
 			n.hears(botB, text)
 		}
