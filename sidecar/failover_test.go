@@ -178,11 +178,15 @@ func (c *cluster) failover(ctx context.Context, srv replicated, key string, faul
 	if err := c.h.passed(ctx, mark); err != nil {
 		return fmt.Errorf("messages after another server took the place of that of %s: %w", key, err)
 	}
-	took := time.Since(served)
-	c.t.Logf("%s: another server %s after the fault, messages passed %s after that", key,
-		served.Sub(began).Round(10*time.Millisecond), took.Round(10*time.Millisecond))
-	if took > within {
-		return fmt.Errorf("messages passed only %s after another server took the place of that of %s", took, key)
+	messages := time.Since(served)
+	if err := c.h.mailPassed(ctx, mark); err != nil {
+		return fmt.Errorf("direct messages after another server took the place of that of %s: %w", key, err)
+	}
+	mail := time.Since(served)
+	c.t.Logf("%s: another server %s after the fault; messages passed %s after that, direct messages %s", key,
+		served.Sub(began).Round(10*time.Millisecond), messages.Round(10*time.Millisecond), mail.Round(10*time.Millisecond))
+	if messages > within || mail > within {
+		return fmt.Errorf("messages passed only %s, direct messages %s, after another server took the place of that of %s", messages, mail, key)
 	}
 	if back == nil {
 		return nil

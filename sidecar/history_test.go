@@ -24,6 +24,7 @@ type history struct {
 	times   map[string]map[relay.MessageID]int // deliveries, by bot
 	open    int                                // first deliveries that are due
 	mail    []mailed                           // direct messages that bots received
+	mailing map[string]int64                   // when a bot began to send each, by its id
 	events  int                                // accepted sends and deliveries
 	exempt  map[relay.MessageID]relay.Reason   // why no bot receives the message
 	changed chan struct{}                      // closed at the next event
@@ -40,7 +41,7 @@ type mailed struct {
 
 func newHistory(bots []string) *history {
 	h := &history{times: map[string]map[relay.MessageID]int{}, exempt: map[relay.MessageID]relay.Reason{},
-		changed: make(chan struct{}), record: record{Bots: bots, Messages: map[relay.MessageID]*sentMessage{},
+		mailing: map[string]int64{}, changed: make(chan struct{}), record: record{Bots: bots, Messages: map[relay.MessageID]*sentMessage{},
 			Killed: map[string][]int{}, Resumes: map[string]bool{}}}
 	for _, b := range bots {
 		h.times[b] = map[relay.MessageID]int{}

@@ -91,7 +91,9 @@ func (c *cluster) startErrands(ctx context.Context, until <-chan struct{}) *erra
 func (e *errands) run(ctx context.Context, n int) error {
 	a, b := e.c.bots[0], e.c.bots[1]
 	for _, pair := range [][2]*bot{{a, b}, {b, a}} {
-		if err := pair[0].insist(ctx, "/v1/mailbox/messages", question(pair[1], e.id(pair[0], n))); err != nil {
+		id := e.id(pair[0], n)
+		e.c.h.mails(id)
+		if err := pair[0].insist(ctx, "/v1/mailbox/messages", question(pair[1], id)); err != nil {
 			return err
 		}
 	}
@@ -191,6 +193,24 @@ func (h *history) passed(ctx context.Context, mark int64) error {
 			}
 		}
 		return len(got) == len(h.record.Bots)
+	})
+}
+
+// mails notes that a bot begins to send a direct message.
+func (h *history) mails(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mailing[id] = h.now()
+}
+
+// mailPassed waits until each bot has received a direct message that was sent after a mark.
+func (h *history) mailPassed(ctx context.Context, mark int64) error {
+	return h.await(ctx, func() bool {
+		got := map[string]bool{}
+		for _, m := range h.mail {
+			got[m.bot] = got[m.bot] || h.mailing[m.id] > mark
+		}
+		return !slices.ContainsFunc(h.record.Bots, func(bot string) bool { return !got[bot] })
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 // delivery is not announced in time, the next sidecar takes over: the message may be answered twice
 // if the first sidecar died between the delivery and its announcement.
 type ones struct {
+	owner   string // of the claims of this process: those of an earlier one may be over for the other sidecars
 	mu      sync.Mutex
 	byID    *lru.Cache[relay.MessageID, *oneOf] // guarded by mu
 	changed chan struct{}                       // closed at the next change; guarded by mu
@@ -36,6 +38,7 @@ const (
 	oneTurn  = time.Second     // how long each candidate has to claim
 	oneLease = 4 * time.Second // how long it has to deliver
 	oneGrace = time.Second     // how much longer the others wait
+	ownerEnd = "#"             // ends the agent's name in the owner of a claim
 )
 
 // taken and delivered are the two words.
@@ -44,8 +47,8 @@ const (
 	actDelivered steer.Act = "delivered"
 )
 
-func newOnes() *ones {
-	o := &ones{changed: make(chan struct{})}
+func newOnes(agent relay.AgentName) *ones {
+	o := &ones{owner: string(agent) + ownerEnd + randomID(), changed: make(chan struct{})}
 	o.byID, _ = lru.New[relay.MessageID, *oneOf](maxOnes) // fails only for a size below 1
 	return o
 }
@@ -107,13 +110,14 @@ func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.
 		case wait <= 0:
 			key := "one/" + string(m.ID()) + "#" + strconv.Itoa(is.try)
 			began, until = time.Now(), time.Now().Add(oneLease)
-			holder, err := s.lane.queue.Claim(ctx, key, string(s.cfg.Agent), actLife)
+			holder, err := s.lane.queue.Claim(ctx, key, s.ones.owner, actLife)
 			if err != nil {
 				return false, until, err
 			}
-			word := steer.Mark{ID: key, Agent: relay.AgentName(holder), Kind: steer.Taken, Act: actTaken, Try: is.try,
+			agent, _, _ := strings.Cut(holder, ownerEnd)
+			word := steer.Mark{ID: key, Agent: relay.AgentName(agent), Kind: steer.Taken, Act: actTaken, Try: is.try,
 				Channel: m.Channel, ChatID: m.ChatID, Of: m.ID()}
-			if holder == string(s.cfg.Agent) && !s.known.Contains(key) {
+			if holder == s.ones.owner && !s.known.Contains(key) {
 				return true, until, s.publish(word)
 			}
 			s.ones.heard(&word)

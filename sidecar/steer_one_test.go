@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"feishu-relay/relay"
+	"feishu-relay/relay/filerelay"
 )
 
 // told is how often bots were told that a message is for them.
@@ -144,5 +146,32 @@ func TestOneOfEightUnderKills(t *testing.T) {
 				t.Errorf("%d messages too many were given at %d kills", double, kills)
 			}
 		})
+	}
+}
+
+// A claim that an earlier process of the same sidecar left counts as another's: the others may take the message over
+// before this process has delivered it.
+func TestClaimOfAnEarlierProcess(t *testing.T) {
+	t.Parallel()
+	c := newCircle(t, "file")
+	var all []*running
+	for _, agent := range []string{"agent_a", "agent_b"} {
+		cfg := c.config(agent)
+		cfg.Steer.AnswerMode = "one"
+		all = append(all, c.start(cfg))
+	}
+	c.agree("they know each other", withBots(2), all...)
+	queue, err := filerelay.New(filerelay.Options{Dir: filepath.Join(c.dir, "relay", "steer"), Queue: "test", Agent: "test"})
+	must(t, err)
+	defer queue.Close()
+	if _, err := queue.Claim(t.Context(), "one/om_1#0", "agent_a", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.reports(all[0], "om_1", "who answers?"); got.ForMe == nil || !*got.ForMe {
+		t.Errorf("the only bot that is told is answered %+v", got)
+	}
+	holder, err := queue.Claim(t.Context(), "one/om_1#1", "test", time.Hour)
+	if must(t, err); holder == "test" {
+		t.Error("the message was delivered by the claim of the earlier process")
 	}
 }

@@ -86,7 +86,7 @@ func openSteering(b *base, c *chats, rs *records, a *app, ls *lanes, w *watch, r
 	s.acts.stops, _ = lru.New[string, steer.Mark](maxChats)
 	s.acts.stoppedAt, _ = lru.New[string, []relay.AgentName](maxChats)
 	s.acts.spent, _ = lru.New[string, steer.Mark](maxChats)
-	s.ones = newOnes()
+	s.ones = newOnes(s.cfg.Agent)
 	s.joined, _ = lru.New[string, time.Time](maxChats)
 	s.notices, _ = lru.New[relay.MessageID, struct{}](maxKnownMarks)
 	s.admins, _ = lru.New[relay.ChatID, admins](maxChats)
