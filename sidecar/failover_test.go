@@ -186,7 +186,8 @@ func (c *cluster) failover(ctx context.Context, srv replicated, key string, faul
 	c.t.Logf("%s: another server %s after the fault; messages passed %s after that, direct messages %s", key,
 		served.Sub(began).Round(10*time.Millisecond), messages.Round(10*time.Millisecond), mail.Round(10*time.Millisecond))
 	if messages > within || mail > within {
-		return fmt.Errorf("messages passed only %s, direct messages %s, after another server took the place of that of %s", messages, mail, key)
+		return fmt.Errorf("messages passed only %s, direct messages %s, after another server took the place of that of %s",
+			messages, mail, key)
 	}
 	if back == nil {
 		return nil

@@ -41,7 +41,8 @@ type mailed struct {
 
 func newHistory(bots []string) *history {
 	h := &history{times: map[string]map[relay.MessageID]int{}, exempt: map[relay.MessageID]relay.Reason{},
-		mailing: map[string]int64{}, changed: make(chan struct{}), record: record{Bots: bots, Messages: map[relay.MessageID]*sentMessage{},
+		mailing: map[string]int64{}, changed: make(chan struct{}),
+		record: record{Bots: bots, Messages: map[relay.MessageID]*sentMessage{},
 			Killed: map[string][]int{}, Resumes: map[string]bool{}}}
 	for _, b := range bots {
 		h.times[b] = map[relay.MessageID]int{}

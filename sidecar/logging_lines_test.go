@@ -43,7 +43,8 @@ func (l *logBuffer) lines() []string {
 	return slices.Collect(strings.Lines(l.b.String()))
 }
 
-// wait waits for n lines of JSON that match and returns all of those: a message's line is logged after its outcome is told.
+// wait waits for n lines of JSON that match and returns all of those: a message's line is logged after its outcome is
+// told.
 func (l *logBuffer) wait(t *testing.T, n int, match func(logLine) bool) (found []logLine) {
 	t.Helper()
 	eventually(limited(t), t, "the log has the lines", func() bool {

@@ -33,7 +33,7 @@ func TestTalksEndWhateverIsSet(t *testing.T) {
 	c.agree("they know each other", withBots(2), all...)
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
-	next := func() int64 { // is a time; what is said in the same millisecond as a person's message is not counted after that
+	next := func() int64 { // a new time: what is said in a person's millisecond does not count as said after it
 		for {
 			before := last.Load()
 			if at := max(before+1, time.Now().UnixMilli()); last.CompareAndSwap(before, at) {
@@ -42,7 +42,8 @@ func TestTalksEndWhateverIsSet(t *testing.T) {
 		}
 	}
 	say := func(s *running, to relay.MessageID) {
-		body := fmt.Sprintf(`{"chat_id":"oc_1","content":"and you?","parent_id":%q,"message_id":"om_bot_%d","ts":%d}`, to, said.Add(1), next())
+		body := fmt.Sprintf(`{"chat_id":"oc_1","content":"and you?","parent_id":%q,"message_id":"om_bot_%d","ts":%d}`,
+			to, said.Add(1), next())
 		if status, answer := c.posts(s, "/v1/outbound", body); status != http.StatusAccepted {
 			t.Errorf("a send is answered %d: %s", status, answer)
 		}
@@ -77,15 +78,14 @@ func TestTalksEndWhateverIsSet(t *testing.T) {
 	}
 	for round := range 8 {
 		c.patch(all[0], `{"paused":false,"muted":{"agent_b":false},"answer":"all"}`)
-		c.agree("all are heard", func(g steer.Group) bool { return g.Settings.Paused == nil && len(g.Settings.Muted) == 0 }, all...)
+		c.agree("all are heard", func(g steer.Group) bool {
+			return g.Settings.Paused == nil && len(g.Settings.Muted) == 0
+		}, all...)
 		before, stops := said.Load(), stopped()
 		id := fmt.Sprintf("om_person_%d", round)
 		at := next()
 		for _, s := range all {
-			status, answer := c.posts(s, "/v1/inbound", fmt.Sprintf(`{"chat_id":"oc_1","content":"talk","sender":"Tom","message_id":%q,"ts":%d}`, id, at))
-			if status != http.StatusAccepted {
-				t.Fatalf("what a person says is answered %d: %s", status, answer)
-			}
+			c.reportsAt(s, id, "talk", at)
 		}
 		say(all[0], relay.MessageID(id))
 		for range 6 {

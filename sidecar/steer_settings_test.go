@@ -99,10 +99,16 @@ func (n *tenant) patch(s *running, body string) {
 }
 
 // reports has a bot report what a person said, and returns the answer.
-func (n *tenant) reports(s *running, id, text string) (answer relay.Sent) {
+func (n *tenant) reports(s *running, id, text string) relay.Sent {
+	n.t.Helper()
+	return n.reportsAt(s, id, text, time.Now().UnixMilli())
+}
+
+// reportsAt does so for a message of that time, in ms.
+func (n *tenant) reportsAt(s *running, id, text string, at int64) (answer relay.Sent) {
 	n.t.Helper()
 	status, body := n.posts(s, "/v1/inbound", fmt.Sprintf(`{"chat_id":%q,"content":%q,"sender":"Tom","message_id":%q,"ts":%d}`,
-		n.chat, text, id, time.Now().UnixMilli()))
+		n.chat, text, id, at))
 	if status != http.StatusAccepted || json.Unmarshal([]byte(body), &answer) != nil {
 		n.t.Fatalf("POST /v1/inbound answered %d: %s", status, body)
 	}

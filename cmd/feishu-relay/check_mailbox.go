@@ -250,7 +250,10 @@ func checkMalformedRedis(ctx context.Context, s *subject) []finding {
 	if err == nil && n == 0 {
 		return nil
 	}
-	newest, err := s.client.LRange(ctx, key, 0, maxVerified-1).Result()
+	var newest []string
+	if err == nil {
+		newest, err = s.client.LRange(ctx, key, 0, maxVerified-1).Result()
+	}
 	if err != nil {
 		return unseen("give the user in REDIS_URL the line of docs/redis.md", "%s cannot be read: %s", key, redisCode(err))
 	}

@@ -26,7 +26,7 @@ func TestCheckRedisReplica(t *testing.T) {
 	}
 }
 
-// The user of docs/redis.md is refused nothing, and what stands in the page is enough.
+// The user of docs/redis.md is refused nothing, and sees all that `check` looks at but INFO.
 func TestCheckAsTheUserInTheDocs(t *testing.T) {
 	configured(t)
 	rules := redistest.UserRules(t, "../../docs/redis.md")

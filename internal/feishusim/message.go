@@ -122,8 +122,8 @@ func (s *Server) create(d draft) (*message, error) {
 	return m, nil
 }
 
-// afterNewest waits until a millisecond has passed since the newest message of a chat: no two messages have the same time,
-// so that their order is known by it. The caller holds s.mu, which it releases meanwhile.
+// afterNewest waits until a millisecond has passed since the newest message of a chat: no two messages have the same
+// time, so that their order is known by it. The caller holds s.mu, which it releases meanwhile.
 func (s *Server) afterNewest(c *chat) {
 	for now := time.Now(); now.UnixMilli() <= c.newest; now = time.Now() {
 		s.mu.Unlock()

@@ -167,8 +167,8 @@ if not may then return redis.error_reply('NOPERM this user has no right to INFO'
 return redis.call('INFO', ARGV[1])
 `)
 
-// Info returns what the server that has key tells of itself. It leaves nothing in ACL LOG where the user has no right
-// to INFO; before Redis 7 only if it is not loud, but then it does not ask at all.
+// Info returns a section of what the server that has key tells of itself. A user without the right to INFO leaves
+// nothing in ACL LOG. Before Redis 7, which cannot tell who may, it asks only if loud, and then a refusal is logged there.
 func Info(ctx context.Context, client redis.Scripter, key, section string, loud bool) (map[string]string, error) {
 	asks := ""
 	if loud {
