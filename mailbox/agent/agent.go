@@ -43,6 +43,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -63,6 +64,7 @@ import (
 const (
 	retryFirst   = 100 * time.Millisecond // of what the disk, the store or the bot refused; doubled up to
 	retryMax     = 10 * time.Second
+	awayMax      = 2 * time.Second  // longest pause, and up to half more, while a store may be away: mail waits for it
 	cardsFresh   = time.Second      // how long the registry is taken from memory when it decides about retries
 	offlineWait  = time.Second      // for marking the agent offline when the process stops
 	maxGoals     = 64               // live goals of one agent; the next is refused, and gets no messages
@@ -287,17 +289,21 @@ func (a *Agent) Run(ctx context.Context) {
 
 // keep starts a part again that ended early.
 func (a *Agent) keep(ctx context.Context, name string, part func(context.Context) error) {
-	again := wait.NewBackoff(retryFirst, retryMax)
+	again, outage := wait.NewBackoff(retryFirst, awayMax), ""
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := part(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > retryMax {
+		if time.Since(began) > awayMax {
 			again.Reset()
+			outage = ""
 		}
-		a.log.Warn("a part of the mailbox was restarted", "part", name, "err", err)
+		if text := fmt.Sprint(err); text != outage { // else it was logged
+			outage = text
+			a.log.Warn("a part of the mailbox was restarted", "part", name, "err", err)
+		}
 		a.opts.Failed(name, err)
 		if again.Sleep(ctx) != nil {
 			return

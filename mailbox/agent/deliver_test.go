@@ -287,6 +287,24 @@ func TestStoreKeepsDeliveredMail(t *testing.T) {
 	})
 }
 
+// However long the store was away, mail goes on within 3 s once it is back.
+func TestStoreIsBack(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		w.hub.failing(func(string, mailbox.AgentID) error { return errors.New("away") })
+		w.foreign(b, mailbox.Envelope{From: "x", ID: "m1", Content: textOf("in the inbox"), Hops: 3})
+		a.say(b, "kept by its sender")
+		for range 5 { // at any moment of the pauses
+			time.Sleep(61 * time.Second)
+			same(t, "given", b.texts(), []string{})
+		}
+		w.hub.failing(nil)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		same(t, "given", b.texts(), []string{"in the inbox", "kept by its sender"})
+	})
+}
+
 // Mail that somebody damaged in the inbox is set aside.
 func TestDamagedInTheInbox(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {

@@ -20,7 +20,7 @@ func (a *Agent) receive(ctx context.Context) error {
 // take deals with a piece of mail until it is ready for the bot or finished:
 // what the disk or the store refuses is tried again.
 func (a *Agent) take(ctx context.Context, item mailbox.Item) {
-	for again := wait.NewBackoff(retryFirst, retryMax); ; {
+	for again := wait.NewBackoff(retryFirst, awayMax); ; {
 		err := a.sort(ctx, item)
 		if err == nil || ctx.Err() != nil {
 			return

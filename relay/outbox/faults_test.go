@@ -265,7 +265,7 @@ func TestAnyHistoryOfFaults(t *testing.T) {
 			b := openBox(t, dir, Options{})
 			var accepted []string
 			for range 150 {
-				time.Sleep(pointEvery)
+				time.Sleep(relay.PointEvery)
 				switch rng.IntN(12) {
 				case 0: // killed, sometimes in the middle of a line
 					if rng.IntN(2) == 0 {

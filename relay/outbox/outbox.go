@@ -85,18 +85,18 @@ type Box struct {
 	returned *returned
 
 	mu       sync.Mutex
-	segments []*segment // oldest first; the last one is written to; guarded by mu
-	seq      relay.Seq  // of the newest message; guarded by mu
-	file     *os.File   // the last segment; guarded by mu
-	ended    bool       // file is known to be empty or to end in a newline; guarded by mu
-	fresh    []fresh    // the newest lines of the last segment, oldest first; guarded by mu
-	held     int        // bytes of fresh; guarded by mu
-	pending  int64      // bytes not published; guarded by mu
-	at       place      // published up to here; guarded by mu
-	points   []point    // places that the backend confirmed, the oldest first; guarded by mu
-	saved    place      // the place in the state file; guarded by mu
-	count    int64      // messages not published; guarded by mu
-	closed   bool       // guarded by mu
+	segments []*segment          // oldest first; the last one is written to; guarded by mu
+	seq      relay.Seq           // of the newest message; guarded by mu
+	file     *os.File            // the last segment; guarded by mu
+	ended    bool                // file is known to be empty or to end in a newline; guarded by mu
+	fresh    []fresh             // the newest lines of the last segment, oldest first; guarded by mu
+	held     int                 // bytes of fresh; guarded by mu
+	pending  int64               // bytes not published; guarded by mu
+	at       place               // published up to here; guarded by mu
+	points   relay.Points[place] // places that the backend confirmed; guarded by mu
+	saved    place               // the place in the state file; guarded by mu
+	count    int64               // messages not published; guarded by mu
+	closed   bool                // guarded by mu
 
 	syncing sync.Mutex
 	synced  atomic.Uint64 // the newest seq that fsync covers

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"sort"
 	"time"
 
 	"feishu-relay/internal/jsonl"
@@ -24,16 +22,7 @@ const (
 	verifyEvery  = 2 * time.Second        // how often an idle box asks whether the backend still has its messages
 	saveEvery    = 200 * time.Millisecond // how old the stored place may get
 	publishLimit = 10 * time.Second       // for one call of the backend
-	pointEvery   = 100 * time.Millisecond // at least, between two points
-	pointsFor    = time.Minute            // how long a point is kept
 )
-
-// point is a place that the backend confirmed. A backend that lost its newest lines, as a failover to a replica
-// does, still has those up to one of the last points.
-type point struct {
-	place
-	at time.Time
-}
 
 // Run publishes the messages in the box, and each that is added, until ctx is
 // done; then it makes a last attempt of at most grace. Only one call may run at
@@ -132,7 +121,7 @@ func (b *Box) verify(ctx context.Context, to relay.Publisher) error {
 	}
 	if err == nil {
 		b.mu.Lock()
-		b.notePoint(at) // else a box that is idle for longer than pointsFor would have none before its next message
+		b.notePoint(at) // else one that is idle for long would have none before its next message
 		b.mu.Unlock()
 	}
 	return err
@@ -181,7 +170,7 @@ func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 }
 
 // stillThere is the newest point that the backend has, or the place of the oldest kept message, with no
-// receipt. It forgets the points that the backend does not have. If it has one, it has all before it.
+// receipt. It forgets the points that the backend does not have.
 func (b *Box) stillThere(ctx context.Context, to relay.Publisher) (at place, err error) {
 	b.mu.Lock()
 	points := b.points
@@ -189,39 +178,30 @@ func (b *Box) stillThere(ctx context.Context, to relay.Publisher) (at place, err
 		at.Segment = b.segments[0].first
 	}
 	b.mu.Unlock()
-	lost := sort.Search(len(points), func(i int) bool {
-		if err != nil {
-			return true
+	newest, ok, err := points.Newest(func(p place) (bool, error) {
+		_, err := publish(ctx, to, nil, p.Receipt)
+		if errors.Is(err, relay.ErrForgotten) {
+			return false, nil
 		}
-		_, gone := publish(ctx, to, nil, points[i].Receipt)
-		if !errors.Is(gone, relay.ErrForgotten) {
-			err = gone
-		}
-		return gone != nil
+		return err == nil, err
 	})
 	if err != nil {
 		return place{}, err
 	}
-	if lost > 0 {
-		at = points[lost-1].place
+	if ok {
+		at = newest
 	}
 	b.mu.Lock()
-	b.points = slices.Clip(points[:lost])
+	b.points = points
 	b.mu.Unlock()
 	return at, nil
 }
 
 // notePoint keeps a place that the backend confirmed. b.mu is held.
 func (b *Box) notePoint(at place) {
-	now := time.Now()
-	if n := len(b.points); at.Receipt == "" || n > 0 && now.Sub(b.points[n-1].at) < pointEvery {
-		return
+	if at.Receipt != "" {
+		b.points.Note(at)
 	}
-	old := slices.IndexFunc(b.points, func(p point) bool { return now.Sub(p.at) < pointsFor })
-	if old < 0 {
-		old = len(b.points)
-	}
-	b.points = append(b.points[old:], point{at, now})
 }
 
 // finalAt is when the text of a message was final.

@@ -115,8 +115,8 @@ func TestWhatTheBackendStillHasIsNotPublishedAgain(t *testing.T) {
 		pause time.Duration // after each but the last
 		lost  int           // of the newest
 	}{
-		{"busy", 50, pointEvery, 3},
-		{"idle in between", 4, 2 * pointsFor, 1},
+		{"busy", 50, relay.PointEvery, 3},
+		{"idle in between", 4, 2 * relay.PointsFor, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

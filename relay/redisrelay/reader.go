@@ -31,6 +31,8 @@ type reader struct {
 	seen     sight             // the last look
 
 	at     place
+	points relay.Points[place] // places that were read up to
+
 	fresh  bool // no position was ever stored, and the stream was not seen yet
 	tried  bool // a session failed before the stream was seen
 	looked time.Time

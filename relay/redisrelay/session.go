@@ -99,6 +99,9 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 				return err
 			}
 		}
+		if len(entries) > 0 {
+			r.points.Note(r.at)
+		}
 		if len(entries) < readCount && r.caughtUp != nil {
 			at := r.at
 			if err := r.lookWithin(ctx, client); err != nil { // was any of it lost before it was read?
@@ -181,13 +184,11 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 	r.whole = r.whole && !replaced && s.whole() && !s.lacks(r.seen)
 	r.seen = s
 	if replaced {
-		r.q.stats.restarts.Add(1)
-		r.q.log.Warn("the stream was replaced; reading it from its beginning")
-		r.at = place{}
-		if r.sub != nil {
-			r.sub.history.Store(&redislink.EntryID{})
-			r.sub.window.Skip(r.at)
+		if err := r.goBack(ctx, client, s); err != nil {
+			return err
 		}
+	} else if r.at.ID != (redislink.EntryID{}) {
+		r.points.Note(r.at)
 	}
 	at, missed := s.adjust(r.at)
 	if r.at = at; missed > 0 && r.sub != nil {
@@ -203,6 +204,37 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 	r.noteLag(lag)
 	if lag == 0 {
 		r.noteEnd()
+	}
+	return nil
+}
+
+// goBack moves the position to what a stream that was replaced, of which s is a look, has of what was read: all up to
+// the newest point that it still has, as after a failover to a replica that lacked the newest entries, or nothing. What
+// came behind a point that is lost has later ids than all that was lost, since the clocks of two servers differ by less
+// than the time in which one takes over from the other.
+func (r *reader) goBack(ctx context.Context, client redis.UniversalClient, s sight) error {
+	at, some, err := r.points.Newest(func(p place) (bool, error) {
+		if s.added != unknown && p.N > s.added {
+			return false, nil
+		}
+		_, holds, err := redislink.Look(ctx, client, r.q.stream, p.ID)
+		return holds, err
+	})
+	if err != nil {
+		return fmt.Errorf("look for what the stream still has: %w", err)
+	}
+	r.q.stats.restarts.Add(1)
+	r.at = at
+	if some {
+		r.q.log.Warn("the stream has lost its newest entries; reading on behind those that it still has")
+	} else {
+		r.q.log.Warn("the stream was replaced; reading it from its beginning")
+		if r.sub != nil {
+			r.sub.history.Store(&redislink.EntryID{})
+		}
+	}
+	if r.sub != nil {
+		r.sub.window.Skip(r.at)
 	}
 	return nil
 }

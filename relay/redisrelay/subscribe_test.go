@@ -1,11 +1,13 @@
 package redisrelay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +56,65 @@ func TestKilledWithoutPersistence(t *testing.T) {
 	}
 	if got := here.q.Stats().Reconnects; got == 0 {
 		t.Error("no reconnect was counted")
+	}
+}
+
+// Redis comes back with all but its newest entries, as a replica may: what it still has does not come again.
+func TestNewestEntriesLost(t *testing.T) {
+	srv := redistest.Start(t)
+	sender := open(t, srv.URL(), "sender", t.TempDir(), nil)
+	e := listenTo(t, open(t, srv.URL(), "a", t.TempDir(), nil), true)
+	var follows atomic.Int64
+	follower := open(t, srv.URL(), "", "", nil)
+	caughtUp := make(chan struct{})
+	go func() {
+		_ = follower.Follow(t.Context(), func([]byte) { follows.Add(1) }, func(bool) { close(caughtUp) })
+	}()
+	<-caughtUp
+	var receipt relay.Receipt
+	one := func(i int) {
+		receipt = publish(t, sender, receipt, lines("s", i, i)...)
+		e.want(lines("s", i, i)...)
+		eventually(t, "followed", func() bool { return follows.Load() == int64(i) })
+	}
+	one(1)
+	one(2)
+	time.Sleep(relay.PointEvery) // else what follows may be too close to the first line
+	for i := range 3 {
+		one(3 + i)
+	}
+	if err := rawClient(t, srv).Save(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	kept := receipt
+	for i := range 3 {
+		one(6 + i)
+	}
+	before := follows.Load()
+	srv.Kill()
+	if err := srv.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sender.Publish(t.Context(), lines("s", 9, 9), receipt); !errors.Is(err, relay.ErrForgotten) {
+		t.Fatalf("got %v, want %v", err, relay.ErrForgotten)
+	}
+	publish(t, sender, kept, lines("s", 6, 9)...)
+	for i := 3; ; i++ {
+		d := e.next()
+		if bytes.Equal(d.Line, lines("s", 6, 6)[0]) {
+			break
+		}
+		if d.History || bytes.Equal(d.Line, lines("s", 1, 1)[0]) || bytes.Equal(d.Line, lines("s", 2, 2)[0]) || i > 5 {
+			t.Fatalf("%.60s came again, history: %v", d.Line, d.History)
+		}
+	}
+	e.want(lines("s", 7, 9)...)
+	eventually(t, "followed", func() bool { return follows.Load() >= before+4 })
+	if got := follows.Load() - before; got > 4+3 {
+		t.Errorf("%d lines were followed again, want those that were lost, the new one, and at most 3 before", got)
+	}
+	if s := e.q.Stats(); s.Restarts != 1 || s.Trimmed != 0 {
+		t.Errorf("stats %+v", s)
 	}
 }
 
