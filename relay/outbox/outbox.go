@@ -54,7 +54,7 @@ const (
 	segmentPart = 32 // a new segment begins after Size / segmentPart bytes
 	segmentSize = maxPending / segmentPart
 	batchLines  = 200     // lines handed to the backend at once
-	batchBytes  = 1 << 20 // or this many bytes
+	batchBytes  = 1 << 20 // or this many bytes, and fewer where the backend is too slow for them
 	maxFresh    = 1 << 20 // bytes of unpublished lines kept in memory; others are read from the disk
 )
 
@@ -94,6 +94,7 @@ type Box struct {
 	pending  int64               // bytes not published; guarded by mu
 	at       place               // published up to here; guarded by mu
 	points   relay.Points[place] // places that the backend confirmed; guarded by mu
+	batch    int64               // bytes handed to the backend at once; guarded by mu
 	saved    place               // the place in the state file; guarded by mu
 	count    int64               // messages not published; guarded by mu
 	closed   bool                // guarded by mu
@@ -140,7 +141,7 @@ func Open(root *os.Root, opts Options) (*Box, error) {
 		opts.At = finalAt
 	}
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	b := &Box{root: root, opts: opts, wake: make(chan struct{}, 1), returned: newReturned()}
+	b := &Box{root: root, opts: opts, wake: make(chan struct{}, 1), returned: newReturned(), batch: batchBytes}
 	if err := b.load(); err != nil {
 		return nil, fmt.Errorf("open outbox %s: %w", root.Name(), err)
 	}

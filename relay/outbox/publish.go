@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"time"
 
@@ -91,7 +92,7 @@ func (b *Box) step(ctx context.Context, to relay.Publisher) (more bool, err erro
 		b.advance(behind, at.Receipt, 0) // past torn lines
 		return false, nil
 	}
-	receipt, err := publish(ctx, to, lines, at.Receipt)
+	receipt, err := b.publish(ctx, to, lines, at.Receipt)
 	if errors.Is(err, relay.ErrForgotten) {
 		return true, b.again(ctx, to)
 	}
@@ -103,10 +104,22 @@ func (b *Box) step(ctx context.Context, to relay.Publisher) (more bool, err erro
 	return true, nil
 }
 
-func publish(ctx context.Context, to relay.Publisher, lines [][]byte, after relay.Receipt) (relay.Receipt, error) {
-	ctx, cancel := context.WithTimeout(ctx, publishLimit)
+// publish calls the backend. Where it does not answer in time, batches are half of that one until nothing waits: its
+// network may be too slow for so much at once.
+func (b *Box) publish(ctx context.Context, to relay.Publisher, lines [][]byte, after relay.Receipt) (relay.Receipt, error) {
+	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	return to.Publish(ctx, lines, after)
+	receipt, err := to.Publish(limited, lines, after)
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && len(lines) > 1 && ctx.Err() == nil {
+		bytes := 0
+		for _, line := range lines {
+			bytes += len(line)
+		}
+		b.mu.Lock()
+		b.batch = int64(bytes / 2)
+		b.mu.Unlock()
+	}
+	return receipt, err
 }
 
 // verify asks whether the backend still has what it accepted.
@@ -115,12 +128,13 @@ func (b *Box) verify(ctx context.Context, to relay.Publisher) error {
 	if at.Receipt == "" {
 		return nil
 	}
-	_, err := publish(ctx, to, nil, at.Receipt)
+	_, err := b.publish(ctx, to, nil, at.Receipt)
 	if errors.Is(err, relay.ErrForgotten) {
 		return b.again(ctx, to)
 	}
 	if err == nil {
 		b.mu.Lock()
+		b.batch = batchBytes
 		b.notePoint(at) // else one that is idle for long would have none before its next message
 		b.mu.Unlock()
 	}
@@ -153,7 +167,7 @@ func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 			}
 		}
 		if behind.Receipt = at.Receipt; len(recent) > 0 {
-			if behind.Receipt, err = publish(ctx, to, recent, at.Receipt); err != nil {
+			if behind.Receipt, err = b.publish(ctx, to, recent, at.Receipt); err != nil {
 				return fmt.Errorf("publish again: %w", err)
 			}
 			b.republished.Add(int64(len(recent)))
@@ -179,7 +193,7 @@ func (b *Box) stillThere(ctx context.Context, to relay.Publisher) (at place, err
 	}
 	b.mu.Unlock()
 	newest, ok, err := points.Newest(func(p place) (bool, error) {
-		_, err := publish(ctx, to, nil, p.Receipt)
+		_, err := b.publish(ctx, to, nil, p.Receipt)
 		if errors.Is(err, relay.ErrForgotten) {
 			return false, nil
 		}
@@ -295,7 +309,7 @@ func (b *Box) freshAt(s segment, from int64) (lines [][]byte, behind int64) {
 		return nil, from
 	}
 	for _, l := range b.fresh {
-		if len(lines) == batchLines || l.end > s.size || l.end-from > batchBytes && len(lines) > 0 {
+		if len(lines) == batchLines || l.end > s.size || l.end-from > b.batch && len(lines) > 0 {
 			break
 		}
 		lines, behind = append(lines, l.line), l.end
@@ -374,6 +388,9 @@ func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err err
 	if err != nil {
 		return nil, from, err
 	}
+	b.mu.Lock()
+	batch := b.batch
+	b.mu.Unlock()
 	n, err := t.Read(f, size, func(l jsonl.Line) bool {
 		line, salvaged := wholeLine(l.Text)
 		if salvaged {
@@ -382,7 +399,7 @@ func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err err
 		if line != nil {
 			lines = append(lines, bytes.Clone(line))
 		}
-		return len(lines) < batchLines && l.End-from < batchBytes
+		return len(lines) < batchLines && l.End-from < batch
 	})
 	if n == 0 && err == nil {
 		return nil, size, nil // a line without an end

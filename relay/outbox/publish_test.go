@@ -291,6 +291,51 @@ func TestBatchesAreBounded(t *testing.T) {
 	wantEmpty(t, b)
 }
 
+// narrow is a backend behind a network that passes so many bytes a second.
+type narrow struct {
+	backend
+	rate int
+}
+
+func (n *narrow) Publish(ctx context.Context, lines [][]byte, after relay.Receipt) (relay.Receipt, error) {
+	bytes := 0
+	for _, line := range lines {
+		bytes += len(line)
+	}
+	select {
+	case <-time.After(time.Duration(bytes) * time.Second / time.Duration(n.rate)):
+		return n.backend.Publish(ctx, lines, after)
+	case <-ctx.Done():
+		return "", fmt.Errorf("no answer: %w", ctx.Err())
+	}
+}
+
+// A network that is too narrow for a whole batch within the limit of a call gets smaller ones: a backlog gets through, also
+// one that the backend has lost.
+func TestNarrowNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := openBox(t, t.TempDir(), Options{KeepFor: time.Hour})
+		q := &narrow{rate: 20_000}
+		const n = 40
+		for i := range n {
+			m := message(fmt.Sprint(i + 1))
+			m.Content = strings.Repeat("x", 50_000)
+			if _, err := b.Put(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := running(t, b, q, 0)
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		wantIDs(t, "published", q.saw(t), numbers(1, n))
+		q.forget()
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		wantIDs(t, "held", q.holds(t), numbers(1, n))
+		stop()
+	})
+}
+
 // A backlog that is longer than what is kept in memory comes from the disk, and what is put
 // meanwhile after it, each line once.
 func TestABacklogThatMemoryDoesNotHold(t *testing.T) {

@@ -1,6 +1,10 @@
 package redisrelay
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +13,7 @@ import (
 	"feishu-relay/internal/netfault"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/relay"
+	"feishu-relay/relay/outbox"
 )
 
 // A link that swallows everything and stays "up": the reader notices, shows
@@ -104,4 +109,43 @@ func TestCloseInABlackHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-e.ended // hangs for an hour if the blocked read is not ended
+}
+
+// A network that does not pass a whole batch within the limit of a call: an outbox gets its backlog through.
+func TestNarrowNetwork(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	path := netfault.Start(t, srv.Addr())
+	must(t, path.Begin(netfault.Fault{Toxics: []netfault.Toxic{{Type: "bandwidth", Attributes: map[string]int{"rate": 150}}}}))
+	e := listenTo(t, open(t, srv.URL(), "a", t.TempDir(), nil), true)
+	root, err := os.OpenRoot(t.TempDir())
+	must(t, err)
+	defer root.Close()
+	box, err := outbox.Open(root, outbox.Options{})
+	must(t, err)
+	defer box.Close()
+	const n = 12
+	for i := range n { // 1.2 MB
+		_, err := box.Put(relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_", i)), ChatID: "oc_x", SenderAgentName: "s",
+			TS: relay.MillisOf(time.Now()), Content: strings.Repeat("x", 100_000)})
+		must(t, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		box.Run(ctx, open(t, "redis://"+path.Addr(), "s", t.TempDir(), nil), 0)
+	}()
+	for i := 0; i < n; { // a batch whose call was given up may have come all the same
+		m, err := relay.Decode(e.next().Line)
+		must(t, err)
+		if m.RelayMsgID == relay.MessageID(fmt.Sprint("om_", i)) {
+			i++
+		}
+	}
+	cancel()
+	<-ended
+	if s := box.Stats(); s.Failed == 0 {
+		t.Error("no call took too long: the network was wide enough")
+	}
 }
