@@ -12,13 +12,13 @@ func TestLook(t *testing.T) {
 	srv := redistest.Start(t)
 	raw, ctx := redis.NewClient(&redis.Options{Addr: srv.Addr()}), t.Context()
 	defer raw.Close()
-	at := EntryID{5, 1}
+	at, sum := EntryID{5, 1}, ""
 	see := func(want Sight, holds bool) {
 		t.Helper()
 		if want.Exists && redistest.Before(7, 0) {
 			want.Added = -1
 		}
-		if got, held, err := Look(ctx, raw, "s", at); err != nil || got != want || held != holds {
+		if got, held, err := Look(ctx, raw, "s", at, sum); err != nil || got != want || held != holds {
 			t.Errorf("got %+v, %v, %v, want %+v, %v", got, held, err, want, holds)
 		}
 	}
@@ -26,8 +26,15 @@ func TestLook(t *testing.T) {
 	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "5-1", Values: []any{"a", "1"}})
 	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "7-0", Values: []any{"a", "1"}})
 	see(Sight{true, 2, 2, EntryID{5, 1}, EntryID{7, 0}}, true)
-	raw.XDel(ctx, "s", "5-1", "7-0")
-	see(Sight{true, 2, 0, EntryID{}, EntryID{7, 0}}, false)
+	sum = Sum("")
+	see(Sight{true, 2, 2, EntryID{5, 1}, EntryID{7, 0}}, true)
+	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "8-0", Values: []any{"a", "1", "payload", "text"}})
+	at, sum = EntryID{8, 0}, Sum("text")
+	see(Sight{true, 3, 3, EntryID{5, 1}, EntryID{8, 0}}, true)
+	sum = Sum("other")
+	see(Sight{true, 3, 3, EntryID{5, 1}, EntryID{8, 0}}, false)
+	raw.XDel(ctx, "s", "5-1", "7-0", "8-0")
+	see(Sight{true, 3, 0, EntryID{}, EntryID{8, 0}}, false)
 	for _, reply := range [][]any{{"1-0"}, {"x", int64(1), int64(1), "1-0", int64(0)}, {"1-0", "1", int64(1), "1-0", int64(0)},
 		{"1-0", int64(1), int64(1), "", int64(0)}, {"1-0", int64(1), int64(1), "1-0", "x"}} {
 		if s, _, err := parseSight(reply); err == nil {

@@ -125,7 +125,7 @@ func (r *reader) read(ctx context.Context) error {
 func (r *reader) look(ctx context.Context) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	seen, _, err := redislink.Look(ctx, r.client, r.inbox, redislink.EntryID{})
+	seen, _, err := redislink.Look(ctx, r.client, r.inbox, redislink.EntryID{}, "")
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package redisrelay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -109,6 +110,48 @@ func TestCloseInABlackHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-e.ended // hangs for an hour if the blocked read is not ended
+}
+
+// Two servers take themselves for the primary, and give out the same id: neither the reader nor the sender who were at
+// the one take what the other has for what they know.
+func TestSplitBrain(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw, path := rawClient(t, srv), netfault.Start(t, srv.Addr())
+	sender := open(t, srv.URL(), "s", t.TempDir(), nil)
+	e := listenTo(t, open(t, "redis://"+path.Addr(), "a", t.TempDir(), nil), true)
+	receipt := publish(t, sender, "", lines("s", 1, 2)...)
+	e.want(lines("s", 1, 2)...)
+	time.Sleep(relay.PointEvery)
+	for i := 3; i <= 5; i++ {
+		receipt = publish(t, sender, receipt, lines("s", i, i)...)
+		e.want(lines("s", i, i)...)
+	}
+	entries, err := raw.XRange(t.Context(), sender.stream, "-", "+").Result()
+	must(t, err)
+	path.Silence(true)
+	e.until("not connected", func(s relay.Status) bool { return !s.Connected })
+	_, err = raw.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.Del(t.Context(), sender.stream)
+		for i, entry := range entries {
+			payload := entry.Values["payload"]
+			if i == len(entries)-1 {
+				payload = lines("other", 1, 1)[0]
+			}
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: sender.stream, ID: entry.ID, Values: []any{"payload", payload}})
+		}
+		for _, line := range lines("other", 2, 9) {
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: sender.stream, Values: []any{"payload", line}})
+		}
+		return nil
+	})
+	must(t, err)
+	if _, err := sender.Publish(t.Context(), nil, receipt); !errors.Is(err, relay.ErrForgotten) {
+		t.Errorf("the sender is told %v, want %v", err, relay.ErrForgotten)
+	}
+	path.Silence(false)
+	e.skipTo(lines("other", 1, 1)[0])
+	e.want(lines("other", 2, 9)...)
 }
 
 // A network that does not pass a whole batch within the limit of a call: an outbox gets its backlog through.

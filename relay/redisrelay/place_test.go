@@ -80,7 +80,7 @@ func TestSightAdjustAndLag(t *testing.T) {
 }
 
 func TestReceiptText(t *testing.T) {
-	for _, text := range []relay.Receipt{"1-2/3", "1795211093522-0/0", "5-0/"} {
+	for _, text := range []relay.Receipt{"1-2/3/", "1795211093522-0/0/0123456789abcdef", "5-0//x"} {
 		r, err := parseReceipt(text)
 		if err != nil {
 			t.Fatal(err)
@@ -94,11 +94,14 @@ func TestReceiptText(t *testing.T) {
 			t.Errorf("%q was taken for a receipt", text)
 		}
 	}
-	r := receipt{"1-0", 5}
-	if got, want := r.next("2-0", "", 3), (receipt{"2-0", 8}); got != want {
+	if r, err := parseReceipt("1-2/3"); err != nil || r != (receipt{"1-2", 3, ""}) { // an earlier version's
+		t.Errorf("got %v, %v", r, err)
+	}
+	r := receipt{"1-0", 5, "x"}
+	if got, want := r.next("2-0", "", 3), (receipt{"2-0", 8, ""}); got != want {
 		t.Errorf("uncounted: got %v, want %v", got, want)
 	}
-	if got, want := r.next("2-0", "90", 3), (receipt{"2-0", 90}); got != want {
+	if got, want := r.next("2-0", "90", 3), (receipt{"2-0", 90, ""}); got != want {
 		t.Errorf("counted: got %v, want %v", got, want)
 	}
 }

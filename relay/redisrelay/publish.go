@@ -36,7 +36,7 @@ const (
 // KEYS: the stream. ARGV: channel, cap, id and number of the receipt's entry
 // ("" and "" for none), "1" to count, a digit for each line that says whether
 // it goes on the channel ("" for all), the bytes that the stream may take, "1" to look
-// how many it takes, the lines. It returns "lost" alone; or the id of the
+// how many it takes, the sum of the receipt's entry ("" for none), the lines. It returns "lost" alone; or the id of the
 // last entry, a number if it counted, the bytes if it looked, and how many entries
 // it trimmed for these, and since Redis was out of memory.
 //
@@ -52,7 +52,7 @@ const (
 // as what is added. None of the last minute is, since a reader may not have it yet: if there are not enough
 // that are older, nothing is trimmed and the lines stay refused. The sender keeps them.
 var publishScript = redis.NewScript(`
-local stream, channel, cap, after, limit, first = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7]), 9
+local stream, channel, cap, after, limit, first = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7]), 10
 local few = 16 -- entries that the limit leaves, whatever they take
 local young = 60000 -- ms for which an entry is kept though Redis is out of memory
 
@@ -69,7 +69,9 @@ local function look()
   return s
 end
 
-if after ~= '' and not redis.call('XRANGE', stream, after, after)[1] then
+local entry = after ~= '' and redis.call('XRANGE', stream, after, after)[1]
+if entry and string.sub(redis.sha1hex(entry[2][2]), 1, #ARGV[9]) ~= ARGV[9] then return {'lost'} end
+if after ~= '' and not entry then
   local function newer(a, b)
     local am, as = string.match(a, '(%d+)-(%d+)')
     local bm, bs = string.match(b, '(%d+)-(%d+)')
@@ -181,7 +183,7 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	if len(lines) >= countLines || old.number == unknown || q.counted.due() {
 		count = "1"
 	}
-	const options = 8
+	const options = 9
 	args := make([]any, options, options+len(lines))
 	announced := bytes.Repeat([]byte{'1'}, len(lines))
 	size := 0
@@ -200,7 +202,7 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	if len(lines) > 0 && q.measures(size) {
 		measure = "1"
 	}
-	copy(args, []any{q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced, q.room.most(), measure})
+	copy(args, []any{q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced, q.room.most(), measure, old.sum})
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	reply, err := publishScript.Run(ctx, q.publish, []string{q.stream}, args...).StringSlice()
@@ -219,17 +221,21 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	freed, _ := strconv.ParseInt(reply[4], 10, 64)
 	q.noteSize(reply[2], trimmed, freed)
 	q.askMemory()
-	return old.next(reply[0], reply[1], len(lines)).text(), nil
+	next := old.next(reply[0], reply[1], len(lines))
+	next.sum = redislink.Sum(string(lines[len(lines)-1]))
+	return next.text(), nil
 }
 
-// receipt is a [relay.Receipt] of this package, "<id>/<number>".
+// receipt is a [relay.Receipt] of this package, "<id>/<number>/<sum>".
 type receipt struct {
 	id     string // of the entry, "" for none
 	number int64  // the stream had been given at least so many; or unknown
+	sum    string // see [redislink.Sum]; "" where an earlier version wrote it
 }
 
 func parseReceipt(text relay.Receipt) (receipt, error) {
-	id, number, _ := strings.Cut(string(text), "/")
+	id, rest, _ := strings.Cut(string(text), "/")
+	number, sum, _ := strings.Cut(rest, "/")
 	if _, ok := redislink.ParseEntry(id); !ok {
 		return receipt{}, errNoID
 	}
@@ -237,10 +243,10 @@ func parseReceipt(text relay.Receipt) (receipt, error) {
 	if err != nil || n < 0 {
 		n = unknown
 	}
-	return receipt{id, n}, nil
+	return receipt{id, n, sum}, nil
 }
 
-func (r receipt) text() relay.Receipt { return relay.Receipt(r.id + "/" + r.count()) }
+func (r receipt) text() relay.Receipt { return relay.Receipt(r.id + "/" + r.count() + "/" + r.sum) }
 
 func (r receipt) count() string {
 	if r.number == unknown {
@@ -259,7 +265,7 @@ func (r receipt) next(id, counted string, n int) receipt {
 	default:
 		number = unknown
 	}
-	return receipt{id, number}
+	return receipt{id: id, number: number}
 }
 
 // pacer says yes at most once in countEvery.

@@ -31,10 +31,10 @@ type reader struct {
 	seen     sight             // the last look
 
 	at     place
-	points relay.Points[place] // places that were read up to
-
-	fresh  bool // no position was ever stored, and the stream was not seen yet
-	tried  bool // a session failed before the stream was seen
+	sum    string              // of the entry at.ID; "" if it is not known
+	points relay.Points[point] // places that were read up to
+	fresh  bool                // no position was ever stored, and the stream was not seen yet
+	tried  bool                // a session failed before the stream was seen
 	looked time.Time
 	outage string // the fault that was logged and goes on
 

@@ -99,8 +99,10 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 				return err
 			}
 		}
-		if len(entries) > 0 {
-			r.points.Note(r.at)
+		if n := len(entries); n > 0 {
+			text, _ := entries[n-1].Values["payload"].(string)
+			r.sum = redislink.Sum(text)
+			r.points.Note(point{r.at, r.sum})
 		}
 		if len(entries) < readCount && r.caughtUp != nil {
 			at := r.at
@@ -135,7 +137,7 @@ func (r *reader) hand(outer, ctx context.Context, entry redis.XMessage) error {
 			return err
 		}
 	}
-	r.at = behind
+	r.at, r.sum = behind, ""
 	r.noteRead()
 	switch {
 	case !ok || len(text) >= relay.MaxLine:
@@ -187,8 +189,8 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 		if err := r.goBack(ctx, client, s); err != nil {
 			return err
 		}
-	} else if r.at.ID != (redislink.EntryID{}) {
-		r.points.Note(r.at)
+	} else if r.sum != "" {
+		r.points.Note(point{r.at, r.sum})
 	}
 	at, missed := s.adjust(r.at)
 	if r.at = at; missed > 0 && r.sub != nil {
@@ -209,22 +211,20 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 }
 
 // goBack moves the position to what a stream that was replaced, of which s is a look, has of what was read: all up to
-// the newest point that it still has, as after a failover to a replica that lacked the newest entries, or nothing. What
-// came behind a point that is lost has later ids than all that was lost, since the clocks of two servers differ by less
-// than the time in which one takes over from the other.
+// the newest point that it still has, as after a failover to a replica that lacked the newest entries, or nothing.
 func (r *reader) goBack(ctx context.Context, client redis.UniversalClient, s sight) error {
-	at, some, err := r.points.Newest(func(p place) (bool, error) {
+	at, some, err := r.points.Newest(func(p point) (bool, error) {
 		if s.added != unknown && p.N > s.added {
 			return false, nil
 		}
-		_, holds, err := redislink.Look(ctx, client, r.q.stream, p.ID)
+		_, holds, err := redislink.Look(ctx, client, r.q.stream, p.ID, p.sum)
 		return holds, err
 	})
 	if err != nil {
 		return fmt.Errorf("look for what the stream still has: %w", err)
 	}
 	r.q.stats.restarts.Add(1)
-	r.at = at
+	r.at, r.sum = at.place, at.sum
 	if some {
 		r.q.log.Warn("the stream has lost its newest entries; reading on behind those that it still has")
 	} else {
@@ -286,7 +286,7 @@ func (r *reader) firstSight(ctx context.Context, client redis.UniversalClient, s
 
 // see takes one look.
 func (r *reader) see(ctx context.Context, client redis.UniversalClient) (sight, error) {
-	v, holds, err := redislink.Look(ctx, client, r.q.stream, r.at.ID)
+	v, holds, err := redislink.Look(ctx, client, r.q.stream, r.at.ID, r.sum)
 	s := sight{exists: v.Exists, added: v.Added, length: v.Length, first: v.First, last: v.Last, holds: holds}
 	if s.added < s.length || s.added == 0 && s.last != (redislink.EntryID{}) {
 		s.added = unknown
