@@ -110,7 +110,7 @@ func (r *reads) live(ctx context.Context, t *testing.T, q *Queue) {
 		defer r.mu.Unlock()
 		now := r.lie != "" && !r.lied && r.armed.Load()
 		switch {
-		case now && r.lie == breachLost:
+		case now && r.lie == breachLost && !r.came(n): // a repeat is not lost
 			r.lied, r.dropped = true, n
 		case r.dropped == n: // the stream was replaced, and all comes again
 		case now && r.lie == breachTwice:
@@ -143,6 +143,11 @@ func (r *reads) note(numbers ...int) {
 func (r *reads) has(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.came(n)
+}
+
+// came is has; r.mu is held.
+func (r *reads) came(n int) bool {
 	return slices.ContainsFunc(r.got, func(life []int) bool { return slices.Contains(life, n) })
 }
 
