@@ -2,7 +2,6 @@ package relay
 
 import (
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -11,7 +10,7 @@ const (
 	PointsFor  = time.Minute            // how long a point is kept
 )
 
-// Points are places, of type P, that a backend was seen to have: the last ones, in their order. A backend that lost its
+// Points are places, of type P, that a backend was seen to have: the last ones, the oldest first. A backend that lost its
 // newest lines, as a failover to a replica does, still has those up to one of them. The zero value has none.
 type Points[P any] struct{ list []point[P] }
 
@@ -33,23 +32,14 @@ func (p *Points[P]) Note(place P) {
 	p.list = append(p.list[old:], point[P]{place, now})
 }
 
-// Newest returns the newest place of which has reports that the backend has it, and false if there is none. The
-// places behind it are forgotten. It asks for some only: a backend that has one has all before it, or cut them off.
-func (p *Points[P]) Newest(has func(P) (bool, error)) (place P, ok bool, err error) {
-	lost := sort.Search(len(p.list), func(i int) bool {
-		if err != nil {
-			return true
-		}
-		var there bool
-		there, err = has(p.list[i].place)
-		return !there
-	})
-	if err != nil {
-		return place, false, err
+// Places returns them, the oldest first.
+func (p *Points[P]) Places() []P {
+	places := make([]P, len(p.list))
+	for i, at := range p.list {
+		places[i] = at.place
 	}
-	p.list = slices.Clip(p.list[:lost])
-	if lost == 0 {
-		return place, false, nil
-	}
-	return p.list[lost-1].place, true, nil
+	return places
 }
+
+// Keep forgets all but the first n.
+func (p *Points[P]) Keep(n int) { p.list = slices.Clip(p.list[:n]) }

@@ -64,7 +64,7 @@ import (
 const (
 	retryFirst   = 100 * time.Millisecond // of what the disk, the store or the bot refused; doubled up to
 	retryMax     = 10 * time.Second
-	awayMax      = 2 * time.Second  // longest pause, and up to half more, while a store may be away: mail waits for it
+	awayMax      = 2 * time.Second  // longest pause while a store may be away: mail waits for it
 	cardsFresh   = time.Second      // how long the registry is taken from memory when it decides about retries
 	offlineWait  = time.Second      // for marking the agent offline when the process stops
 	maxGoals     = 64               // live goals of one agent; the next is refused, and gets no messages
@@ -296,7 +296,7 @@ func (a *Agent) keep(ctx context.Context, name string, part func(context.Context
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > awayMax {
+		if time.Since(began) > retryMax { // it has worked: where a store does not answer, that is noticed sooner
 			again.Reset()
 			outage = ""
 		}

@@ -62,15 +62,29 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			a.queue.release(m)
 			a.ended(ctx, m, err, opened)
 		})
-		if err := <-first; err == nil || errors.Is(err, ErrNoChannel) || errors.Is(err, ErrTimedOut) {
+		err := <-first
+		if err == nil || errors.Is(err, ErrNoChannel) || errors.Is(err, ErrTimedOut) {
 			pause = retryFirst
 			continue
 		}
 		if err := wait.Sleep(ctx, pause); err != nil {
 			return err
 		}
-		pause = min(2*pause, retryMax)
+		pause = min(2*pause, longestPause(err))
 	}
+}
+
+// awayError is an error of the store.
+type awayError struct{ error }
+
+func (e awayError) Unwrap() error { return e.error }
+
+// longestPause is the longest pause after an error before what failed is tried again.
+func longestPause(err error) time.Duration {
+	if _, away := errors.AsType[awayError](err); away {
+		return awayMax
+	}
+	return retryMax
 }
 
 // watchChannels notes when a delivery channel opens.
@@ -112,7 +126,7 @@ func (a *Agent) ended(ctx context.Context, m *queued, err error, opened <-chan s
 		}
 		a.log.Log(ctx, level, "mail waits for the bot", "message_id", m.id, "err", err)
 		a.opts.Failed("delivery", err)
-		a.queue.postpone(m, time.Now())
+		a.queue.postpone(m, time.Now(), longestPause(err))
 	}
 }
 
@@ -165,7 +179,7 @@ func (a *Agent) fetch(ctx context.Context, m *queued, fresh *arrival) (e mailbox
 		return e, false, a.clear(ctx, m, mailbox.Malformed)
 	}
 	if err != nil {
-		return e, false, err
+		return e, false, awayError{err}
 	}
 	what, why := a.obsolete(e, m.key)
 	if what == "" {
@@ -176,7 +190,7 @@ func (a *Agent) fetch(ctx context.Context, m *queued, fresh *arrival) (e mailbox
 		answer = a.expiryAnswer(ctx, e)
 	}
 	if err := a.answer(ctx, answer); err != nil {
-		return e, false, err
+		return e, false, awayError{err}
 	}
 	a.observe(what, e, why)
 	return e, false, a.clear(ctx, m, mailbox.Taken)

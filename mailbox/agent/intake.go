@@ -20,12 +20,16 @@ func (a *Agent) receive(ctx context.Context) error {
 // take deals with a piece of mail until it is ready for the bot or finished:
 // what the disk or the store refuses is tried again.
 func (a *Agent) take(ctx context.Context, item mailbox.Item) {
+	fault := ""
 	for again := wait.NewBackoff(retryFirst, awayMax); ; {
 		err := a.sort(ctx, item)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		a.log.Warn("mail waits to be processed", "err", err)
+		if text := err.Error(); text != fault { // else it was logged
+			fault = text
+			a.log.Warn("mail waits to be processed", "err", err)
+		}
 		a.opts.Failed("inbox", err)
 		if again.Sleep(ctx) != nil {
 			return

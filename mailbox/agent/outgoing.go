@@ -255,11 +255,11 @@ func (b *outgoing) Pending() (n int) {
 	return n
 }
 
-// backoff is the pause before the retry after n retries: base·2^n, and up to a
-// quarter more, at random (from 0 to 1), so that many senders do not come back
+// backoff is the pause before the retry after n retries: base·2^n, but at most longest, and up
+// to a quarter more, at random (from 0 to 1), so that many senders do not come back
 // together. It is never over 60 s.
-func backoff(n int, base time.Duration, random float64) time.Duration {
-	pause := wait.Doubled(max(base, 0), maxPause, n)
+func backoff(n int, base, longest time.Duration, random float64) time.Duration {
+	pause := wait.Doubled(max(base, 0), longest, n)
 	if random > 0 { // false for NaN, too
 		pause += time.Duration(float64(pause) / 4 * min(random, 1))
 	}
@@ -452,7 +452,7 @@ func (b *outgoing) await(n *entry) {
 // pause lets n be sent again after a while.
 func (b *outgoing) pause(n *entry) {
 	if n.Next.IsZero() {
-		n.Next = time.Now().Add(backoff(n.RetryCount, b.opts.RetryBase, b.random()))
+		n.Next = time.Now().Add(backoff(n.RetryCount, b.opts.RetryBase, maxPause, b.random()))
 	}
 	b.save(n, nil)
 }

@@ -34,7 +34,7 @@ func TestBackoff(t *testing.T) {
 		{0, s, math.Inf(1), 1250 * time.Millisecond},
 		{0, s, -1, s},
 	} {
-		if got := backoff(tt.n, tt.base, tt.random); got != tt.want {
+		if got := backoff(tt.n, tt.base, maxPause, tt.random); got != tt.want {
 			t.Errorf("backoff(%d, %s, %g): got %s, want %s", tt.n, tt.base, tt.random, got, tt.want)
 		}
 	}
@@ -45,10 +45,10 @@ func TestBackoff(t *testing.T) {
 func TestBackoffBounds(t *testing.T) {
 	holds := func(n int, base time.Duration, random float64) bool {
 		random, _ = math.Modf(math.Abs(random))
-		pause, least, most := backoff(n, base, random), backoff(n, base, 0), backoff(n, base, 1)
-		next := backoff(n, base, 0)
+		pause, least, most := backoff(n, base, maxPause, random), backoff(n, base, maxPause, 0), backoff(n, base, maxPause, 1)
+		next := backoff(n, base, maxPause, 0)
 		if n < math.MaxInt {
-			next = backoff(n+1, base, 0)
+			next = backoff(n+1, base, maxPause, 0)
 		}
 		return 0 <= least && least <= pause && pause <= most && most <= time.Minute && least <= next &&
 			most <= least+least/4 && (base <= 0) == (most == 0)

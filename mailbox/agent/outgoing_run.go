@@ -66,11 +66,11 @@ func (b *outgoing) failed(r *receiver, err error) {
 		b.opts.Logger.Warn("the mailbox store fails; messages are kept and tried again", "err", err)
 	}
 	if now := time.Now(); !now.Before(r.hold) { // else it was tried before its time
-		pause := backoff(r.fails, b.opts.RetryBase, b.random())
-		if !errors.Is(err, mailbox.ErrFull) {
-			pause = min(pause, awayMax)
+		longest := awayMax
+		if errors.Is(err, mailbox.ErrFull) {
+			longest = maxPause
 		}
-		r.hold = now.Add(pause)
+		r.hold = now.Add(backoff(r.fails, b.opts.RetryBase, longest, b.random()))
 		r.fails++
 	}
 	r.full = errors.Is(err, mailbox.ErrFull)

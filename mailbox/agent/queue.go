@@ -314,15 +314,15 @@ func (q *queue) opened() {
 }
 
 // postpone gives back a message that could not be delivered, and leaves it alone
-// for a pause that doubles with each failure.
-func (q *queue) postpone(m *queued, now time.Time) {
+// for a pause that doubles with each failure, up to longest.
+func (q *queue) postpone(m *queued, now time.Time, longest time.Duration) {
 	q.update(func() {
 		m.delivering, m.giving = false, nil
-		pause := wait.Doubled(retryFirst, retryMax, m.fails)
+		pause := wait.Doubled(retryFirst, longest, m.fails)
 		if m.fails++; m.fails >= firstTries {
 			pause *= 2
 		}
-		m.hold = now.Add(min(pause, retryMax))
+		m.hold = now.Add(min(pause, longest))
 	})
 }
 

@@ -54,7 +54,8 @@ const (
 	segmentPart = 32 // a new segment begins after Size / segmentPart bytes
 	segmentSize = maxPending / segmentPart
 	batchLines  = 200     // lines handed to the backend at once
-	batchBytes  = 1 << 20 // or this many bytes, and fewer where the backend is too slow for them
+	batchBytes  = 1 << 20 // or this many bytes, where they are not too many for the network
+	leastBatch  = 1 << 15 // which are never too many
 	maxFresh    = 1 << 20 // bytes of unpublished lines kept in memory; others are read from the disk
 )
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"sort"
 	"time"
 
 	"feishu-relay/internal/jsonl"
@@ -23,6 +24,7 @@ const (
 	verifyEvery  = 2 * time.Second        // how often an idle box asks whether the backend still has its messages
 	saveEvery    = 200 * time.Millisecond // how old the stored place may get
 	publishLimit = 10 * time.Second       // for one call of the backend
+	quickCall    = time.Second            // a call that takes less has room for more bytes
 )
 
 // Run publishes the messages in the box, and each that is added, until ctx is
@@ -104,20 +106,31 @@ func (b *Box) step(ctx context.Context, to relay.Publisher) (more bool, err erro
 	return true, nil
 }
 
-// publish calls the backend. Where it does not answer in time, batches are half of that one until nothing waits: its
-// network may be too slow for so much at once.
-func (b *Box) publish(ctx context.Context, to relay.Publisher, lines [][]byte, after relay.Receipt) (relay.Receipt, error) {
+// publish calls the backend. A network may be too narrow for a whole batch within the limit of a call: after one that was
+// not answered in time the next is smaller, and as long as calls take little time it grows again.
+func (b *Box) publish(ctx context.Context, to relay.Publisher, lines [][]byte, after relay.Receipt) (
+	relay.Receipt, error) {
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
+	began := time.Now()
 	receipt, err := to.Publish(limited, lines, after)
-	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && len(lines) > 1 && ctx.Err() == nil {
+	if len(lines) == 0 {
+		return receipt, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	late, ok := errors.AsType[net.Error](err)
+	switch {
+	case ok && late.Timeout() && ctx.Err() == nil:
 		bytes := 0
 		for _, line := range lines {
 			bytes += len(line)
 		}
-		b.mu.Lock()
-		b.batch = int64(bytes / 2)
-		b.mu.Unlock()
+		if bytes > leastBatch { // fewer bytes say nothing about the network
+			b.batch = max(min(b.batch, int64(bytes))/2, leastBatch)
+		}
+	case err == nil && time.Since(began) < quickCall:
+		b.batch = min(2*b.batch, batchBytes)
 	}
 	return receipt, err
 }
@@ -134,7 +147,6 @@ func (b *Box) verify(ctx context.Context, to relay.Publisher) error {
 	}
 	if err == nil {
 		b.mu.Lock()
-		b.batch = batchBytes
 		b.notePoint(at) // else one that is idle for long would have none before its next message
 		b.mu.Unlock()
 	}
@@ -184,29 +196,32 @@ func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 }
 
 // stillThere is the newest point that the backend has, or the place of the oldest kept message, with no
-// receipt. It forgets the points that the backend does not have.
+// receipt. It forgets the points that the backend does not have. If it has one, it has all before it.
 func (b *Box) stillThere(ctx context.Context, to relay.Publisher) (at place, err error) {
 	b.mu.Lock()
-	points := b.points
+	points := b.points.Places()
 	if len(b.segments) > 0 {
 		at.Segment = b.segments[0].first
 	}
 	b.mu.Unlock()
-	newest, ok, err := points.Newest(func(p place) (bool, error) {
-		_, err := b.publish(ctx, to, nil, p.Receipt)
-		if errors.Is(err, relay.ErrForgotten) {
-			return false, nil
+	lost := sort.Search(len(points), func(i int) bool {
+		if err != nil {
+			return true
 		}
-		return err == nil, err
+		_, gone := b.publish(ctx, to, nil, points[i].Receipt)
+		if !errors.Is(gone, relay.ErrForgotten) {
+			err = gone
+		}
+		return gone != nil
 	})
 	if err != nil {
 		return place{}, err
 	}
-	if ok {
-		at = newest
+	if lost > 0 {
+		at = points[lost-1]
 	}
 	b.mu.Lock()
-	b.points = points
+	b.points.Keep(lost)
 	b.mu.Unlock()
 	return at, nil
 }
@@ -391,7 +406,12 @@ func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err err
 	b.mu.Lock()
 	batch := b.batch
 	b.mu.Unlock()
+	next := int64(-1) // where the first line begins that is left for the next batch
 	n, err := t.Read(f, size, func(l jsonl.Line) bool {
+		if len(lines) > 0 && l.End-from > batch {
+			next = l.Start
+			return false
+		}
 		line, salvaged := wholeLine(l.Text)
 		if salvaged {
 			b.opts.Logger.Warn("a message was found after a torn one", "file", s.name(), "offset", l.Start)
@@ -399,10 +419,13 @@ func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err err
 		if line != nil {
 			lines = append(lines, bytes.Clone(line))
 		}
-		return len(lines) < batchLines && l.End-from < batch
+		return len(lines) < batchLines
 	})
 	if n == 0 && err == nil {
 		return nil, size, nil // a line without an end
+	}
+	if next >= 0 {
+		return lines, next, err
 	}
 	return lines, t.Offset(), err
 }

@@ -294,7 +294,13 @@ func TestBatchesAreBounded(t *testing.T) {
 // narrow is a backend behind a network that passes so many bytes a second.
 type narrow struct {
 	backend
-	rate int
+	rate int // guarded by mu of backend
+}
+
+func (n *narrow) set(rate int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rate = rate
 }
 
 func (n *narrow) Publish(ctx context.Context, lines [][]byte, after relay.Receipt) (relay.Receipt, error) {
@@ -302,36 +308,79 @@ func (n *narrow) Publish(ctx context.Context, lines [][]byte, after relay.Receip
 	for _, line := range lines {
 		bytes += len(line)
 	}
+	n.mu.Lock()
+	takes := time.Duration(float64(bytes)/float64(n.rate)*float64(time.Second)) + 30*time.Millisecond
+	n.mu.Unlock()
 	select {
-	case <-time.After(time.Duration(bytes) * time.Second / time.Duration(n.rate)):
+	case <-time.After(takes):
 		return n.backend.Publish(ctx, lines, after)
 	case <-ctx.Done():
 		return "", fmt.Errorf("no answer: %w", ctx.Err())
 	}
 }
 
-// A network that is too narrow for a whole batch within the limit of a call gets smaller ones: a backlog gets through, also
-// one that the backend has lost.
+// A network that is too narrow for a whole batch within the limit of a call gets smaller ones: a backlog gets through,
+// whatever its lines, from memory or from the disk, also one that the backend has lost.
 func TestNarrowNetwork(t *testing.T) {
+	const n = 27
+	for name, length := range map[string]func(i int) int{
+		"lines of one length":          func(int) int { return 50_000 },
+		"a long line among short ones": func(i int) int { return map[bool]int{true: 250_000, false: 20_000}[i%9 == 8] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				b := openBox(t, dir, Options{KeepFor: time.Hour})
+				q := &narrow{rate: 30_000}
+				for i := range n {
+					m := message(fmt.Sprint(i + 1))
+					m.Content = strings.Repeat("x", length(i))
+					if _, err := b.Put(m); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := b.Close(); err != nil {
+					t.Fatal(err)
+				}
+				b = openBox(t, dir, Options{KeepFor: time.Hour})
+				stop := running(t, b, q, 0)
+				time.Sleep(3 * time.Minute)
+				synctest.Wait()
+				wantIDs(t, "published", q.saw(t), numbers(1, n))
+				q.forget()
+				time.Sleep(3 * time.Minute)
+				synctest.Wait()
+				wantIDs(t, "held", q.holds(t), numbers(1, n))
+				stop()
+			})
+		})
+	}
+}
+
+// A network that passes nothing for a while is not a narrow one: behind it, batches are soon as large as before, though
+// lines keep coming.
+func TestBatchesGrowAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := openBox(t, t.TempDir(), Options{KeepFor: time.Hour})
-		q := &narrow{rate: 20_000}
-		const n = 40
-		for i := range n {
-			m := message(fmt.Sprint(i + 1))
-			m.Content = strings.Repeat("x", 50_000)
-			if _, err := b.Put(m); err != nil {
-				t.Fatal(err)
+		b := openBox(t, t.TempDir(), Options{})
+		q := &narrow{rate: 1}
+		stop := running(t, b, q, 0)
+		say := func(n int) {
+			for range n {
+				m := message("m")
+				m.Content = strings.Repeat("x", 40_000) // 2 MB a second
+				if _, err := b.Put(m); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(20 * time.Millisecond)
 			}
 		}
-		stop := running(t, b, q, 0)
-		time.Sleep(3 * time.Minute)
-		synctest.Wait()
-		wantIDs(t, "published", q.saw(t), numbers(1, n))
-		q.forget()
-		time.Sleep(3 * time.Minute)
-		synctest.Wait()
-		wantIDs(t, "held", q.holds(t), numbers(1, n))
+		say(300)
+		q.set(100 << 20)
+		most := b.Stats().Pending
+		say(500)
+		if left := b.Stats().Pending; left > 10 {
+			t.Errorf("%d of %d still wait", left, most)
+		}
 		stop()
 	})
 }

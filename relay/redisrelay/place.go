@@ -18,12 +18,6 @@ type place struct {
 	N  int64             `json:"n"`
 }
 
-// point is a place with the [redislink.Sum] of its entry.
-type point struct {
-	place
-	sum string
-}
-
 // cursor is what a reader keeps on disk.
 type cursor struct {
 	place

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -94,14 +95,18 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 		if err != nil {
 			return err
 		}
+		sum := "" // of the last one, whose text belongs to the handler once it is handed over
+		if n := len(entries); n > 0 {
+			text, _ := entries[n-1].Values["payload"].(string)
+			sum = redislink.Sum(text)
+		}
 		for _, entry := range entries {
 			if err := r.hand(outer, ctx, entry); err != nil {
 				return err
 			}
 		}
-		if n := len(entries); n > 0 {
-			text, _ := entries[n-1].Values["payload"].(string)
-			r.sum = redislink.Sum(text)
+		if len(entries) > 0 {
+			r.sum = sum
 			r.points.Note(point{r.at, r.sum})
 		}
 		if len(entries) < readCount && r.caughtUp != nil {
@@ -210,30 +215,43 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 	return nil
 }
 
+// point is a place with the [redislink.Sum] of its entry.
+type point struct {
+	place
+	sum string
+}
+
 // goBack moves the position to what a stream that was replaced, of which s is a look, has of what was read: all up to
 // the newest point that it still has, as after a failover to a replica that lacked the newest entries, or nothing.
 func (r *reader) goBack(ctx context.Context, client redis.UniversalClient, s sight) error {
-	at, some, err := r.points.Newest(func(p point) (bool, error) {
-		if s.added != unknown && p.N > s.added {
-			return false, nil
-		}
-		_, holds, err := redislink.Look(ctx, client, r.q.stream, p.ID, p.sum)
-		return holds, err
-	})
-	if err != nil {
-		return fmt.Errorf("look for what the stream still has: %w", err)
+	points := r.points.Places()
+	if over := slices.IndexFunc(points, func(p point) bool { return s.added != unknown && p.N > s.added }); over >= 0 {
+		points = points[:over]
 	}
+	n := 0
+	if s.exists && len(points) > 0 {
+		entries := make([]redislink.Entry, len(points))
+		for i, p := range points {
+			entries[i] = redislink.Entry{ID: p.ID, Sum: p.sum}
+		}
+		var err error
+		if n, err = redislink.Newest(ctx, client, r.q.stream, entries); err != nil {
+			return fmt.Errorf("look for what the stream still has: %w", err)
+		}
+	}
+	r.points.Keep(n)
 	r.q.stats.restarts.Add(1)
-	r.at, r.sum = at.place, at.sum
-	if some {
+	if r.at, r.sum = (place{}), ""; n > 0 {
+		r.at, r.sum = points[n-1].place, points[n-1].sum
 		r.q.log.Warn("the stream has lost its newest entries; reading on behind those that it still has")
 	} else {
 		r.q.log.Warn("the stream was replaced; reading it from its beginning")
-		if r.sub != nil {
-			r.sub.history.Store(&redislink.EntryID{})
-		}
 	}
 	if r.sub != nil {
+		// What came since is news, also where the clock of this server is behind the other one's.
+		if id := r.at.ID; id.Compare(*r.sub.history.Load()) < 0 {
+			r.sub.history.Store(&id)
+		}
 		r.sub.window.Skip(r.at)
 	}
 	return nil

@@ -63,7 +63,9 @@ func TestKilledWithoutPersistence(t *testing.T) {
 func TestNewestEntriesLost(t *testing.T) {
 	srv := redistest.Start(t)
 	sender := open(t, srv.URL(), "sender", t.TempDir(), nil)
+	receipt := publish(t, sender, "", lines("earlier", 1, 1)...)
 	e := listenTo(t, open(t, srv.URL(), "a", t.TempDir(), nil), true)
+	e.want(lines("earlier", 1, 1)...)
 	var follows atomic.Int64
 	follower := open(t, srv.URL(), "", "", nil)
 	caughtUp := make(chan struct{})
@@ -71,11 +73,10 @@ func TestNewestEntriesLost(t *testing.T) {
 		_ = follower.Follow(t.Context(), func([]byte) { follows.Add(1) }, func(bool) { close(caughtUp) })
 	}()
 	<-caughtUp
-	var receipt relay.Receipt
 	one := func(i int) {
 		receipt = publish(t, sender, receipt, lines("s", i, i)...)
 		e.want(lines("s", i, i)...)
-		eventually(t, "followed", func() bool { return follows.Load() == int64(i) })
+		eventually(t, "followed", func() bool { return follows.Load() == int64(1+i) })
 	}
 	one(1)
 	one(2)
