@@ -10,8 +10,8 @@ const (
 	PointsFor  = time.Minute            // how long a point is kept
 )
 
-// Points are places, of type P, that a backend was seen to have: the last ones, the oldest first. A backend that lost its
-// newest lines, as a failover to a replica does, still has those up to one of them. The zero value has none.
+// Points are places, of type P, that a backend was seen to have: the last ones, the oldest first. A backend that
+// lost its newest lines, as a failover to a replica does, still has those up to one of them. The zero value has none.
 type Points[P any] struct{ list []point[P] }
 
 type point[P any] struct {

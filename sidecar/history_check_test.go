@@ -361,7 +361,7 @@ type plantedFault struct {
 
 // some returns the index of a random element that suits, or -1.
 func some[T any](list []T, suits func(T) bool) int {
-	for _, i := range rand.Perm(len(list)) { // the first that suits is found soon; to look for all takes minutes in a long record
+	for _, i := range rand.Perm(len(list)) { // to look for all takes minutes in a long record
 		if suits(list[i]) {
 			return i
 		}

@@ -33,11 +33,15 @@ func TestLook(t *testing.T) {
 	see(Sight{true, 3, 3, EntryID{5, 1}, EntryID{8, 0}}, true)
 	sum = Sum("other")
 	see(Sight{true, 3, 3, EntryID{5, 1}, EntryID{8, 0}}, false)
-	five, other, eight := Entry{EntryID{5, 1}, Sum("")}, Entry{EntryID{8, 0}, Sum("other")}, Entry{EntryID{8, 0}, Sum("text")}
+	five, eight := Entry{EntryID{5, 1}, Sum("")}, Entry{EntryID{8, 0}, Sum("text")}
+	other := Entry{EntryID{8, 0}, Sum("other")}
 	for _, tt := range []struct {
 		entries []Entry
 		want    int
-	}{{nil, 0}, {[]Entry{other}, 0}, {[]Entry{five}, 1}, {[]Entry{{}, five, other}, 2}, {[]Entry{five, other, eight, other}, 3}} {
+	}{
+		{nil, 0}, {[]Entry{other}, 0}, {[]Entry{five}, 1}, {[]Entry{{}, five, other}, 2},
+		{[]Entry{five, other, eight, other}, 3},
+	} {
 		if n, err := Newest(ctx, raw, "s", tt.entries); err != nil || n != tt.want {
 			t.Errorf("%v: got %d, %v, want %d", tt.entries, n, err, tt.want)
 		}

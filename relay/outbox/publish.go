@@ -106,8 +106,8 @@ func (b *Box) step(ctx context.Context, to relay.Publisher) (more bool, err erro
 	return true, nil
 }
 
-// publish calls the backend. A network may be too narrow for a whole batch within the limit of a call: after one that was
-// not answered in time the next is smaller, and as long as calls take little time it grows again.
+// publish calls the backend. A network may be too narrow for a whole batch within the limit of a call: after one
+// that was not answered in time the next is smaller, and as long as calls take little time it grows again.
 func (b *Box) publish(ctx context.Context, to relay.Publisher, lines [][]byte, after relay.Receipt) (
 	relay.Receipt, error) {
 	limited, cancel := context.WithTimeout(ctx, publishLimit)

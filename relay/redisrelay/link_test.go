@@ -159,7 +159,8 @@ func TestNarrowNetwork(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	path := netfault.Start(t, srv.Addr())
-	must(t, path.Begin(netfault.Fault{Toxics: []netfault.Toxic{{Type: "bandwidth", Attributes: map[string]int{"rate": 150}}}}))
+	narrow := netfault.Toxic{Type: "bandwidth", Attributes: map[string]int{"rate": 150}}
+	must(t, path.Begin(netfault.Fault{Toxics: []netfault.Toxic{narrow}}))
 	e := listenTo(t, open(t, srv.URL(), "a", t.TempDir(), nil), true)
 	root, err := os.OpenRoot(t.TempDir())
 	must(t, err)
@@ -169,7 +170,8 @@ func TestNarrowNetwork(t *testing.T) {
 	defer box.Close()
 	const n = 12
 	for i := range n { // 1.2 MB
-		_, err := box.Put(relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_", i)), ChatID: "oc_x", SenderAgentName: "s",
+		id := relay.MessageID(fmt.Sprint("om_", i))
+		_, err := box.Put(relay.Message{RelayMsgID: id, ChatID: "oc_x", SenderAgentName: "s",
 			TS: relay.MillisOf(time.Now()), Content: strings.Repeat("x", 100_000)})
 		must(t, err)
 	}

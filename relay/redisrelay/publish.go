@@ -202,7 +202,8 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	if len(lines) > 0 && q.measures(size) {
 		measure = "1"
 	}
-	copy(args, []any{q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced, q.room.most(), measure, old.sum})
+	copy(args, []any{q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced, q.room.most(), measure,
+		old.sum})
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	reply, err := publishScript.Run(ctx, q.publish, []string{q.stream}, args...).StringSlice()
