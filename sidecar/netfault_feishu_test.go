@@ -41,7 +41,7 @@ func TestNetworkFaultsBeforeFeishu(t *testing.T) {
 	var talkers []*talker
 	for i, app := range apps {
 		cfg := n.config("agent_" + string(rune('a'+i)))
-		cfg.Limits = policy.Limits{MaxDepth: 1000, Threshold: 1000, Check: true}
+		cfg.Limits = policy.Limits{MaxDepth: 1_000_000, Threshold: 1_000_000, Check: true}
 		s := n.start(cfg)
 		talkers = append(talkers, &talker{n: n, b: n.bot(app, "http://"+s.Gateway().String(), nil)})
 		n.connected(s)
