@@ -191,7 +191,10 @@ func (b *sdkBot) dispatcher(answer func(*sdkBot, heard)) *dispatcher.EventDispat
 		b.mu.Lock()
 		b.all, b.bodies = append(b.all, h), append(b.bodies, b.plain(string(e.Body)))
 		b.mu.Unlock()
-		b.heard <- h
+		select {
+		case b.heard <- h:
+		default: // nobody takes them; all has it
+		}
 		if think := b.thinks.Load(); think != nil {
 			(*think)(h)
 		}
