@@ -90,7 +90,8 @@ func (c *crowd) request(method, url string, body io.Reader, header ...string) in
 // Under every attack at once a sidecar takes less memory than the smallest pods
 // have, and what its bot says and hears passes.
 func TestAllAttacksAtOnce(t *testing.T) {
-	const most = 256 << 10 // KiB
+	const most = 256 << 10       // KiB
+	release := releaseProgram(t) // may take minutes where nothing is compiled yet
 	ctx := limited(t)
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
 	app := apps[0]
@@ -100,7 +101,7 @@ func TestAllAttacksAtOnce(t *testing.T) {
 
 	const token, secret = "the token of this test", "a secret of sixteen"
 	api, gateway, hook := freeAddr(t), freeAddr(t), freeAddr(t)
-	program := exec.Command(releaseProgram(t), "run")
+	program := exec.Command(release, "run")
 	log, err := os.Create(filepath.Join(n.dir, "log"))
 	must(t, err)
 	defer log.Close()

@@ -328,9 +328,9 @@ func (a *Agent) clear(ctx context.Context, m *queued, how mailbox.Outcome) error
 	for _, key := range keys {
 		if err := a.settle(ctx, key, how); err != nil {
 			again := a.queue.now(m)
-			again.keys, again.progress = keys, progress{fails: firstTries, hold: time.Now().Add(retryMax)}
+			again.keys, again.progress = keys, progress{fails: firstTries, hold: time.Now().Add(awayMax)}
 			a.queue.add(again, m.name, nil)
-			return err
+			return awayError{err}
 		}
 	}
 	return nil
@@ -365,8 +365,9 @@ func (a *Agent) refusedByBot(ctx context.Context, m *queued, e mailbox.Envelope,
 	case e.Metadata.RequiresAck && !e.Type.AboutTask():
 		err = a.answer(ctx, new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
 	}
-	if err == nil {
-		a.clearSoon(ctx, m)
+	if err != nil {
+		return awayError{err}
 	}
-	return err
+	a.clearSoon(ctx, m)
+	return nil
 }

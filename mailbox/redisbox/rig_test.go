@@ -100,6 +100,7 @@ func (e *ear) next() mailbox.Item {
 	case i := <-e.items:
 		return i
 	case err := <-e.ended:
+		e.ended <- err // for stop
 		e.t.Fatalf("Receive returned %v", err)
 	case <-time.After(patience):
 		e.t.Fatal("no mail came")

@@ -117,19 +117,17 @@ func (b *Box) publish(ctx context.Context, to relay.Publisher, lines [][]byte, a
 	if len(lines) == 0 {
 		return receipt, err
 	}
+	bytes := int64(0)
+	for _, line := range lines {
+		bytes += int64(len(line))
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	late, ok := errors.AsType[net.Error](err)
-	switch {
-	case ok && late.Timeout() && ctx.Err() == nil:
-		bytes := 0
-		for _, line := range lines {
-			bytes += len(line)
-		}
-		if bytes > leastBatch { // fewer bytes say nothing about the network
-			b.batch = max(min(b.batch, int64(bytes))/2, leastBatch)
-		}
-	case err == nil && time.Since(began) < quickCall:
+	switch { // few bytes say nothing about the network
+	case ok && late.Timeout() && ctx.Err() == nil && bytes > leastBatch:
+		b.batch = max(min(b.batch, bytes)/2, leastBatch)
+	case err == nil && time.Since(began) < quickCall && (bytes >= b.batch/4 || len(lines) == batchLines):
 		b.batch = min(2*b.batch, batchBytes)
 	}
 	return receipt, err

@@ -154,6 +154,44 @@ func TestSplitBrain(t *testing.T) {
 	e.want(lines("other", 2, 9)...)
 }
 
+// Somebody copies a stream that was trimmed: the copy counts fewer entries. It is read from its beginning, once.
+func TestCopiedStream(t *testing.T) {
+	if redistest.Before(7, 0) {
+		t.Skip("before 7.0 a stream does not count what was added to it")
+	}
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw, sender := rawClient(t, srv), open(t, srv.URL(), "s", t.TempDir(), nil)
+	q := open(t, srv.URL(), "a", t.TempDir(), nil)
+	e := listenTo(t, q, true)
+	var receipt relay.Receipt
+	for i := 1; i <= 5; i++ {
+		receipt = publish(t, sender, receipt, lines("s", i, i)...)
+		e.want(lines("s", i, i)...)
+		time.Sleep(relay.PointEvery)
+	}
+	must(t, raw.XTrimMaxLen(t.Context(), sender.stream, 4).Err())
+	entries, err := raw.XRange(t.Context(), sender.stream, "-", "+").Result()
+	must(t, err)
+	_, err = raw.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.Del(t.Context(), sender.stream)
+		for _, entry := range entries {
+			p.XAdd(t.Context(), &redis.XAddArgs{Stream: sender.stream, ID: entry.ID, Values: entry.Values})
+		}
+		return nil
+	})
+	must(t, err)
+	e.want(lines("s", 2, 5)...)
+	for i := 6; i <= 8; i++ {
+		time.Sleep(2 * q.opts.Block)
+		must(t, raw.XAdd(t.Context(), &redis.XAddArgs{Stream: sender.stream, Values: []any{"payload", lines("s", i, i)[0]}}).Err())
+		e.want(lines("s", i, i)...)
+	}
+	if got := q.Stats().Restarts; got != 1 {
+		t.Errorf("it was read again %d times", got)
+	}
+}
+
 // A network that does not pass a whole batch within the limit of a call: an outbox gets its backlog through.
 func TestNarrowNetwork(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,7 @@ func (s sight) replaces(at place) bool {
 		return true
 	case s.holds:
 		return s.added != unknown && at.N > s.added
-	case s.length > 0 && s.first.Compare(at.ID) < 0:
+	case s.length > 0 && s.first.Compare(at.ID) <= 0: // equal: another entry has its id
 		return true
 	}
 	return s.added != unknown && at.N > s.gone()

@@ -30,6 +30,8 @@ func TestSightReplaces(t *testing.T) {
 		{"fewer left the stream than were read", at, sight{exists: true, added: 10, length: 6, first: id(60), last: id(90)}, true},
 		{"new stream, younger entries, none trimmed", at, sight{exists: true, added: 7, length: 7, first: id(60), last: id(90)}, true},
 		{"server does not count, entry there", at, sight{exists: true, added: unknown, length: 7, first: id(1), last: id(90), holds: true}, false},
+		{"server does not count, another entry has the cursor's id", at,
+			sight{exists: true, added: unknown, length: 7, first: id(50), last: id(90)}, true},
 		{"server does not count, all behind the cursor", at, sight{exists: true, added: unknown, length: 7, first: id(60), last: id(90)}, false},
 		{"cursor not numbered, all behind it", place{id(50), unknown}, sight{exists: true, added: 7, length: 7, first: id(60), last: id(90)}, false},
 	}

@@ -95,18 +95,12 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 		if err != nil {
 			return err
 		}
-		sum := "" // of the last one, whose text belongs to the handler once it is handed over
-		if n := len(entries); n > 0 {
-			text, _ := entries[n-1].Values["payload"].(string)
-			sum = redislink.Sum(text)
-		}
 		for _, entry := range entries {
 			if err := r.hand(outer, ctx, entry); err != nil {
 				return err
 			}
 		}
 		if len(entries) > 0 {
-			r.sum = sum
 			r.points.Note(point{r.at, r.sum})
 		}
 		if len(entries) < readCount && r.caughtUp != nil {
@@ -142,7 +136,7 @@ func (r *reader) hand(outer, ctx context.Context, entry redis.XMessage) error {
 			return err
 		}
 	}
-	r.at, r.sum = behind, ""
+	r.at, r.sum = behind, redislink.Sum(text) // before the handler has the text: it is its own then
 	r.noteRead()
 	switch {
 	case !ok || len(text) >= relay.MaxLine:
@@ -227,6 +221,9 @@ func (r *reader) goBack(ctx context.Context, client redis.UniversalClient, s sig
 	points := r.points.Places()
 	if over := slices.IndexFunc(points, func(p point) bool { return s.added != unknown && p.N > s.added }); over >= 0 {
 		points = points[:over]
+	}
+	if s.holds { // only the numbers do not fit: those of the points do not either
+		points = nil
 	}
 	n := 0
 	if s.exists && len(points) > 0 {
