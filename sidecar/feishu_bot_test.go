@@ -188,13 +188,7 @@ func (b *sdkBot) dispatcher(answer func(*sdkBot, heard)) *dispatcher.EventDispat
 	d := dispatcher.NewEventDispatcher(b.app.VerificationToken, b.app.EncryptKey)
 	return d.OnP2MessageReceiveV1(func(_ context.Context, e *larkim.P2MessageReceiveV1) error {
 		h := heardOf(e)
-		b.mu.Lock()
-		b.all, b.bodies = append(b.all, h), append(b.bodies, b.plain(string(e.Body)))
-		b.mu.Unlock()
-		select {
-		case b.heard <- h:
-		default: // nobody takes them; all has it
-		}
+		b.received(h, b.plain(string(e.Body)))
 		if think := b.thinks.Load(); think != nil {
 			(*think)(h)
 		}
@@ -203,6 +197,17 @@ func (b *sdkBot) dispatcher(answer func(*sdkBot, heard)) *dispatcher.EventDispat
 		}
 		return nil
 	})
+}
+
+// received notes a message that the bot was given.
+func (b *sdkBot) received(h heard, bodies ...string) {
+	b.mu.Lock()
+	b.all, b.bodies = append(b.all, h), append(b.bodies, bodies...)
+	b.mu.Unlock()
+	select {
+	case b.heard <- h:
+	default: // nobody reads the channel; all has it
+	}
 }
 
 // plain is an event as it was before Feishu encrypted it for a webhook.

@@ -103,10 +103,7 @@ func (n *tenant) program(app feishusim.App, cmd *exec.Cmd) *program {
 				_, _ = p.Write(append(lines.Bytes(), '\n'))
 				continue
 			}
-			p.sdkBot.mu.Lock()
-			p.all = append(p.all, h)
-			p.sdkBot.mu.Unlock()
-			p.heard <- h
+			p.received(h)
 		}
 		ended <- errors.Join(lines.Err(), cmd.Wait())
 	}()

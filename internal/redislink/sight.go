@@ -45,10 +45,10 @@ return {s['last-generated-id'], s['length'], s['entries-added'] or -1, first and
   holds(ARGV[1], ARGV[2]) and 1 or 0}
 `)
 
-// Sum identifies the text in the field payload of an entry: two servers may give out one id for two of them, while each
-// takes itself for the primary. The scripts compute it, too.
-func Sum(payload string) string {
-	sum := sha1.Sum([]byte(payload))
+// Sum identifies the text in the field payload of an entry: two servers, each of which takes itself for the
+// primary, may give one id to two entries. The scripts compute it, too.
+func Sum(payload []byte) string {
+	sum := sha1.Sum(payload)
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -26,15 +26,15 @@ func TestLook(t *testing.T) {
 	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "5-1", Values: []any{"a", "1"}})
 	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "7-0", Values: []any{"a", "1"}})
 	see(Sight{true, 2, 2, EntryID{5, 1}, EntryID{7, 0}}, true)
-	sum = Sum("")
+	sum = Sum(nil)
 	see(Sight{true, 2, 2, EntryID{5, 1}, EntryID{7, 0}}, true)
 	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "8-0", Values: []any{"a", "1", "payload", "text"}})
-	at, sum = EntryID{8, 0}, Sum("text")
+	at, sum = EntryID{8, 0}, Sum([]byte("text"))
 	see(Sight{true, 3, 3, EntryID{5, 1}, EntryID{8, 0}}, true)
-	sum = Sum("other")
+	sum = Sum([]byte("other"))
 	see(Sight{true, 3, 3, EntryID{5, 1}, EntryID{8, 0}}, false)
-	five, eight := Entry{EntryID{5, 1}, Sum("")}, Entry{EntryID{8, 0}, Sum("text")}
-	other := Entry{EntryID{8, 0}, Sum("other")}
+	five, eight := Entry{EntryID{5, 1}, Sum(nil)}, Entry{EntryID{8, 0}, Sum([]byte("text"))}
+	other := Entry{EntryID{8, 0}, Sum([]byte("other"))}
 	for _, tt := range []struct {
 		entries []Entry
 		want    int

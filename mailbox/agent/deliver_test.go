@@ -288,7 +288,7 @@ func TestStoreKeepsDeliveredMail(t *testing.T) {
 	})
 }
 
-// However long the store was away, mail goes on within 3 s once it is back: what lies in the inbox, what
+// However long the store was away, mail goes on within 3 s once it is back: what is in the inbox, what
 // its sender keeps, and what waits for the bot.
 func TestStoreIsBack(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {

@@ -65,15 +65,15 @@ func (b *outgoing) failed(r *receiver, err error) {
 	if r.fails == 0 && !errors.Is(err, context.Canceled) {
 		b.opts.Logger.Warn("the mailbox store fails; messages are kept and tried again", "err", err)
 	}
+	r.full = errors.Is(err, mailbox.ErrFull)
 	if now := time.Now(); !now.Before(r.hold) { // else it was tried before its time
 		longest := awayMax
-		if errors.Is(err, mailbox.ErrFull) {
+		if r.full {
 			longest = maxPause
 		}
 		r.hold = now.Add(backoff(r.fails, b.opts.RetryBase, longest, b.random()))
 		r.fails++
 	}
-	r.full = errors.Is(err, mailbox.ErrFull)
 	b.planAll(r)
 }
 

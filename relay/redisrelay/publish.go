@@ -36,8 +36,8 @@ const (
 // KEYS: the stream. ARGV: channel, cap, id and number of the receipt's entry
 // ("" and "" for none), "1" to count, a digit for each line that says whether
 // it goes on the channel ("" for all), the bytes that the stream may take, "1" to look
-// how many it takes, the sum of the receipt's entry ("" for none), the lines. It returns "lost" alone; or the id of the
-// last entry, a number if it counted, the bytes if it looked, and how many entries
+// how many it takes, the sum of the receipt's entry ("" for none), the lines. It returns "lost" alone; or the id
+// of the last entry, a number if it counted, the bytes if it looked, and how many entries
 // it trimmed for these, and since Redis was out of memory.
 //
 // The number says that the stream had been given at least so many entries when
@@ -223,7 +223,7 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	q.noteSize(reply[2], trimmed, freed)
 	q.askMemory()
 	next := old.next(reply[0], reply[1], len(lines))
-	next.sum = redislink.Sum(string(lines[len(lines)-1]))
+	next.sum = redislink.Sum(lines[len(lines)-1])
 	return next.text(), nil
 }
 

@@ -136,7 +136,7 @@ func (r *reader) hand(outer, ctx context.Context, entry redis.XMessage) error {
 			return err
 		}
 	}
-	r.at, r.sum = behind, redislink.Sum(text) // before the handler has the text: it is its own then
+	r.at, r.sum = behind, redislink.Sum(bytesOf(text)) // before the handler owns the text
 	r.noteRead()
 	switch {
 	case !ok || len(text) >= relay.MaxLine:
