@@ -44,20 +44,20 @@ crash: tools ## the long crash tests: hundreds of SIGKILLs, on files and on Redi
 	CRASH_KILLS=$(CRASH_KILLS) $(GO) test -race -count=1 -timeout 4h -run 'Crash' -v ./...
 
 upgrade: tools ## an earlier version, then this one on its state, and both in one group; FROM=v0.6.0 or a commit, default: the last version
-	UPGRADE=1 UPGRADE_FROM=$(FROM) $(GO) test -count=1 -timeout 1h -run 'Upgrade' -v ./internal/endurance
+	UPGRADE=1 UPGRADE_FROM=$(FROM) $(GO) test -count=1 -timeout 1h -run 'Upgrade' -v ./internal/test/endurance
 
 redis6: tools ## the tests of relay and mailbox on Redis 6.0, the oldest that is supported, from Debian 11; needs apt and Debian's keys
 	./scripts/redis6 $(GO) test -race -count=1 -timeout 30m ./internal/redislink ./relay/redisrelay ./mailbox/redisbox
 	./scripts/redis6 $(GO) test -race -count=1 -timeout 30m -run 'TestScripts/.*/redis' ./sidecar
 
 faults: tools ## wrong clocks; errors of the disk on each file; network faults before Redis and Feishu, failovers of Sentinel and Cluster, resharding; a full Redis of each policy; each FAULT_ROUNDS (1) times
-	FAULTS=1 $(GO) test -race -count=1 -timeout 1h -run 'DiskFaults|WrongClocks' -v ./internal/endurance
+	FAULTS=1 $(GO) test -race -count=1 -timeout 1h -run 'DiskFaults|WrongClocks' -v ./internal/test/endurance
 	FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -race -count=1 -timeout 4h -parallel 4 -run 'NetworkFaults|HistoryOfAQueue|ThreeSentinels|ClusterOfSix|LongMessages' -v ./sidecar ./relay/redisrelay ./mailbox/redisbox
 	FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -race -count=1 -timeout 4h -parallel 1 -run 'TestFailover$$' -v ./sidecar # one at a time: what is measured is seconds
 
 SOAK ?= 10m
 soak: tools ## traffic in groups and mail with kills and restarts for SOAK (10m): everything is accounted for, and nothing grows
-	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -run 'Soak' -v ./internal/endurance
+	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -run 'Soak' -v ./internal/test/endurance
 
 bench: tools ## benchmarks beside their baselines, with ratios
 	./scripts/bench
@@ -68,7 +68,7 @@ RATE ?= 20,50,100,200
 SECONDS ?= 10
 CLUSTER ?= false
 scale: tools ## how many bots and groups one Redis bears: BOTS, GROUPS, RATE (messages a second), SECONDS, CLUSTER=true
-	$(GO) run ./internal/scale -bots '$(BOTS)' -groups '$(GROUPS)' -rate '$(RATE)' -seconds '$(SECONDS)' -cluster='$(CLUSTER)' -out scale.jsonl
+	$(GO) run ./internal/test/scale -bots '$(BOTS)' -groups '$(GROUPS)' -rate '$(RATE)' -seconds '$(SECONDS)' -cluster='$(CLUSTER)' -out scale.jsonl
 
 scale-plots: ## the plots of docs/scaling.md, from docs/scaling.jsonl
 	cd scripts/scaleplot && $(GO) run . ../../docs/scaling.jsonl ../../docs/images

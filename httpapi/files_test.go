@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"feishu-relay/internal/apitest"
+	"feishu-relay/internal/test/apitest"
 	"feishu-relay/relay"
 )
 

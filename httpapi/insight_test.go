@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/httpapi"
-	"feishu-relay/internal/apitest"
+	"feishu-relay/internal/test/apitest"
 	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"feishu-relay/httpapi"
-	"feishu-relay/internal/apitest"
+	"feishu-relay/internal/test/apitest"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 )

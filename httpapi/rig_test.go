@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"feishu-relay/httpapi"
-	"feishu-relay/internal/apitest"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/sse"
+	"feishu-relay/internal/test/apitest"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )

@@ -14,8 +14,8 @@ import (
 
 	"feishu-relay/dedup"
 	"feishu-relay/httpapi"
-	"feishu-relay/internal/apitest"
 	"feishu-relay/internal/attempts"
+	"feishu-relay/internal/test/apitest"
 )
 
 // browser is a client that keeps cookies and goes where it is sent.

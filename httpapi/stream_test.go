@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"feishu-relay/httpapi"
-	"feishu-relay/internal/apitest"
+	"feishu-relay/internal/test/apitest"
 )
 
 const messages = "/v1/stream"

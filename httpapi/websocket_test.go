@@ -8,7 +8,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"feishu-relay/internal/apitest"
+	"feishu-relay/internal/test/apitest"
 	"feishu-relay/relay"
 )
 

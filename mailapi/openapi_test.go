@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"feishu-relay/internal/apitest"
+	"feishu-relay/internal/test/apitest"
 	"feishu-relay/mailbox"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/apitest"
+	"feishu-relay/internal/test/apitest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"feishu-relay/httpapi"
-	"feishu-relay/internal/apitest"
+	"feishu-relay/internal/test/apitest"
 	"feishu-relay/mailapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"feishu-relay/internal/apitest"
+	"feishu-relay/internal/test/apitest"
 	"feishu-relay/mailapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/internal/loopback"
-	"feishu-relay/internal/npmtest"
+	"feishu-relay/internal/test/npmtest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mcptools"

@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/delivery"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )

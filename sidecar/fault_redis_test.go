@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 )
 
 // Redis is away when the sidecars start: they start all the same, say what is

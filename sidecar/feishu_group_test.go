@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/sidecar"
 )
 

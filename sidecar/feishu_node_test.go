@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/npmtest"
+	"feishu-relay/internal/test/npmtest"
 )
 
 const nodePackage = "@larksuiteoapi/node-sdk"

@@ -24,7 +24,7 @@ import (
 
 	"feishu-relay/feishu/entry"
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/programtest"
+	"feishu-relay/internal/test/programtest"
 	"feishu-relay/sidecar"
 )
 

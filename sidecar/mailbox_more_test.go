@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/sidecar"
 )
 

@@ -23,7 +23,7 @@ import (
 	"feishu-relay/feishu/longconn"
 	"feishu-relay/feishu/send"
 	"feishu-relay/feishu/webhook"
-	"feishu-relay/internal/programtest"
+	"feishu-relay/internal/test/programtest"
 	"feishu-relay/sidecar"
 )
 

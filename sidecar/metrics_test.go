@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"

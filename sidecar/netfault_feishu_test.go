@@ -19,7 +19,7 @@ import (
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/netfault"
+	"feishu-relay/internal/test/netfault"
 	"feishu-relay/policy"
 	"feishu-relay/transcript"
 )

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/netfault"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/netfault"
+	"feishu-relay/internal/test/redistest"
 )
 
 // Whatever happens between the sidecars and Redis: nothing is lost, nothing comes twice, each

@@ -19,8 +19,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"feishu-relay/internal/npmtest"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/npmtest"
+	"feishu-relay/internal/test/redistest"
 )
 
 // Where a script runs: which backend carries the messages, and whether the

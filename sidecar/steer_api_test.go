@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/apitest"
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/apitest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/sidecar"
 )
 

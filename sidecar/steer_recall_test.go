@@ -17,7 +17,7 @@ import (
 	mcp "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/sidecar"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 	"feishu-relay/steer"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"feishu-relay/internal/browsertest"
+	"feishu-relay/internal/test/browsertest"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )

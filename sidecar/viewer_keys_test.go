@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"feishu-relay/internal/browsertest"
+	"feishu-relay/internal/test/browsertest"
 )
 
 // unseenFocus tells why one does not see what has the focus; "": one does.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/browsertest"
+	"feishu-relay/internal/test/browsertest"
 	"feishu-relay/transcript"
 )
 

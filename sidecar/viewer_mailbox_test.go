@@ -5,7 +5,7 @@ package sidecar_test
 import (
 	"testing"
 
-	"feishu-relay/internal/browsertest"
+	"feishu-relay/internal/test/browsertest"
 )
 
 // noteNotices notes the kinds of the notices from now on: one is shown for seconds.

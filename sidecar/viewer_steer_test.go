@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"feishu-relay/internal/browsertest"
+	"feishu-relay/internal/test/browsertest"
 )
 
 // What a person changes in the viewer holds at the other sidecar, and what is changed there is shown.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"feishu-relay/internal/browsertest"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/browsertest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"

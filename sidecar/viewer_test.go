@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/browsertest"
+	"feishu-relay/internal/test/browsertest"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )

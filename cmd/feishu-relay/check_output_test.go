@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with: testdata and the tables of docs/configuration.md")

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"feishu-relay/internal/npmtest"
+	"feishu-relay/internal/test/npmtest"
 	"feishu-relay/mcptools"
 )
 

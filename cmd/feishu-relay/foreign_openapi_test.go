@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/npmtest"
+	"feishu-relay/internal/test/npmtest"
 )
 
 // Every route of a running sidecar, called through Prism, which answers in its place where a request or an answer is

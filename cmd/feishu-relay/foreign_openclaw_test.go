@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/npmtest"
+	"feishu-relay/internal/test/npmtest"
 )
 
 // openclawPlugin is OpenClaw's Feishu channel, which OpenClaw itself installs.

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 )
 
 // host is a folder that the sidecars of a test share.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"feishu-relay/internal/programtest"
+	"feishu-relay/internal/test/programtest"
 )
 
 // The bots' languages, each with its own way to be given a CA.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/netfault"
+	"feishu-relay/internal/test/netfault"
 )
 
 // A connection to Feishu that goes silent, as behind a router that forgot it, carries all of a bot's calls by

@@ -16,8 +16,8 @@ import (
 	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/chromedp"
 
-	"feishu-relay/internal/apitest"
-	"feishu-relay/internal/browsertest"
+	"feishu-relay/internal/test/apitest"
+	"feishu-relay/internal/test/browsertest"
 )
 
 // What seldom happens to a page that is open for days, before a stand-in for the

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"feishu-relay/internal/apitest"
-	"feishu-relay/internal/browsertest"
+	"feishu-relay/internal/test/apitest"
+	"feishu-relay/internal/test/browsertest"
 )
 
 const steerValue = `document.querySelector('[data-testid=steer-%s]').value`

@@ -50,7 +50,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -60,7 +62,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/subprocess"
 )
 
 // Bounds. Each is far over what a slow machine takes; beyond it the demo fails
@@ -140,7 +143,7 @@ type stage struct {
 	players   []*player          // the bots, once they were started
 	tools     *mcp.ClientSession // all that the first bot of the third act knows of other agents
 	thoughts  chan thought       // what a bot without lines answers
-	redis     *redistest.Server
+	redis     *subprocess.Process
 	fail      context.CancelCauseFunc // of the whole act; the first cause counts
 	bots      sync.WaitGroup          // their goroutines
 	listeners sync.WaitGroup          // the goroutines that watch sidecars and Feishu
@@ -244,7 +247,7 @@ func (s *stage) play(ctx context.Context) {
 	if s.Chat && len(s.script.Groups) == 0 {
 		must(errNoChat)
 	}
-	env := append(s.queue(), s.script.Env...)
+	env := append(s.queue(ctx), s.script.Env...)
 	if s.script.Title != "" {
 		s.out.title(s.script.Title)
 	}
@@ -272,18 +275,41 @@ func (s *stage) play(ctx context.Context) {
 	}
 }
 
-// queue starts redis where that is wanted, and returns the sidecars' settings
-// for it.
-func (s *stage) queue() (env []string) {
+// queue starts Redis if it is the backend, and returns the sidecars' settings of the backend.
+func (s *stage) queue(ctx context.Context) (env []string) {
 	if s.Backend != "redis" {
 		return []string{"RELAY_BACKEND=file"}
 	}
-	folder := filepath.Join(s.dir, "redis")
-	must(os.Mkdir(folder, 0o700))
-	var err error
-	s.redis, err = redistest.Launch(folder)
+	addr, err := s.startRedis(ctx)
 	must(wrap(err, "start redis (without it: --backend file)"))
-	return []string{"RELAY_BACKEND=redis", "REDIS_URL=" + s.redis.URL()}
+	return []string{"RELAY_BACKEND=redis", "REDIS_URL=redis://" + addr}
+}
+
+func (s *stage) startRedis(ctx context.Context) (addr string, err error) {
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		return "", fmt.Errorf("the program redis-server is needed; install the package redis-server (or redis): %w", err)
+	}
+	if addr, err = loopback.Addr(); err != nil {
+		return "", err
+	}
+	host, port, _ := net.SplitHostPort(addr)
+	log := filepath.Join(s.dir, "redis.log")
+	s.redis, err = subprocess.Start(s.dir, log, nil, program,
+		"--bind", host, "--port", port, "--save", "", "--appendonly", "no")
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	err = s.redis.Ready(ctx, func(context.Context) bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	return addr, wrap(err, "%s", subprocess.LogEnd(log))
 }
 
 // startSidecars starts one for each bot of the cast, side by side, and says how long that took.
@@ -332,7 +358,7 @@ func (s *stage) stop() error {
 	s.listeners.Wait()
 	errs = append(errs, s.feishu.Close())
 	if s.redis != nil {
-		s.redis.Stop()
+		s.redis.Kill()
 	}
 	return errors.Join(errs...)
 }

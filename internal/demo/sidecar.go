@@ -70,7 +70,7 @@ func (s *sidecar) url() string { return "http://" + s.addr }
 // start runs the process, waits until it is ready, and watches it.
 func (s *sidecar) start(ctx context.Context) (err error) {
 	defer func() { err = wrap(err, "start the sidecar of %s", s.Name) }()
-	if s.process, err = subprocess.Start(s.stage.Program, s.stage.dir, s.log, s.env); err != nil {
+	if s.process, err = subprocess.Start(s.stage.dir, s.log, s.env, s.stage.Program, "run"); err != nil {
 		return err
 	}
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))

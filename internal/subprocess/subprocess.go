@@ -1,4 +1,4 @@
-// Package subprocess runs sidecars as processes of their own, for the demo and for measurements.
+// Package subprocess runs sidecars, and the demo's Redis, as processes of their own.
 package subprocess
 
 import (
@@ -25,15 +25,16 @@ type Process struct {
 	cmd    *exec.Cmd
 }
 
-// Start starts `program run` in the folder dir, with the environment env and no other. Its output is appended to the
-// file log. Where the system allows it, Ctrl-C does not reach the process, and it ends with this one.
-func Start(program, dir, log string, env []string) (*Process, error) {
+// Start starts command (a program and its arguments) in the folder dir, with the environment env and no other. Its
+// output is appended to the file log. Where the system allows it, Ctrl-C does not reach the process, and it ends with
+// this one.
+func Start(dir, log string, env []string, command ...string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close() // the process has its own descriptor
-	cmd := exec.Command(program, "run")
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = env, dir, out, out, detached()
 	if err := cmd.Start(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/dedup"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mailbox/filebox"

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/redistest"
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/filebox"
 	"feishu-relay/mailbox/mailboxtest"

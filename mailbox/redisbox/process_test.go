@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
 )

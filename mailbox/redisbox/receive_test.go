@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/redislink"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
 )

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 )
 
 // Redis stands still (SIGSTOP): connections are taken by the kernel and nobody

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
 	"feishu-relay/relay/relaytest"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 )
 
 func TestStatusSaysHowToMend(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"feishu-relay/internal/netfault"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/netfault"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/internal/netfault"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/netfault"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
 	"feishu-relay/relay/outbox"
 )

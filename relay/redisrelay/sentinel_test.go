@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 )
 
 // Three Sentinels replace a primary that is killed under load, with writes that its replica never

@@ -5,7 +5,7 @@ package redisrelay
 import (
 	"testing"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/internal/netfault"
 	"feishu-relay/internal/redislink"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/netfault"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"testing"
 
-	"feishu-relay/internal/programtest"
+	"feishu-relay/internal/test/programtest"
 )
 
 // told is a test that notes how it ends.

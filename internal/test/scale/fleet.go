@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/loopback"
-	"feishu-relay/internal/redistest"
 	"feishu-relay/internal/subprocess"
+	"feishu-relay/internal/test/redistest"
 )
 
 const (
@@ -167,7 +167,7 @@ func (f *fleet) spawn(dir, groups, url string, bot int) error {
 	if f.secret {
 		env = append(env, "RELAY_SECRET=the same at all sidecars")
 	}
-	if sc.Process, err = subprocess.Start(f.program, dir, sc.log, env); err != nil {
+	if sc.Process, err = subprocess.Start(dir, sc.log, env, f.program, "run"); err != nil {
 		return fmt.Errorf("start a sidecar: %w", err)
 	}
 	f.sidecars = append(f.sidecars, sc)

@@ -3,7 +3,7 @@
 // groups, and prints for each rate how long a message takes from bot to bot and the CPU time and
 // memory that the sidecars use.
 //
-//	go run ./internal/scale -bots 20 -groups 100 -rate 20,50,100 -seconds 10
+//	go run ./internal/test/scale -bots 20 -groups 100 -rate 20,50,100 -seconds 10
 //
 // docs/scaling.md has the figures and explains them.
 //

@@ -34,12 +34,12 @@ var programsDir string
 var programs = sync.OnceValues(func() (dir string, err error) {
 	dir, err = os.MkdirTemp("", "programs")
 	programsDir = dir
-	for name, pkg := range map[string]string{"feishu-relay": "cmd/feishu-relay", "bare": "internal/bench/testdata/bare"} {
+	for name, pkg := range map[string]string{"feishu-relay": "cmd/feishu-relay", "bare": "internal/test/bench/testdata/bare"} {
 		if err != nil {
 			return dir, err
 		}
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), "./"+pkg)
-		cmd.Dir, cmd.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
 		if out, build := cmd.CombinedOutput(); build != nil {
 			err = fmt.Errorf("build %s: %w\n%s", pkg, build, out)
 		}

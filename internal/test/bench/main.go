@@ -3,9 +3,9 @@
 // the same run. Figures differ from machine to machine and from hour to hour;
 // their ratios do much less, and the aims are ratios.
 //
-//	go run ./internal/bench            # everything, in less than 10 minutes on 2 cores
-//	go run ./internal/bench -rounds 1  # a quick look
-//	go run ./internal/bench -only 4,5  # some bars
+//	go run ./internal/test/bench            # everything, in less than 10 minutes on 2 cores
+//	go run ./internal/test/bench -rounds 1  # a quick look
+//	go run ./internal/test/bench -only 4,5  # some bars
 //
 // # How it measures
 //

@@ -23,7 +23,7 @@ import (
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/loopback"
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/wait"
 )
 

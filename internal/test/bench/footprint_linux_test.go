@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 )
 
 // BenchmarkStart is a cold start of a sidecar on files, from nothing to ready.

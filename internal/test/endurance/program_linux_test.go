@@ -14,7 +14,7 @@ import (
 )
 
 // root is the top of the repository, as seen from this package's tests.
-const root = "../.."
+const root = "../../.."
 
 // raceDetector is whether the tests run with the race detector. Then this version of the program does
 // too: its packages are compiled already.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/netfault"
+	"feishu-relay/internal/test/netfault"
 )
 
 // Each fault has the effect of its name on an echo server, and after its end new

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"feishu-relay/internal/redistest"
+	"feishu-relay/internal/test/redistest"
 
 	"github.com/redis/go-redis/v9"
 )

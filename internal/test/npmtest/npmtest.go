@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/programtest"
+	"feishu-relay/internal/test/programtest"
 )
 
 // installWait is how long an installation may take; a longer one counts as a
