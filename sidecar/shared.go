@@ -44,11 +44,11 @@ type SecretError struct {
 }
 
 func (e *SecretError) Error() string {
-	return e.Difference() + ": set the same at both and restart them"
+	return e.difference() + ": set the same at both and restart them"
 }
 
-// Difference is Error without what to do.
-func (e *SecretError) Difference() string {
+// difference is Error without what to do.
+func (e *SecretError) difference() string {
 	switch {
 	case e.Other == "":
 		return fmt.Sprintf("%s has no RELAY_SECRET, so this bot is not given what its bot says", e.Agent)

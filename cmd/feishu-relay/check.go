@@ -37,29 +37,28 @@ const (
 // finding is one result of a probe. Name is the probe's, filled in by the runner.
 // Mend says how to fix it, or where to look at what is unknown; it is empty where nothing is to be fixed.
 type finding struct {
-	Name   string `json:"name"`
-	Status status `json:"status"`
-	Detail string `json:"detail"`
-	Mend   string `json:"mend"`
+	Name         string
+	Status       status
+	Detail, Mend text
 }
 
 // judged is warning or failure.
-type judged = func(mend, format string, args ...any) []finding
+type judged = func(mend text, en, zh string, args ...any) []finding
 
-func well(format string, args ...any) []finding {
-	return []finding{{Status: statusOK, Detail: fmt.Sprintf(format, args...)}}
+func well(en, zh string, args ...any) []finding {
+	return []finding{{Status: statusOK, Detail: say(en, zh, args...)}}
 }
 
-func unseen(look, format string, args ...any) []finding {
-	return []finding{{Status: statusUnknown, Detail: fmt.Sprintf(format, args...), Mend: look}}
+func unseen(look text, en, zh string, args ...any) []finding {
+	return []finding{{Status: statusUnknown, Detail: say(en, zh, args...), Mend: look}}
 }
 
-func warning(mend, format string, args ...any) []finding {
-	return []finding{{Status: statusWarn, Detail: fmt.Sprintf(format, args...), Mend: mend}}
+func warning(mend text, en, zh string, args ...any) []finding {
+	return []finding{{Status: statusWarn, Detail: say(en, zh, args...), Mend: mend}}
 }
 
-func failure(mend, format string, args ...any) []finding {
-	return []finding{{Status: statusFail, Detail: fmt.Sprintf(format, args...), Mend: mend}}
+func failure(mend text, en, zh string, args ...any) []finding {
+	return []finding{{Status: statusFail, Detail: say(en, zh, args...), Mend: mend}}
 }
 
 // nameAll gives findings the name of their probe.
@@ -194,7 +193,7 @@ func probes(c *config) []probe {
 // runCheck probes everything that is configured. It changes nothing that lasts, and
 // may be run beside a running sidecar.
 func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("check", "check [--json] [--env-file FILE]\n\n"+
+	f := flags("check", "check [--json] [--lang LANG] [--env-file FILE]\n\n"+
 		"Tries everything that is configured and says how to fix what does not work:\n"+
 		"✓ works, ! works, and may not do what you expect, ✗ does not work, ? cannot be seen from here, or not yet;\n"+
 		"below it, how to fix it. With --quiet only what is not ✓, and nothing where all is.\n"+
@@ -204,6 +203,7 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		"  feishu-relay check --env-file bot.env --quiet\n", stdout, stderr)
 	asJSON := f.Bool("json", false, "print an array of {name, status, detail, mend}; status is ok, warn, unknown or fail")
 	quiet := f.Bool("quiet", false, "print only what is not fine")
+	lang := f.String("lang", "", langHelp)
 	var ofFile []finding
 	f.report = func(found []finding) { ofFile = found }
 	if file := slices.IndexFunc(args, isBotsFile); file >= 0 {
@@ -213,16 +213,22 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
-	out := newFindings(stdout, *asJSON)
+	chinese, err := inChinese(*lang)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return errUsage
+	}
+	out := newFindings(stdout, *asJSON, chinese)
 	out.quiet = *quiet
 	cfg, err := loadConfig()
 	if err != nil {
 		out.add("Configuration", mistakes(err)...)
 	} else {
-		set := well("AGENT_NAME is %s, RELAY_BACKEND is %s", cfg.Agent, cfg.Backend)
+		set := well("AGENT_NAME is %s, RELAY_BACKEND is %s",
+			"AGENT_NAME 是 %s，RELAY_BACKEND 是 %s", cfg.Agent, cfg.Backend)
 		out.add("Configuration", nameAll("configuration", set)...)
 		for _, w := range cfg.Warnings() {
-			out.add("Configuration", nameAll(w.Setting, warning(w.Fix, "%s", w.Detail))...)
+			out.add("Configuration", nameAll(w.Setting, warning(alike(w.Fix), "%s", "", w.Detail))...)
 		}
 	}
 	out.add("Configuration", append(ofFile, checkEnvironment(os.Environ())...)...)
@@ -290,17 +296,20 @@ func (p probe) try(ctx context.Context, s *subject) []finding {
 	case f := <-found:
 		return nameAll(p.name, f)
 	case <-late.C:
-		return nameAll(p.name, failure("look what its disk or its network is waiting for",
-			"no result within %s", p.limit))
+		return nameAll(p.name, failure(say("look what its disk or its network is waiting for", "检查磁盘或网络为什么没有响应"),
+			"no result within %s", "%s 内没有结果", p.limit))
 	}
 }
 
 // plainly is the text of err, in words for what took too long.
-func plainly(err error) string {
+func plainly(err error) text {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer in time"
+		return say("no answer in time", "没有按时应答")
 	}
-	return err.Error()
+	if t, ok := errors.AsType[text](err); ok {
+		return t
+	}
+	return alike(err.Error())
 }
 
 // mistakes are those of the configuration, each of which begins with the name of its
@@ -312,17 +321,18 @@ func mistakes(err error) []finding {
 		first, _, _ := strings.Cut(name, ",")
 		known := slices.IndexFunc(variables(), func(v setting) bool { return v.name == first })
 		if known < 0 {
-			found := failure("`feishu-relay run --help` lists all variables", "%s", line)
+			found := failure(say("`feishu-relay run --help` lists all variables", "`feishu-relay run --help` 列出所有变量"),
+				"%s", "", line)
 			out = append(out, nameAll("configuration", found)...)
 			continue
 		}
-		mend := fmt.Sprintf("set %s: %s", name, variables()[known].desc)
+		mend := say("set %s: %s", "设置 %s：%s", name, variables()[known].desc)
 		if first != name { // the detail says which of them to set
-			mend = described(name)
+			mend = alike(described(name))
 		}
-		out = append(out, nameAll(name, failure(mend, "%s", detail))...)
+		out = append(out, nameAll(name, failure(mend, "%s", "", detail))...)
 	}
-	rest := unseen("correct the configuration and check again", "not tried yet")
+	rest := unseen(say("correct the configuration and check again", "改正配置，再检查一次"), "not tried yet", "还没有检查")
 	return append(out, nameAll("everything else", rest)...)
 }
 

@@ -360,7 +360,7 @@ func TestConsoleOfLark(t *testing.T) {
 	if got, want := scopeURL(&c, "im:chat"), "https://open.larksuite.com/app/cli_x/auth?q=im:chat&op_from=openapi&token_type=tenant"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got := credentialsMend(&c, &refused{Code: 10014, Msg: "app id not exists"}); !strings.Contains(got, "FEISHU_BASE_URL=https://open.feishu.cn") {
+	if got := credentialsMend(&c, &refused{Code: 10014, Msg: "app id not exists"}); !strings.Contains(got.en, "FEISHU_BASE_URL=https://open.feishu.cn") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -194,8 +194,8 @@ func TestCheckClock(t *testing.T) {
 		{maxSkew + time.Second, statusWarn, "this host's clock is 6s behind that of redis"},
 		{-time.Hour, statusWarn, "this host's clock is 1h0m0s ahead of that of redis"},
 	} {
-		got := clockFinding("redis", maxSkew, tt.ahead)[0]
-		if got.Status != tt.status || !strings.Contains(got.Detail, tt.says) {
+		got := clockFinding(alike("redis"), maxSkew, tt.ahead)[0]
+		if got.Status != tt.status || !strings.Contains(got.Detail.en, tt.says) {
 			t.Errorf("%s: got %+v, want %s with %q", tt.ahead, got, tt.status, tt.says)
 		}
 	}
@@ -210,7 +210,7 @@ func TestPersistenceOfRedis(t *testing.T) {
 		{map[string]string{"aof_enabled": "0", "rdb_last_save_time": "1795211093"}, "snapshots at most"},
 		{nil, "unknown"},
 	} {
-		if got := persistence(tt.info); !strings.Contains(got, tt.want) {
+		if got := persistence(tt.info); !strings.Contains(got.en, tt.want) {
 			t.Errorf("%v: got %q, want %q", tt.info, got, tt.want)
 		}
 	}

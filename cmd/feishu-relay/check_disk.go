@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -42,14 +41,15 @@ func checkDisks(_ context.Context, s *subject) (out []finding) {
 }
 
 func spaceFinding(dir string, free uint64) []finding {
-	mend := "make room there, or set DATA_DIR to a folder on another disk: df -h " + dir
+	mend := say("make room there, or set DATA_DIR to a folder on another disk: df -h %s",
+		"清理空间，或把 DATA_DIR 设到另一块磁盘上：df -h %s", dir)
 	switch {
 	case free < noSpace:
-		return failure(mend, "%s are left for %s", size(free), dir)
+		return failure(mend, "%s are left for %s", "剩余 %s，在 %s", size(free), dir)
 	case free < littleSpace:
-		return warning(mend, "%s are left for %s", size(free), dir)
+		return warning(mend, "%s are left for %s", "剩余 %s，在 %s", size(free), dir)
 	}
-	return well("%s are left for %s", size(free), dir)
+	return well("%s are left for %s", "剩余 %s，在 %s", size(free), dir)
 }
 
 // checkOwners looks for files that another user has made and this one cannot write:
@@ -76,9 +76,9 @@ func foreignFiles(ctx context.Context, dirs []string, mayWrite func(fs.FileInfo)
 			return nil
 		})
 		if len(closed) > 0 {
-			mend := fmt.Sprintf("chown -R %d:%d %s, or run all sidecars that share it as one user or in one group",
-				os.Getuid(), os.Getgid(), dir)
-			out = append(out, warning(mend, "this user cannot write in %s: %s", dir, some(closed))...)
+			mend := say("chown -R %d:%d %s, or run all sidecars that share it as one user or in one group",
+				"chown -R %d:%d %s，或让共用它的所有边车以同一个用户或同一个组运行", os.Getuid(), os.Getgid(), dir)
+			out = append(out, warning(mend, "this user cannot write in %s: %s", "这个用户不能写 %s 里的：%s", dir, some(closed))...)
 		}
 	}
 	return out

@@ -47,7 +47,7 @@ func TestForeignFiles(t *testing.T) {
 	not := func(info fs.FileInfo) bool { return info.IsDir() }
 	found := foreignFiles(t.Context(), []string{filepath.Join(data, "relay")}, not)
 	want := "this user cannot write in " + filepath.Join(data, "relay") + ": " + filepath.Join("offsets", "agent_b.lock") + ", outbound.jsonl"
-	if len(found) != 1 || found[0].Detail != want || !strings.HasPrefix(found[0].Mend, "chown -R ") {
+	if len(found) != 1 || found[0].Detail.en != want || !strings.HasPrefix(found[0].Mend.en, "chown -R ") {
 		t.Errorf("got %+v, want %s", found, want)
 	}
 }

@@ -51,8 +51,10 @@ type refused struct {
 
 func (r *refused) Error() string { return fmt.Sprintf("code %d: %.200s", r.Code, r.Msg) }
 
-// errNotFeishu says that somebody answers who is not Feishu.
-var errNotFeishu = errors.New("what answers is not Feishu")
+// notFeishu is the error of an answer that is not Feishu's.
+type notFeishu struct{ text }
+
+func (e notFeishu) Unwrap() error { return e.text }
 
 // scopeList finds the scopes in the text of a refusal.
 var scopeList = regexp.MustCompile(`required: \[([a-zA-Z0-9_.:, -]*)\]`)
@@ -69,7 +71,7 @@ func (r *refused) scopes() []string {
 	return out
 }
 
-// call asks Feishu and reads the answer into out. Errors are a [*refused], errNotFeishu,
+// call asks Feishu and reads the answer into out. Errors are a [*refused], a [notFeishu],
 // or one about the network; none shows a secret. The calls without a token, of which
 // there is one, compare the clocks.
 func (f *feishuCaller) call(ctx context.Context, method, path string, in []byte, out any) error {
@@ -86,7 +88,7 @@ func (f *feishuCaller) call(ctx context.Context, method, path string, in []byte,
 	}
 	var code struct{ Code *int }
 	if err := json.Unmarshal(data, &code); err != nil || code.Code == nil {
-		return fmt.Errorf("%w (HTTP %d)", errNotFeishu, resp.StatusCode)
+		return notFeishu{say("what answers is not Feishu (HTTP %d)", "应答的不是飞书（HTTP %d）", resp.StatusCode)}
 	}
 	if theirs, err := http.ParseTime(resp.Header.Get("Date")); err == nil && f.token == "" {
 		ahead := theirs.Add(time.Second / 2).Sub(ours) // it is to the second
@@ -99,7 +101,8 @@ func (f *feishuCaller) call(ctx context.Context, method, path string, in []byte,
 		return &answer
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("%w (%s has another form)", errNotFeishu, strings.TrimPrefix(path, "/open-apis/"))
+		return notFeishu{say("what answers is not Feishu (%s has another form)", "应答的不是飞书（%s 的格式不对）",
+			strings.TrimPrefix(path, "/open-apis/"))}
 	}
 	return nil
 }
@@ -118,7 +121,7 @@ func reachFeishu(ctx context.Context, c *config) (*feishuCaller, []finding) {
 	if c.AppID == "" || c.AppSecret == "" {
 		// A call without a token: Feishu's refusal shows that it is Feishu.
 		if err := f.get(ctx, "/open-apis/bot/v3/info", &token); err != nil && !isA[*refused](err) {
-			return f, failure(unreachedMend(err), "%s: %s", f.base, plainly(err))
+			return f, failure(unreachedMend(err), "%s: %s", "", f.base, plainly(err))
 		}
 		return f, nil
 	}
@@ -127,13 +130,13 @@ func reachFeishu(ctx context.Context, c *config) (*feishuCaller, []finding) {
 		err = f.call(ctx, http.MethodPost, "/open-apis/auth/v3/tenant_access_token/internal", app, &token)
 	}
 	if refusal, ok := errors.AsType[*refused](err); ok {
-		return f, failure(credentialsMend(c, refusal), "%s refuses %s: %v", f.base, c.AppID, refusal)
+		return f, failure(credentialsMend(c, refusal), "%s refuses %s: %v", "%s 拒绝 %s：%v", f.base, c.AppID, refusal)
 	}
 	if err == nil && token.Token == "" {
-		err = errNotFeishu
+		err = notFeishu{text{"what answers is not Feishu", "应答的不是飞书"}}
 	}
 	if err != nil {
-		return f, failure(unreachedMend(err), "%s: %s", f.base, plainly(err))
+		return f, failure(unreachedMend(err), "%s: %s", "", f.base, plainly(err))
 	}
 	f.token = token.Token
 	return f, nil
@@ -144,7 +147,7 @@ func checkFeishuClock(_ context.Context, s *subject) []finding {
 	if f.ahead == nil {
 		return nil
 	}
-	return clockFinding("Feishu", maxFeishuSkew, *f.ahead)
+	return clockFinding(text{"Feishu", "飞书"}, maxFeishuSkew, *f.ahead)
 }
 
 func checkFeishu(_ context.Context, s *subject) []finding {
@@ -153,10 +156,12 @@ func checkFeishu(_ context.Context, s *subject) []finding {
 	case problem != nil:
 		return problem
 	case !hasApp(s):
-		return unseen("give check FEISHU_APP_ID and FEISHU_APP_SECRET to have them looked at",
-			"%s answers; the app's scopes, events and groups cannot be seen with the bot's own token alone", f.base)
+		return unseen(say("give check FEISHU_APP_ID and FEISHU_APP_SECRET to have them looked at",
+			"要检查这些，请给出 FEISHU_APP_ID 和 FEISHU_APP_SECRET"),
+			"%s answers; the app's scopes, events and groups cannot be seen with the bot's own token alone",
+			"%s 有应答；只凭机器人自己的令牌，看不到应用的权限、事件和群", f.base)
 	}
-	return well("%s takes the credentials of %s", f.base, s.AppID)
+	return well("%s takes the credentials of %s", "%s 接受 %s 的凭证", f.base, s.AppID)
 }
 
 // isA reports whether an error of type E is in err's tree.
@@ -166,55 +171,67 @@ func isA[E error](err error) bool {
 }
 
 // unreachedMend is what to do about a network in which Feishu is not found.
-func unreachedMend(err error) string {
-	const lark = "(Lark's is https://open.larksuite.com)"
+func unreachedMend(err error) text {
 	switch {
-	case errors.Is(err, errNotFeishu):
-		return "set FEISHU_BASE_URL to Feishu's address " + lark + "; a proxy on the way may ask for a sign-in"
+	case isA[notFeishu](err):
+		return say("set FEISHU_BASE_URL to Feishu's address (Lark's is https://open.larksuite.com); "+
+			"a proxy on the way may ask for a sign-in",
+			"把 FEISHU_BASE_URL 设成飞书的地址（Lark 是 https://open.larksuite.com）；也可能是途中的代理要求登录")
 	case isA[*net.DNSError](err):
-		return "check FEISHU_BASE_URL and this host's DNS: nslookup open.feishu.cn"
+		return say("check FEISHU_BASE_URL and this host's DNS: nslookup open.feishu.cn",
+			"检查 FEISHU_BASE_URL 和这台主机的 DNS：nslookup open.feishu.cn")
 	case isA[x509.UnknownAuthorityError](err) || isA[x509.HostnameError](err):
-		return "a proxy opens the connection, or this host has no list of authorities: set SSL_CERT_FILE " +
-			"to a PEM file with the right one (install ca-certificates)"
+		return say("a proxy opens the connection, or this host has no list of authorities: set SSL_CERT_FILE "+
+			"to a PEM file with the right one (install ca-certificates)",
+			"代理解密了连接，或这台主机没有根证书：把 SSL_CERT_FILE 设成含正确根证书的 PEM 文件（安装 ca-certificates）")
 	}
-	return "set FEISHU_BASE_URL " + lark + ", or HTTPS_PROXY if Feishu is reached by a proxy"
+	return say("set FEISHU_BASE_URL (Lark's is https://open.larksuite.com), or HTTPS_PROXY "+
+		"if Feishu is reached by a proxy",
+		"设 FEISHU_BASE_URL（Lark 是 https://open.larksuite.com）；要经代理访问飞书的话，设 HTTPS_PROXY")
 }
 
 // credentialsMend is what to do about refused credentials.
-func credentialsMend(c *config, r *refused) string {
+func credentialsMend(c *config, r *refused) text {
 	other := "https://open.larksuite.com"
 	if isLark(c) {
 		other = "https://open.feishu.cn"
 	}
 	switch msg := strings.ToLower(r.Msg); {
 	case strings.Contains(msg, "secret") || r.Code == 99991543:
-		return "copy the App Secret again into FEISHU_APP_SECRET: " + console(c, "/baseinfo")
+		return say("copy the App Secret again into FEISHU_APP_SECRET: %s", "重新复制 App Secret 到 FEISHU_APP_SECRET：%s",
+			console(c, "/baseinfo"))
 	case r.Code == 10003:
-		return "copy the App ID (cli_ and 16 digits or letters a to f) into FEISHU_APP_ID: " + console(c, "")
+		return say("copy the App ID (cli_ and 16 digits or letters a to f) into FEISHU_APP_ID: %s",
+			"重新复制 App ID（cli_ 加 16 位数字或 a 到 f 的字母）到 FEISHU_APP_ID：%s", console(c, ""))
 	case strings.Contains(msg, "not exist"):
-		return "correct FEISHU_APP_ID; if the app is on the other platform: FEISHU_BASE_URL=" + other
+		return say("correct FEISHU_APP_ID; if the app is on the other platform: FEISHU_BASE_URL=%s",
+			"改正 FEISHU_APP_ID；如果应用在另一个平台上：FEISHU_BASE_URL=%s", other)
 	}
 	return refusalMend(c, r)
 }
 
 // refusalMend is what to do about a call that Feishu refused.
-func refusalMend(c *config, r *refused) string {
+func refusalMend(c *config, r *refused) text {
 	switch r.Code {
 	case 99991672:
-		return "add the scope and publish a version: " + scopeURL(c, r.scopes()...)
+		return say("add the scope and publish a version: %s", "添加权限并发布版本：%s", scopeURL(c, r.scopes()...))
 	case 11205, 230006, 232025:
-		return "turn on the bot ability (Add Features: Bot) and publish a version: " + console(c, "/bot")
+		return say("turn on the bot ability (Add Features: Bot) and publish a version: %s",
+			"添加机器人能力（添加应用能力 → 机器人）并发布版本：%s", console(c, "/bot"))
 	case 99991662, 99991673, 11207, 212100:
-		return "publish a version and have the tenant's administrator approve and enable the app: " +
-			console(c, "/version")
+		return say("publish a version and have the tenant's administrator approve and enable the app: %s",
+			"发布版本，请租户管理员审批并启用应用：%s", console(c, "/version"))
 	case 99991400:
-		return "try again in a minute: the app calls too often"
+		return say("try again in a minute: the app calls too often", "调用太频繁，过一分钟再试")
 	case 99991401:
-		return "add this host's address to the app's IP whitelist (Security Settings): " + console(c, "/safe")
+		return say("add this host's address to the app's IP whitelist (Security Settings): %s",
+			"把这台主机的地址加进应用的 IP 白名单（安全设置）：%s", console(c, "/safe"))
 	case 99991403:
-		return "the tenant has used up its calls of this month: ask its administrator"
+		return say("the tenant has used up its calls of this month: ask its administrator",
+			"租户本月的调用额度用完了，请找管理员")
 	}
-	return "look at the app, whether it is enabled and a version is published: " + console(c, "")
+	return say("look at the app, whether it is enabled and a version is published: %s",
+		"看看应用是否已启用、版本是否已发布：%s", console(c, ""))
 }
 
 func isLark(c *config) bool { return strings.HasSuffix(c.BaseURL.Hostname(), ".larksuite.com") }
@@ -236,12 +253,12 @@ func scopeURL(c *config, scopes ...string) string {
 }
 
 // unanswered is the finding, of found's status, about a question that Feishu did not answer.
-func unanswered(c *config, found judged, what string, err error) []finding {
+func unanswered(c *config, found judged, what text, err error) []finding {
 	mend := unreachedMend(err)
 	if r, ok := errors.AsType[*refused](err); ok {
 		mend = refusalMend(c, r)
 	}
-	return found(mend, "%s is not known: %s", what, plainly(err))
+	return found(mend, "%s is not known: %s", "查不到%s：%s", what, plainly(err))
 }
 
 // States of an app (activate_status).
@@ -250,9 +267,12 @@ const (
 	appUpgrade = 4
 )
 
-var appStates = map[int]string{0: "not installed yet", 1: "disabled in the tenant", 3: "installed and not enabled",
-	appUpgrade: "waiting for an upgrade to be enabled", 5: "disabled: its licence has ended",
-	6: "disabled: the tenant's plan has ended"}
+var appStates = map[int]text{
+	0: {"not installed yet", "还没有安装"}, 1: {"disabled in the tenant", "已被租户停用"},
+	3: {"installed and not enabled", "已安装，没有启用"}, appUpgrade: {"waiting for an upgrade to be enabled", "等待启用升级"},
+	5: {"disabled: its licence has ended", "已停用：许可到期"},
+	6: {"disabled: the tenant's plan has ended", "已停用：租户的套餐到期"},
+}
 
 // checkFeishuBot asks who the bot is.
 func checkFeishuBot(ctx context.Context, s *subject) []finding {
@@ -265,35 +285,38 @@ func checkFeishuBot(ctx context.Context, s *subject) []finding {
 		} `json:"bot"`
 	}
 	if err := f.get(ctx, "/open-apis/bot/v3/info", &answer); err != nil {
-		return unanswered(s.config, failure, "who the bot is", err)
+		return unanswered(s.config, failure, text{"who the bot is", "机器人是谁"}, err)
 	}
 	bot := answer.Bot
 	if bot.OpenID == "" {
-		return failure(refusalMend(s.config, &refused{Code: 11205}), "%s has no bot", s.AppID)
+		return failure(refusalMend(s.config, &refused{Code: 11205}), "%s has no bot", "%s 没有机器人能力", s.AppID)
 	}
 	if bot.State != nil && *bot.State != appEnabled {
 		found := failure
 		if *bot.State == appUpgrade {
 			found = warning
 		}
-		return found(refusalMend(s.config, &refused{Code: 99991662}), "%s is %s (activate_status %d)",
-			bot.Name, cmp.Or(appStates[*bot.State], "not enabled"), *bot.State)
+		return found(refusalMend(s.config, &refused{Code: 99991662}),
+			"%s is %s (activate_status %d)", "%s 的状态：%s（activate_status %d）",
+			bot.Name, cmp.Or(appStates[*bot.State], text{"not enabled", "没有启用"}), *bot.State)
 	}
-	out := well("%s is %s (%s)", s.AppID, bot.Name, bot.OpenID)
+	out := well("%s is %s (%s)", "%s 是 %s（%s）", s.AppID, bot.Name, bot.OpenID)
 	if s.BotName != "" && s.BotName != bot.Name {
-		out = append(out, warning(fmt.Sprintf("BOT_NAME='%s', or leave it out", bot.Name), "BOT_NAME is %s, "+
-			"and Feishu calls the bot %s: people and bots address it by the latter", s.BotName, bot.Name)...)
+		out = append(out, warning(say("BOT_NAME='%s', or leave it out", "BOT_NAME='%s'，或不设", bot.Name),
+			"BOT_NAME is %s, and Feishu calls the bot %s: people and bots address it by the latter",
+			"BOT_NAME 是 %s，飞书里的名字是 %s：人和机器人用的都是后者", s.BotName, bot.Name)...)
 	}
 	if s.BotOpenID != "" && string(s.BotOpenID) != bot.OpenID {
-		out = append(out, warning("BOT_OPEN_ID="+bot.OpenID+", or leave it out", "BOT_OPEN_ID is %s, "+
-			"and the bot's own is %s: an open_id is different for each app that looks", s.BotOpenID, bot.OpenID)...)
+		out = append(out, warning(say("BOT_OPEN_ID=%s, or leave it out", "BOT_OPEN_ID=%s，或不设", bot.OpenID),
+			"BOT_OPEN_ID is %s, and the bot's own is %s: an open_id is different for each app that looks",
+			"BOT_OPEN_ID 是 %s，机器人自己的是 %s：同一个机器人在每个应用里的 open_id 都不同", s.BotOpenID, bot.OpenID)...)
 	}
 	return out
 }
 
 // need is what scopes are for: one of them is enough.
 type need struct {
-	what   string
+	what   text
 	scopes []string // the best first
 	found  judged   // of a bot without any
 }
@@ -301,16 +324,16 @@ type need struct {
 // needs are the scopes that a bot and its sidecar need for im.message.receive_v1 and
 // the calls of package feishu.
 var needs = []need{
-	{"hear people in groups", []string{"im:message.group_msg", "im:message.group_at_msg:readonly",
+	{text{"hear people in groups", "接收群里人说的话"}, []string{"im:message.group_msg", "im:message.group_at_msg:readonly",
 		"im:message.group_at_msg", "im:message.group_at_msg.include_bot:readonly", "im:message.group_msg:readonly",
 		"im:message.group_msg.include_bot:read"}, failure},
-	{"send messages", []string{"im:message:send_as_bot", "im:message", "im:message:send"}, failure},
-	{"tell groups from private chats", []string{"im:chat:readonly", "im:chat", "im:chat:read"}, warning},
-	{"see the other bots of a group", []string{"im:chat.members:read", "im:chat:readonly", "im:chat",
+	{text{"send messages", "发消息"}, []string{"im:message:send_as_bot", "im:message", "im:message:send"}, failure},
+	{text{"tell groups from private chats", "区分群和私聊"}, []string{"im:chat:readonly", "im:chat", "im:chat:read"}, warning},
+	{text{"see the other bots of a group", "查看群里的其他机器人"}, []string{"im:chat.members:read", "im:chat:readonly", "im:chat",
 		"im:chat.members:bot_access"}, warning},
-	{"read messages again and their files", []string{"im:message:readonly", "im:message",
+	{text{"read messages again and their files", "再次读取消息及其文件"}, []string{"im:message:readonly", "im:message",
 		"im:message.history:readonly"}, warning},
-	{"know people's names", []string{"contact:user.base:readonly", "contact:contact.base:readonly",
+	{text{"know people's names", "读取姓名"}, []string{"contact:user.base:readonly", "contact:contact.base:readonly",
 		"contact:contact:readonly_as_app"}, warning},
 }
 
@@ -326,7 +349,8 @@ func noticeNeeds(c *config) []need {
 	if !reacts {
 		return nil
 	}
-	return []need{{"show by a reaction that bots were stopped; STOP_NOTICE=text or off needs none",
+	return []need{{text{"show by a reaction that bots were stopped; STOP_NOTICE=text or off needs none",
+		"用表情回复提示停下（STOP_NOTICE 设为 text 或 off 就不需要）"},
 		[]string{"im:message.reactions:write_only", "im:message"}, warning}}
 }
 
@@ -352,7 +376,7 @@ func checkScopes(ctx context.Context, s *subject) (out []finding) {
 		} `json:"data"`
 	}
 	if err := f.get(ctx, "/open-apis/application/v6/scopes", &answer); err != nil {
-		return unanswered(s.config, warning, "which scopes the tenant has granted", err)
+		return unanswered(s.config, warning, text{"which scopes the tenant has granted", "租户批准了哪些权限"}, err)
 	}
 	var has, waits []string
 	for _, scope := range answer.Data.Scopes {
@@ -365,27 +389,29 @@ func checkScopes(ctx context.Context, s *subject) (out []finding) {
 		}
 	}
 	for _, n := range slices.Concat(needs, noticeNeeds(s.config)) {
-		mend := "add " + n.scopes[0] + " and publish a version: " + scopeURL(s.config, n.scopes[0])
+		mend := say("add %s and publish a version: %s", "添加 %s 并发布版本：%s", n.scopes[0], scopeURL(s.config, n.scopes[0]))
 		if anyOf(n.scopes, waits) {
-			mend = "it is applied for and not granted: publish a version, and have the administrator approve it: " +
-				console(s.config, "/version")
+			mend = say("it is applied for and not granted: publish a version, and have the administrator approve it: %s",
+				"已申请，还没批准：发布版本，请管理员审批：%s", console(s.config, "/version"))
 		}
 		if !anyOf(n.scopes, has) {
 			first := strings.Join(n.scopes[:min(len(n.scopes), 3)], ", ")
-			out = append(out, n.found(mend, "without a scope to %s (%s)", n.what, first)...)
+			out = append(out, n.found(mend, "without a scope to %s (%s)", "缺少权限：%s（%s）", n.what, first)...)
 		}
 	}
 	if len(out) > 0 {
 		return out
 	}
-	hears := "everything people say"
+	hears := say("everything people say", "收得到人说的所有话")
 	if !anyOf(hearsAll, has) {
-		hears = "only what is addressed to it (im:message.group_msg gives the rest)"
+		hears = say("only what is addressed to it (im:message.group_msg gives the rest)",
+			"只收得到 @ 它的话（im:message.group_msg 可收到其余的）")
 		if len(s.Steer.Commands) > 0 {
-			hears += "; a command and a continue need a mention in front"
+			hears = say("%s; a command and a continue need a mention in front", "%s；命令和“继续”前面要先 @ 它", hears)
 		}
 	}
-	return well("%s; in groups the bot hears %s", counted(len(has), "is granted", "are granted"), hears)
+	return well("%s; in groups the bot hears %s",
+		"%s；机器人在群里%s", text{counted(len(has), "is granted", "are granted"), fmt.Sprintf("已批准 %d 项", len(has))}, hears)
 }
 
 // appVersion is a version of an app.
@@ -413,47 +439,57 @@ func checkEvents(ctx context.Context, s *subject) (out []finding) {
 		} `json:"data"`
 	}
 	events, versions := console(s.config, "/event"), console(s.config, "/version")
-	look := "in the console, Events & Callbacks must subscribe " + eventReceive + " (by long connection or by " +
-		"webhook, as the bot works), and a version must be published after that: " + events
+	look := say("in the console, Events & Callbacks must subscribe %s (by long connection or by "+
+		"webhook, as the bot works), and a version must be published after that: %s",
+		"在开发者后台的“事件与回调”里订阅 %s（用长连接或 webhook，看机器人怎样工作），之后再发布一个版本：%s", eventReceive, events)
 	err := f.get(ctx, "/open-apis/application/v6/applications/"+url.PathEscape(s.AppID)+
 		"/app_versions?lang=zh_cn&page_size=20&order=0", &answer)
 	if r, ok := errors.AsType[*refused](err); ok && r.Code == 99991672 {
-		return unseen(look, "cannot be seen without the scope application:application:self_manage")
+		return unseen(look,
+			"cannot be seen without the scope application:application:self_manage",
+			"没有 application:application:self_manage 权限，看不到")
 	} else if ok {
-		return unseen(look, "cannot be seen from here (%v)", r)
+		return unseen(look, "cannot be seen from here (%v)", "从这里看不到（%v）", r)
 	}
 	if err != nil {
-		return unanswered(s.config, warning, "which events are subscribed", err)
+		return unanswered(s.config, warning, text{"which events are subscribed", "订阅了哪些事件"}, err)
 	}
 	all := answer.Data.Items
 	at := slices.IndexFunc(all, func(v appVersion) bool { return v.Status == published })
 	if at < 0 {
-		return failure("publish one and have it approved: "+versions, "no version of the app is published")
+		return failure(say("publish one and have it approved: %s", "发布一个版本并通过审批：%s", versions),
+			"no version of the app is published", "应用还没有发布版本")
 	}
 	live := all[at]
 	if live.Ability != nil && live.Ability.Bot == nil {
-		return failure(refusalMend(s.config, &refused{Code: 11205}), "version %s has no bot", live.Name)
+		return failure(refusalMend(s.config, &refused{Code: 11205}),
+			"version %s has no bot", "版本 %s 没有机器人能力", live.Name)
 	}
 	for _, e := range []struct {
-		event, effect, where string
-		found                judged
+		event, where string
+		effect       text
+		found        judged
 	}{
-		{eventReceive, "the bot hears nothing", " (Events & Callbacks)", failure},
-		{feishu.EventBotAdded, "that the bot was added to a group is known late", "", warning},
-		{feishu.EventBotDeleted, "that the bot was removed from a group is known late", "", warning},
-		{feishu.EventRecalled, "what people recall stays where bots and readers see it", "", warning},
+		{eventReceive, " (Events & Callbacks)", text{"the bot hears nothing", "机器人什么也收不到"}, failure},
+		{feishu.EventBotAdded, "", text{"that the bot was added to a group is known late", "机器人被加进群，要晚一些才知道"}, warning},
+		{feishu.EventBotDeleted, "", text{"that the bot was removed from a group is known late", "机器人被移出群，要晚一些才知道"}, warning},
+		{feishu.EventRecalled, "", text{"what people recall stays where bots and readers see it",
+			"撤回的消息，机器人和查看记录的人仍然看得到"}, warning},
 	} {
 		if !slices.Contains(live.Events, appEvent{e.event}) {
-			out = append(out, e.found("subscribe it"+e.where+" and publish a version: "+events,
-				"version %s does not subscribe %s: %s", live.Name, e.event, e.effect)...)
+			out = append(out, e.found(say("subscribe it%s and publish a version: %s",
+				"在“事件与回调”里订阅它并发布版本：%[2]s", e.where, events),
+				"version %s does not subscribe %s: %s",
+				"版本 %s 没有订阅 %s：%s", live.Name, e.event, e.effect)...)
 		}
 	}
 	if at > 0 {
-		out = append(out, warning("publish it, or wait for the administrator's approval: "+versions,
-			"version %s is not published: what it adds does not work yet", all[0].Name)...)
+		out = append(out, warning(say("publish it, or wait for the administrator's approval: %s", "发布它，或等管理员审批：%s", versions),
+			"version %s is not published: what it adds does not work yet",
+			"版本 %s 还没有发布，新增的内容还没有生效", all[0].Name)...)
 	}
 	if len(out) == 0 {
-		out = well("version %s subscribes %s", live.Name, eventReceive)
+		out = well("version %s subscribes %s", "版本 %s 订阅了 %s", live.Name, eventReceive)
 	}
 	return out
 }
@@ -470,20 +506,22 @@ func checkFeishuGroups(ctx context.Context, s *subject) []finding {
 	f, _ := s.feishu()
 	in, all, err := botGroups(ctx, f)
 	if err != nil {
-		return unanswered(s.config, warning, "which groups the bot is in", err)
+		return unanswered(s.config, warning, text{"which groups the bot is in", "机器人在哪些群里"}, err)
 	}
 	if len(in) == 0 {
-		return warning("in the group: Settings, Bots, Add Bot, and choose the bot", "the bot is in no group")
+		return warning(say("in the group: Settings, Bots, Add Bot, and choose the bot",
+			"在群里：设置 → 群机器人 → 添加机器人，选这个机器人"),
+			"the bot is in no group", "机器人不在任何群里")
 	}
 	var names []string
 	for _, g := range in {
 		names = append(names, cmp.Or(g.Name, g.ID))
 	}
-	more := ""
+	where := text{counted(len(in), "group", "groups"), fmt.Sprintf("在 %d 个群里", len(in))}
 	if !all {
-		more = " or more"
+		where = say("%s or more", "至少%s", where)
 	}
-	out := well("the bot is in %s%s: %s", counted(len(in), "group", "groups"), more, some(names))
+	out := well("the bot is in %s: %s", "机器人%s：%s", where, some(names))
 	if file := readGroups(s.GroupsFile); file != nil {
 		out = append(out, disagreements(file, string(s.Agent), in, all, s.GroupsFile)...)
 	}
@@ -495,11 +533,13 @@ const steerAdmins = "admins"
 
 // checkManagers asks who owns and manages a group, as the sidecar does before it carries out a command.
 func checkManagers(ctx context.Context, s *subject) []finding {
-	const effect = "STEER_BY is admins, and %s: nobody can change a group's settings there by this bot"
-	mend := "let a sidecar with the app's id and secret, or a gateway, hear the group, or set STEER_BY to a list"
+	const en, zh = "STEER_BY is admins, and %s: nobody can change a group's settings there by this bot",
+		"STEER_BY 是 admins，而%s：没有人能通过这个机器人改群的设置"
+	mend := say("let a sidecar with the app's id and secret, or a gateway, hear the group, or set STEER_BY to a list",
+		"让有 App ID 和 App Secret 或网关的边车收听这个群，或把 STEER_BY 设成名单")
 	switch {
 	case !s.KnowsFeishu():
-		return warning(mend, effect, "this sidecar cannot ask Feishu who the administrators are")
+		return warning(mend, en, zh, text{"this sidecar cannot ask Feishu who the administrators are", "这个边车不能向飞书询问谁是管理员"})
 	case !hasApp(s):
 		return nil // the bot's own token is used, and not known here
 	}
@@ -523,9 +563,9 @@ func checkManagers(ctx context.Context, s *subject) []finding {
 		if r, ok := errors.AsType[*refused](err); ok {
 			mend = refusalMend(s.config, r)
 		}
-		return warning(mend, effect, "the chat information cannot be read ("+plainly(err)+")")
+		return warning(mend, en, zh, say("the chat information cannot be read (%s)", "读不到群信息（%s）", plainly(err)))
 	}
-	return well("who manages a group can be read (STEER_BY=admins)")
+	return well("who manages a group can be read (STEER_BY=admins)", "可以读取谁管理群（STEER_BY=admins）")
 }
 
 // botGroups returns the groups that the bot is in, and whether they are all.
@@ -565,12 +605,16 @@ func disagreements(file *groups.File, agent string, in []chat, all bool, path st
 		}
 	}
 	if len(absent) > 0 {
-		mend := "add the bot to them (group settings, Bots), or take " + agent + " out of their members in " + path
-		out = warning(mend, "%s lists %s in groups that the bot is not in: %s", path, agent, some(absent))
+		mend := say("add the bot to them (group settings, Bots), or take %s out of their members in %s",
+			"把机器人加进这些群（群设置 → 群机器人），或把 %s 从 %s 里这些群的成员中去掉", agent, path)
+		out = warning(mend,
+			"%s lists %s in groups that the bot is not in: %s",
+			"%s 里的 %s 列在机器人不在的群里：%s", path, agent, some(absent))
 	}
 	if len(unlisted) > 0 {
-		out = append(out, warning(fmt.Sprintf("add %q to their members in %s", agent, path),
-			"the bot is in groups whose members in %s are without %s: %s", path, agent, some(unlisted))...)
+		out = append(out, warning(say("add %q to their members in %s", "把 %q 加到 %s 里这些群的成员中", agent, path),
+			"the bot is in groups whose members in %s are without %s: %s",
+			"机器人所在的群，%s 里的成员没有 %s：%s", path, agent, some(unlisted))...)
 	}
 	return out
 }

@@ -99,7 +99,7 @@ func TestCheckGroups(t *testing.T) {
 			wants(t, found, "groups file", tt.status, tt.says)
 			if listedHere := tt.status == statusOK && tt.says != "not among the agents"; listedHere {
 				for _, f := range found["groups file"] {
-					if strings.Contains(f.Detail, "not among") {
+					if strings.Contains(f.Detail.en, "not among") {
 						t.Errorf("got %+v", f)
 					}
 				}
@@ -112,10 +112,10 @@ func TestCheckGroups(t *testing.T) {
 // changed, or even deleted, for it.
 func TestCheckDenied(t *testing.T) {
 	refused := &fs.PathError{Op: "open", Path: "ca.pem", Err: syscall.EACCES}
-	if got, want := denied(refused, "rm it"), "run this check as the sidecar's user; if it is: rm it"; got != want {
+	if got, want := denied(refused, alike("rm it")), "run this check as the sidecar's user; if it is: rm it"; got.en != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := denied(fs.ErrNotExist, "make it"); got != "make it" {
+	if got := denied(fs.ErrNotExist, alike("make it")); got.en != "make it" {
 		t.Errorf("of another error: %q", got)
 	}
 }

@@ -132,7 +132,7 @@ func TestCheckJudge(t *testing.T) {
 	})
 	t.Run("given more time than the check has", func(t *testing.T) {
 		for allowed, want := range map[time.Duration]status{longLimit: statusFail, time.Minute: statusWarn} {
-			if got := judgeFailure("tiny", fmt.Errorf("judge: %w", context.DeadlineExceeded), allowed)[0]; got.Status != want || !strings.Contains(got.Mend, "a faster model") {
+			if got := judgeFailure("tiny", fmt.Errorf("judge: %w", context.DeadlineExceeded), allowed)[0]; got.Status != want || !strings.Contains(got.Mend.en, "a faster model") {
 				t.Errorf("%s: got %+v, want %s", allowed, got, want)
 			}
 		}

@@ -47,13 +47,17 @@ func checkEnvironment(environ []string) (out []finding) {
 		part, parts := shortened(name, known)
 		switch prefixed := prefixOf(name) != ""; {
 		case parts && !set[part]:
-			out = append(out, warning("rename it to "+part+" if that is meant; "+
-				"`feishu-relay run --help` lists all variables", "%s is not read; %s is", name, part)...)
+			out = append(out, warning(say("rename it to %s if that is meant; `feishu-relay run --help` lists all variables",
+				"如果本意是 %s 就改名；`feishu-relay run --help` 列出所有变量", part),
+				"%s is not read; %s is", "不读取 %s，读取的是 %s", name, part)...)
 		case edits <= slips(name) && (prefixed || !set[meant]):
-			out = append(out, warning("rename it to "+meant, "%s is not read; %s is", name, meant)...)
+			out = append(out, warning(say("rename it to %s", "改名为 %s", meant),
+				"%s is not read; %s is", "不读取 %s，读取的是 %s", name, meant)...)
 		case prefixed:
-			out = append(out, warning("rename it to "+meant+" if that is meant, else remove it; "+
-				"`feishu-relay run --help` lists all variables", "%s is no variable of ours", name)...)
+			out = append(out, warning(say("rename it to %s if that is meant, else remove it; "+
+				"`feishu-relay run --help` lists all variables",
+				"如果本意是 %s 就改名，否则去掉；`feishu-relay run --help` 列出所有变量", meant),
+				"%s is no variable of ours", "%s 不是我们的变量", name)...)
 		}
 	}
 	return nameAll("environment", out)

@@ -44,7 +44,7 @@ func TestCheckEnvironment(t *testing.T) {
 				wants(t, map[string][]finding{"environment": found}, "environment", statusWarn, tt.says)
 			}
 			for _, f := range found {
-				if strings.Contains(f.Detail+f.Mend, "hidden") {
+				if strings.Contains(f.Detail.en+f.Mend.en, "hidden") {
 					t.Errorf("a value is shown: %+v", f)
 				}
 			}

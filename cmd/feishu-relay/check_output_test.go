@@ -276,7 +276,7 @@ func TestCheckOutput(t *testing.T) {
 				t.Errorf("stderr %q, or a secret in\n%s", stderr, stdout)
 			}
 			golden(t, "check/"+name+".txt", steady(stdout, data, "DATA")+"exit status "+strconv.Itoa(code)+"\n")
-			var list []finding // the same as JSON
+			var list []shownFinding // the same as JSON
 			again, asJSON, _ := program(t, "check", "--json")
 			if err := json.Unmarshal([]byte(asJSON), &list); err != nil || again != code {
 				t.Errorf("--json: status %d after %d, %v", again, code, err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/url"
 	"os"
@@ -25,16 +24,20 @@ func checkPeers(_ context.Context, s *subject) []finding {
 	delete(seen, string(s.Agent))
 	agents := slices.Collect(maps.Keys(seen))
 	slices.SortFunc(agents, func(a, b string) int { return seen[b].Compare(seen[a]) }) // the last seen first
-	for i, agent := range agents {
-		agents[i] = fmt.Sprintf("%s (%s ago)", agent, age(time.Since(seen[agent])))
+	var ago []text
+	for _, agent := range agents {
+		ago = append(ago, say("%s (%s ago)", "%s（%s前）", agent, age(time.Since(seen[agent]))))
 	}
 	var out []finding
 	switch {
 	case len(agents) > 0:
-		out = well("%s seen: %s", counted(len(agents), "other agent was", "other agents were"), some(agents))
+		out = well("%s seen: %s", "见过 %s：%s",
+			amount(len(agents), "other agent was", "other agents were", "个其他智能体"), some(ago))
 	case !s.noRedis(): // else who is there is not known
-		out = unseen("start the others, and check again; all sidecars share one RELAY_DIR, or one REDIS_URL and RELAY_CHANNEL",
-			"no other agent has been seen yet")
+		out = unseen(say("start the others, and check again; all sidecars share one RELAY_DIR, or one REDIS_URL and "+
+			"RELAY_CHANNEL",
+			"启动其他边车，再检查一次；所有边车的 RELAY_DIR 要相同，或 REDIS_URL 和 RELAY_CHANNEL 都相同"),
+			"no other agent has been seen yet", "还没有见过其他智能体")
 	}
 	return append(out, namesakes(s.config)...)
 }
@@ -74,6 +77,8 @@ func namesakes(c *config) []finding {
 	if slices.Sort(others); len(others) == 0 {
 		return nil
 	}
-	return warning("give each bot a name of its own in Feishu, in BOT_NAME and in "+c.GroupsFile,
-		"%s is called %s as well: who is addressed by that name, cannot be told", some(others), c.BotName)
+	return warning(say("give each bot a name of its own in Feishu, in BOT_NAME and in %s",
+		"在飞书、BOT_NAME 和 %s 里给每个机器人各起一个名字", c.GroupsFile),
+		"%s is called %s as well: who is addressed by that name, cannot be told",
+		"%s 也叫 %s：用这个名字时分不清叫的是谁", some(others), c.BotName)
 }

@@ -15,17 +15,30 @@ const patience = 300 * time.Millisecond
 // findings are told as they come: to people under headings, or all at once as
 // JSON.
 type findings struct {
+	words
 	w      io.Writer
 	paint  *paint
 	asJSON bool
 	quiet  bool   // only what is not fine
 	group  string // the last heading
-	all    []finding
+	all    []shownFinding
 }
 
-func newFindings(w io.Writer, asJSON bool) *findings {
-	return &findings{w: w, paint: newPaint(w), asJSON: asJSON, all: []finding{}}
+// shownFinding is a finding in one language.
+type shownFinding struct {
+	Name   string `json:"name"`
+	Status status `json:"status"`
+	Detail string `json:"detail"`
+	Mend   string `json:"mend"`
 }
+
+func newFindings(w io.Writer, asJSON, chinese bool) *findings {
+	return &findings{words: words{chinese}, w: w, paint: newPaint(w), asJSON: asJSON, all: []shownFinding{}}
+}
+
+// headings are those of the areas.
+var headings = map[string]string{"Configuration": "配置", "Files": "文件", "Relay": "中继", "Mailbox": "邮箱", "Feishu": "飞书",
+	"Bot": "机器人", "Judge": "裁判", "Sidecar": "边车"}
 
 // await waits for what a check finds, and says so on a terminal.
 func (f *findings) await(name string, result <-chan []finding) []finding {
@@ -49,22 +62,30 @@ func (f *findings) add(group string, found ...finding) {
 		if f.quiet && one.Status == statusOK {
 			continue
 		}
-		f.all = append(f.all, one)
 		if f.asJSON {
+			f.keep(one)
 			continue
 		}
 		if group != f.group {
 			if f.group != "" {
 				fmt.Fprintln(f.w)
 			}
-			fmt.Fprintln(f.w, f.paint.text(bold, group))
+			fmt.Fprintln(f.w, f.paint.text(bold, f.say(group, headings[group])))
 			f.group = group
 		}
 		f.show(one)
 	}
 }
 
-func (f *findings) show(one finding) {
+// keep remembers what was found, in one language.
+func (f *findings) keep(one finding) shownFinding {
+	shown := shownFinding{one.Name, one.Status, one.Detail.in(f.chinese), one.Mend.in(f.chinese)}
+	f.all = append(f.all, shown)
+	return shown
+}
+
+func (f *findings) show(found finding) {
+	one := f.keep(found)
 	mark := map[status]string{statusOK: f.paint.text(green, "✓"), statusWarn: f.paint.text(yellow, "!"),
 		statusFail: f.paint.text(red, "✗"), statusUnknown: f.paint.text(dim, "?")}[one.Status]
 	fmt.Fprintf(f.w, "%s %s: %s\n", mark, neutral(one.Name), neutral(one.Detail))
@@ -77,7 +98,7 @@ func (f *findings) show(one finding) {
 func (f *findings) end() error {
 	fails, warns, unseen := f.count(statusFail), f.count(statusWarn), ""
 	if n := f.count(statusUnknown); n > 0 {
-		unseen = fmt.Sprintf(", %d not seen: %s", n, neutral(strings.Join(f.unknown(), ", ")))
+		unseen = f.say(", %d not seen: %s", "，%d 项看不到：%s", n, neutral(strings.Join(f.unknown(), ", ")))
 	}
 	switch {
 	case f.asJSON:
@@ -89,14 +110,14 @@ func (f *findings) end() error {
 			return err
 		}
 	case fails > 0:
-		fmt.Fprintf(f.w, "\n%d to fix, %d to know of%s\n", fails, warns, unseen)
+		fmt.Fprintln(f.w, f.say("\n%d to fix, %d to know of%s", "\n要解决 %d 项，要留意 %d 项%s", fails, warns, unseen))
 	case f.quiet:
 	case warns > 0:
-		fmt.Fprintf(f.w, "\nworks; %d to know of%s\n", warns, unseen)
+		fmt.Fprintln(f.w, f.say("\nworks; %d to know of%s", "\n可用；要留意 %d 项%s", warns, unseen))
 	case unseen != "":
-		fmt.Fprintf(f.w, "\nnothing is wrong%s\n", unseen)
+		fmt.Fprintln(f.w, f.say("\nnothing is wrong%s", "\n没有问题%s", unseen))
 	default:
-		fmt.Fprint(f.w, "\nno problems found\n")
+		fmt.Fprintln(f.w, f.say("\nno problems found", "\n没有发现问题"))
 	}
 	if fails > 0 {
 		return errFailed
@@ -114,25 +135,28 @@ func (f *findings) count(s status) int {
 	return n
 }
 
-// some names at most maxNamed of a list.
-func some(names []string) string {
-	if more := len(names) - maxNamed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
+// some names at most maxNamed of a list of strings or texts.
+func some[T any](names []T) (list text) {
+	for i, name := range names[:min(len(names), maxNamed)] {
+		list = say(map[bool]string{true: "%s%s", false: "%s, %s"}[i == 0], "", list, name)
 	}
-	return strings.Join(names, ", ")
+	if more := len(names) - maxNamed; more > 0 {
+		return say("%s and %d more", "%s 等，另有 %d 个", list, more)
+	}
+	return list
 }
 
 // age is a span of time as people say it.
-func age(d time.Duration) string {
+func age(d time.Duration) text {
 	switch d = max(d, 0); {
 	case d < time.Minute:
-		return counted(int(d/time.Second), "second", "seconds")
+		return amount(int(d/time.Second), "second", "seconds", "秒")
 	case d < time.Hour:
-		return counted(int(d/time.Minute), "minute", "minutes")
+		return amount(int(d/time.Minute), "minute", "minutes", "分钟")
 	case d < 48*time.Hour:
-		return counted(int(d/time.Hour), "hour", "hours")
+		return amount(int(d/time.Hour), "hour", "hours", "小时")
 	}
-	return counted(int(d/(24*time.Hour)), "day", "days")
+	return amount(int(d/(24*time.Hour)), "day", "days", "天")
 }
 
 // size is a number of bytes as people say it.

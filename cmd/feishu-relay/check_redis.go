@@ -49,13 +49,16 @@ func reachRedis(ctx context.Context, s *subject) (*redisServer, []finding) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
 	if err := publishOn(ctx, s.config, s.RelayChannel, nil, "1-0/0"); err != nil {
-		return nil, failure("check REDIS_URL, and whether that Redis runs and is reached from here: "+
-			"redis-cli -u \"$REDIS_URL\" ping", "%v", err)
+		return nil, failure(say("check REDIS_URL, and whether that Redis runs and is reached from here: "+
+			`redis-cli -u "$REDIS_URL" ping`,
+			`检查 REDIS_URL，以及那个 Redis 是否在运行、从这里能否连上：redis-cli -u "$REDIS_URL" ping`),
+			"%v", "", err)
 	}
 	node, err := nodeOf(ctx, s.client, s.RelayChannel+":log")
 	if err != nil {
-		return nil, failure("look at the state of the Cluster: redis-cli cluster info",
-			"find the node of the stream: %s", redisCode(err))
+		return nil, failure(say("look at the state of the Cluster: redis-cli cluster info",
+			"查看 Cluster 的状态：redis-cli cluster info"),
+			"find the node of the stream: %s", "找不到流所在的节点：%s", redisCode(err))
 	}
 	server := &redisServer{Client: node}
 	server.info, _ = redisrelay.Info(ctx, node, s.RelayChannel+":log", "default", true)
@@ -99,15 +102,15 @@ func nodeOf(ctx context.Context, client redis.UniversalClient, key string) (*red
 }
 
 // redisCode is the first word of a server's error; the rest may quote what was sent.
-func redisCode(err error) string {
+func redisCode(err error) text {
 	if _, ok := errors.AsType[redis.Error](err); ok {
 		code, _, _ := strings.Cut(err.Error(), " ")
-		return code[:min(len(code), 40)]
+		return alike(code[:min(len(code), 40)])
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer in time"
+		return plainly(err)
 	}
-	return "the connection was lost"
+	return say("the connection was lost", "连接断了")
 }
 
 func checkRedis(_ context.Context, s *subject) []finding {
@@ -121,26 +124,28 @@ func checkRedis(_ context.Context, s *subject) []finding {
 // connected reports the version, and what a restart of Redis keeps.
 func connected(info map[string]string) []finding {
 	if info == nil {
-		return unseen("let the user in REDIS_URL ask INFO, or look at them yourself",
-			"connected; version, role and memory cannot be seen: this user may not ask INFO")
+		return unseen(say("let the user in REDIS_URL ask INFO, or look at them yourself",
+			"允许 REDIS_URL 里的用户执行 INFO，或自己查看"),
+			"connected; version, role and memory cannot be seen: this user may not ask INFO",
+			"已连接；看不到版本、角色和内存：这个用户不能执行 INFO")
 	}
-	version := cmp.Or(info["redis_version"], "unknown")
-	if major, _, _ := strings.Cut(version, "."); version != "unknown" && number(major) < oldestRedis {
-		return warning(fmt.Sprintf("use Redis %d or later, or Valkey", oldestRedis),
-			"connected to version %s, which is older than what is tested", version)
+	version := cmp.Or(alike(info["redis_version"]), unknown)
+	if major, _, _ := strings.Cut(version.en, "."); version != unknown && number(major) < oldestRedis {
+		return warning(say("use Redis %d or later, or Valkey", "用 Redis %d 以上，或 Valkey", oldestRedis),
+			"connected to version %s, which is older than what is tested", "已连接，版本 %s 比测试过的旧", version)
 	}
-	return well("connected to version %s, %s", version, persistence(info))
+	return well("connected to version %s, %s", "已连接，版本 %s，%s", version, persistence(info))
 }
 
 // persistence is for information only: senders publish again what is missing.
-func persistence(info map[string]string) string {
+func persistence(info map[string]string) text {
 	switch {
 	case info["aof_enabled"] == "1":
-		return "persistence: append-only file"
+		return say("persistence: append-only file", "持久化：AOF")
 	case info["rdb_last_save_time"] != "":
-		return "persistence: snapshots at most (none is needed)"
+		return say("persistence: snapshots at most (none is needed)", "持久化：最多只有快照（不需要持久化）")
 	}
-	return "persistence unknown (none is needed)"
+	return say("persistence unknown (none is needed)", "持久化方式未知（不需要持久化）")
 }
 
 func checkRedisRole(_ context.Context, s *subject) []finding {
@@ -149,8 +154,10 @@ func checkRedisRole(_ context.Context, s *subject) []finding {
 	if info["role"] != "slave" {
 		return nil
 	}
-	return failure("set REDIS_URL to its primary, or to the Sentinels (docs/redis.md)",
-		"this is a replica of %s:%s, which takes no writes for good", info["master_host"], info["master_port"])
+	return failure(say("set REDIS_URL to its primary, or to the Sentinels (docs/redis.md)",
+		"把 REDIS_URL 设成主节点，或各个 Sentinel（docs/redis.md）"),
+		"this is a replica of %s:%s, which takes no writes for good",
+		"这是 %s:%s 的副本，不能一直写入", info["master_host"], info["master_port"])
 }
 
 func checkRedisMemory(_ context.Context, s *subject) []finding {
@@ -162,26 +169,29 @@ func checkRedisMemory(_ context.Context, s *subject) []finding {
 func redisMemory(info map[string]string) (out []finding) {
 	policy, used, most := info["maxmemory_policy"], number(info["used_memory"]), number(info["maxmemory"])
 	if policy != "" && policy != "noeviction" {
-		lost := "the relay's streams, and inboxes with mail that waits,"
+		lost := say("the relay's streams, and inboxes with mail that waits,", "中继的流，以及还有邮件在等的收件箱")
 		if strings.HasPrefix(policy, "volatile-") { // only keys that expire
-			lost = "claims, so that a notice comes twice, and malformed mail"
+			lost = say("claims, so that a notice comes twice, and malformed mail",
+				"占用标记（于是同一条通知会出现两次）和格式有误的邮件")
 		}
-		fornow := ""
+		fornow := text{}
 		if most == 0 {
-			fornow = "; for now there is no maxmemory"
+			fornow = say("; for now there is no maxmemory", "；目前没有设 maxmemory")
 		}
-		out = warning("redis-cli config set maxmemory-policy noeviction", "redis may throw away %s "+
-			"when memory is short (maxmemory-policy %s)%s", lost, policy, fornow)
+		out = warning(alike("redis-cli config set maxmemory-policy noeviction"),
+			"redis may throw away %s when memory is short (maxmemory-policy %s)%s",
+			"内存不足时 Redis 可能淘汰%s（maxmemory-policy %s）%s", lost, policy, fornow)
 	}
 	if most > 0 && used > most/100*fullRedis {
-		found, effect := warning, "soon"
+		found, effect := warning, text{"soon", "很快会拒绝写入，或淘汰键"}
 		if used >= most && policy == "noeviction" {
-			found, effect = failure, "now"
+			found, effect = failure, text{"now", "正在拒绝写入，或淘汰键"}
 		}
-		mend := fmt.Sprintf("redis-cli config set maxmemory %d, "+
-			"or remove what other programs keep there: redis-cli --bigkeys", 2*most)
-		out = append(out, found(mend, "%s of %s are used; writes are refused, or keys thrown away, %s",
-			size(uint64(used)), size(uint64(most)), effect)...)
+		mend := say("redis-cli config set maxmemory %d, or remove what other programs keep there: redis-cli --bigkeys",
+			"redis-cli config set maxmemory %d，或清理其他程序存在里面的数据：redis-cli --bigkeys", 2*most)
+		out = append(out, found(mend,
+			"%s of %s are used; writes are refused, or keys thrown away, %s",
+			"已用 %s，共 %s；%s", size(uint64(used)), size(uint64(most)), effect)...)
 	}
 	return out
 }
@@ -194,75 +204,82 @@ func checkRedisRights(ctx context.Context, s *subject) (out []finding) {
 	mend := rightsMend(s.config)
 	own := ours + ":check:" + rand.Text()
 	if err := publishOn(ctx, s.config, own, [][]byte{[]byte("{}")}, ""); err != nil {
-		return failure(mend, "write to a stream: %v", err)
+		return failure(mend, "write to a stream: %v", "写流失败：%v", err)
 	}
 	if err := s.client.Del(ctx, own+":log").Err(); err != nil {
-		out = warning(fmt.Sprintf("redis-cli del '%s:log'", own),
-			"the stream that was tried could not be deleted: %s", redisCode(err))
+		out = warning(alike(fmt.Sprintf("redis-cli del '%s:log'", own)),
+			"the stream that was tried could not be deleted: %s", "试写用的流删不掉：%s", redisCode(err))
 	}
 	listen := server.Subscribe(ctx, ours, users)
 	_, err := listen.Receive(ctx)
 	_ = listen.Close()
 	if err != nil {
-		return append(out, failure(mend, "subscribe to the channels: %s", redisCode(err))...)
+		return append(out, failure(mend, "subscribe to the channels: %s", "订阅频道失败：%s", redisCode(err))...)
 	}
 	for _, channel := range []string{ours, users} {
 		refused := mayUse(ctx, s.client, channel+":log", "EVAL return(1) 1 KEY", "XADD KEY * payload -", "XTRIM KEY MAXLEN 1",
 			"MEMORY USAGE KEY", "PUBLISH CHANNEL -", "XREAD STREAMS KEY 0", "XRANGE KEY - +", "XINFO STREAM KEY")
 		refused = cmp.Or(refused, mayUse(ctx, s.client, channel+":agent:"+string(s.Agent),
 			"EVAL return(1) 1 KEY", "GET KEY", "SET KEY - PX 1", "PTTL KEY"))
-		if refused != "" {
-			return append(out, failure(mend, "%s: %s", channel, refused)...)
+		if refused != (text{}) {
+			return append(out, failure(mend, "%s: %s", "%s：%s", channel, refused)...)
 		}
 	}
-	return append(out, well("streams and the channels %s and %s can be written and read", ours, users)...)
+	return append(out, well("streams and the channels %s and %s can be written and read",
+		"流以及频道 %s 和 %s 可读可写", ours, users)...)
 }
 
-func rightsMend(c *config) string {
-	return fmt.Sprintf("give the user in REDIS_URL the keys %[1]s:* and %[2]s:*, the channels %[1]s and %[2]s, "+
-		"scripts, streams, publish and subscribe", c.RelayChannel, sidecar.UsersChannel(c.RelayChannel))
+func rightsMend(c *config) text {
+	return say("give the user in REDIS_URL the keys %[1]s:* and %[2]s:*, the channels %[1]s and %[2]s, "+
+		"scripts, streams, publish and subscribe",
+		"给 REDIS_URL 里的用户授权：键 %[1]s:* 和 %[2]s:*，频道 %[1]s 和 %[2]s，脚本、流、发布和订阅",
+		c.RelayChannel, sidecar.UsersChannel(c.RelayChannel))
 }
 
 // checkOutcomes looks at the stream in which sidecars report to each other what became
 // of messages. Only viewers need it.
 func checkOutcomes(ctx context.Context, s *subject) []finding {
 	return checkSideStream(ctx, s, sidecar.OutcomesKey(s.RelayChannel),
-		"a viewer shows only what became of messages at its own bot")
+		say("a viewer shows only what became of messages at its own bot", "网页只能显示消息在自己机器人那里的结果"))
 }
 
 // checkMarks looks at the stream of what people set in groups, and at the claims of what is shown there once.
 func checkMarks(ctx context.Context, s *subject) []finding {
-	const effect = "what people set in a group, and what it is shown, stays at the sidecar that heard it"
+	effect := say("what people set in a group, and what it is shown, stays at the sidecar that heard it",
+		"群里改的设置和给群的提示，只有收到命令的边车知道")
 	if out := checkSideStream(ctx, s, sidecar.MarksKey(s.RelayChannel), effect); out != nil {
 		return out
 	}
 	key := s.RelayChannel + ":claim:check"
-	if refused := mayUse(ctx, s.client, key, "SET KEY - NX PX 1", "GET KEY"); refused != "" {
-		return warning(rightsMend(s.config), "%s: commands in groups are not answered, nor stops shown", refused)
+	if refused := mayUse(ctx, s.client, key, "SET KEY - NX PX 1", "GET KEY"); refused != (text{}) {
+		return warning(rightsMend(s.config),
+			"%s: commands in groups are not answered, nor stops shown",
+			"%s：群里的命令没有回复，停下也没有提示", refused)
 	}
 	return nil
 }
 
 // checkSideStream looks at a stream beside the relay's own; effect is what fails without it.
-func checkSideStream(ctx context.Context, s *subject, key, effect string) []finding {
+func checkSideStream(ctx context.Context, s *subject, key string, effect text) []finding {
 	refused := mayUse(ctx, s.client, key, "XADD KEY * payload -", "XREAD STREAMS KEY 0", "XINFO STREAM KEY")
-	if refused != "" {
-		return warning(rightsMend(s.config), "%s: %s", refused, effect)
+	if refused != (text{}) {
+		return warning(rightsMend(s.config), "%s: %s", "%s：%s", refused, effect)
 	}
 	if err := s.client.XLen(ctx, key).Err(); redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return warning(fmt.Sprintf("redis-cli del '%s', unless another program needs it: "+
-			"then set another RELAY_CHANNEL", key), "%s is not a stream: %s", key, effect)
+		return warning(say("redis-cli del '%s', unless another program needs it: then set another RELAY_CHANNEL",
+			"redis-cli del '%s'；如果其他程序要用它，就换一个 RELAY_CHANNEL", key),
+			"%s is not a stream: %s", "%s 不是流：%s", key, effect)
 	}
 	return nil
 }
 
 // mayUse tries commands on key, which stands in them as KEY, and returns the one that
-// is refused, or "". They are queued in a transaction that is taken back: rights are
+// is refused, if any. They are queued in a transaction that is taken back: rights are
 // looked at when a command is queued, and nothing is done.
-func mayUse(ctx context.Context, client redis.UniversalClient, key string, commands ...string) string {
+func mayUse(ctx context.Context, client redis.UniversalClient, key string, commands ...string) text {
 	node, err := nodeOf(ctx, client, key)
 	if err != nil {
-		return "find the node of " + key + ": " + redisCode(err)
+		return say("find the node of %s: %s", "找不到 %s 所在的节点：%s", key, redisCode(err))
 	}
 	conn := node.EphemeralConn()
 	defer conn.Close() // ends the transaction, whatever its state
@@ -278,10 +295,10 @@ func mayUse(ctx context.Context, client redis.UniversalClient, key string, comma
 			args = append(args, word)
 		}
 		if err := conn.Do(ctx, args...).Err(); err != nil {
-			return fmt.Sprint(args[0], ": ", redisCode(err))
+			return say("%s: %s", "%s：%s", args[0], redisCode(err))
 		}
 	}
-	return ""
+	return text{}
 }
 
 // checkStream reports how many messages the relay's stream holds, and the age of the
@@ -294,20 +311,23 @@ func checkStream(ctx context.Context, s *subject) []finding {
 	}
 	last, err := s.client.XRevRangeN(ctx, key, "+", "-", 1).Result()
 	if err != nil || len(last) == 0 {
-		return well("%s holds nothing yet", key)
+		return well("%s holds nothing yet", "%s 还是空的", key)
 	}
 	if server, _ := s.redis(); server.info != nil && length < usualLength {
 		used := s.client.MemoryUsage(ctx, key).Val() // 0: it cannot be seen
 		limit := cmp.Or(int64(s.RedisMaxBytes), redisrelay.Share(number(server.info["maxmemory"])))
 		if limit > 0 && used > limit/100*fullStream {
-			return warning("raise maxmemory of Redis, or REDIS_MAX_BYTES where it is set (docs/redis.md)",
-				"%s takes %s of the %s that it may: it keeps only the newest %s, and a sidecar that is away for longer misses some",
-				key, size(uint64(used)), size(uint64(limit)), counted(int(length), "message", "messages"))
+			return warning(say("raise maxmemory of Redis, or REDIS_MAX_BYTES where it is set (docs/redis.md)",
+				"调大 Redis 的 maxmemory；设了 REDIS_MAX_BYTES 的就调大它（docs/redis.md）"),
+				"%s takes %s of the %s that it may: it keeps only the newest %s, and a sidecar that is "+
+					"away for longer misses some",
+				"%s 占用 %s，限额 %s：只能保留最新的 %s，离线太久的边车会漏掉一些",
+				key, size(uint64(used)), size(uint64(limit)), amount(int(length), "message", "messages", "条消息"))
 		}
 	}
 	ms, _, _ := strings.Cut(last[0].ID, "-")
-	return well("%s holds %s, the newest is %s old", key, counted(int(length), "message", "messages"),
-		age(time.Since(time.UnixMilli(number(ms)))))
+	return well("%s holds %s, the newest is %s old", "%s 里有 %s，最新的一条是 %s前的",
+		key, amount(int(length), "message", "messages", "条消息"), age(time.Since(time.UnixMilli(number(ms)))))
 }
 
 func checkClock(ctx context.Context, s *subject) []finding {
@@ -315,25 +335,28 @@ func checkClock(ctx context.Context, s *subject) []finding {
 	asked := time.Now()
 	theirs, err := server.Time(ctx).Result()
 	if err != nil {
-		return unseen("compare the hosts' clocks yourself", "redis does not tell its time (%s)", redisCode(err))
+		return unseen(say("compare the hosts' clocks yourself", "请自己对照两台主机的时钟"),
+			"redis does not tell its time (%s)", "Redis 不给出时间（%s）", redisCode(err))
 	}
-	return clockFinding("redis", maxSkew, theirs.Sub(middle(asked)))
+	return clockFinding(alike("redis"), maxSkew, theirs.Sub(middle(asked)))
 }
 
 // middle is the time between a question and its answer, which came now.
 func middle(asked time.Time) time.Time { return asked.Add(time.Since(asked) / 2) }
 
 // clockFinding judges how far the clock of somebody is ahead of ours.
-func clockFinding(whose string, most, ahead time.Duration) []finding {
+func clockFinding(whose text, most, ahead time.Duration) []finding {
 	if ahead.Abs() <= most {
-		return well("agrees with that of %s", whose)
+		return well("agrees with that of %s", "与 %s 一致", whose)
 	}
-	which := "behind"
+	which := text{"behind", "慢"}
 	if ahead < 0 {
-		which = "ahead of"
+		which = text{"ahead of", "快"}
 	}
-	return warning("set the clocks of both hosts by NTP: timedatectl set-ntp true",
-		"this host's clock is %s %s that of %s", ahead.Abs().Round(time.Second), which, whose)
+	return warning(say("set the clocks of both hosts by NTP: timedatectl set-ntp true",
+		"两台主机都用 NTP 校时：timedatectl set-ntp true"),
+		"this host's clock is %s %s that of %s",
+		"这台主机的时钟%[2]s %[1]s，对照的是 %[3]s", ahead.Abs().Round(time.Second), which, whose)
 }
 
 func number(text string) int64 {

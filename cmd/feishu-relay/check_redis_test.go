@@ -128,7 +128,7 @@ func TestCheckMailboxOfRedis(t *testing.T) {
 
 func TestAgesAndSizes(t *testing.T) {
 	for d, want := range map[time.Duration]string{-time.Hour: "0 seconds", time.Second: "1 second", 90 * time.Second: "1 minute", 47 * time.Hour: "47 hours", 49 * time.Hour: "2 days"} {
-		if got := age(d); got != want {
+		if got := age(d).en; got != want {
 			t.Errorf("%s: got %s, want %s", d, got, want)
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -52,7 +51,7 @@ func askSidecar(ctx context.Context, c *config) (*runningSidecar, error) {
 	var running runningSidecar
 	code, err := askLocal(ctx, c, "/v1/status", &running)
 	if err == nil && (code != http.StatusOK || running.Identity.Agent != c.Agent) {
-		err = errors.New("no sidecar of this agent answers")
+		err = say("no sidecar of this agent answers", "这个智能体的边车没有应答")
 	}
 	return &running, err
 }
@@ -71,18 +70,20 @@ func ofRunning(run func(context.Context, *subject, *runningSidecar) []finding) p
 
 func checkReady(_ context.Context, _ *subject, running *runningSidecar) []finding {
 	if !running.Ready {
-		return failure("fix what else is found here; its log names a queue that is not read",
-			"not ready: %s", running.NotReady)
+		return failure(say("fix what else is found here; its log names a queue that is not read",
+			"先解决这里的其他问题；日志里有读不了的队列"),
+			"not ready: %s", "没有就绪：%s", running.NotReady)
 	}
-	return well("ready, version %s", cmp.Or(running.Version, "unknown"))
+	return well("ready, version %s", "就绪，版本 %s", cmp.Or(alike(running.Version), unknown))
 }
 
 func checkVersion(_ context.Context, _ *subject, running *runningSidecar) []finding {
 	if running.Version == versionText() {
 		return nil
 	}
-	return warning("restart the sidecar, or check with the program that it runs",
-		"the running sidecar is %s, this program is %s", cmp.Or(running.Version, "unknown"), versionText())
+	return warning(say("restart the sidecar, or check with the program that it runs", "重启边车，或用它运行的那个程序检查"),
+		"the running sidecar is %s, this program is %s",
+		"运行中的边车是 %s，这个程序是 %s", cmp.Or(alike(running.Version), unknown), versionText())
 }
 
 // checkOutbox looks a second time at what waits there.
@@ -104,16 +105,17 @@ func checkOutbox(ctx context.Context, s *subject, running *runningSidecar) (out 
 		if now.Pending < pending(q) {
 			continue // it is being sent
 		}
-		more := ""
+		more := text{}
 		if now.Pending > pending(q) {
-			more = ", and they grow"
+			more = say(", and they grow", "，而且在增加")
 		}
 		if now.Error != "" {
-			more += ": " + now.Error
+			more = say("%s: %s", "%s：%s", more, now.Error)
 		}
-		out = append(out, warning("nothing is lost, and it is sent when the backend answers: fix what is found there",
+		out = append(out, warning(say("nothing is lost, and it is sent when the backend answers: fix what is found there",
+			"没有丢失，后端恢复后会发出；先解决那里的问题"),
 			"the %s queue has %s that the backend has not taken%s",
-			q, counted(int(now.Pending), "message", "messages"), more)...)
+			"%s 队列里有 %s后端没有接收%s", q, amount(int(now.Pending), "message", "messages", "条消息"), more)...)
 	}
 	return out
 }
@@ -136,8 +138,10 @@ func checkEnvironments(_ context.Context, _ *subject, running *runningSidecar) (
 		for _, a := range all {
 			has = append(has, string(a.Agent)+" "+s.of(a))
 		}
-		out = append(out, warning("set it alike at all sidecars, or "+s.key+" in the groups file",
-			"%s differs: %s; in a group, that of the first agent by name holds", s.name, some(has))...)
+		out = append(out, warning(say("set it alike at all sidecars, or %s in the groups file",
+			"在所有边车上设成一样，或在 groups 文件里设 %s", s.key),
+			"%s differs: %s; in a group, that of the first agent by name holds",
+			"%s 不一致：%s；在群里以名字排在最前的智能体为准", s.name, some(has))...)
 	}
 	return out
 }
@@ -146,9 +150,10 @@ func checkEnvironments(_ context.Context, _ *subject, running *runningSidecar) (
 func checkErrors(_ context.Context, _ *subject, running *runningSidecar) (out []finding) {
 	for _, e := range running.Errors {
 		if since := time.Since(e.At); since < freshError {
-			out = append(out, warning("if it goes on: look at its log, near "+e.At.UTC().Format(time.RFC3339),
-				"%s: %s (%s, last %s ago)", e.Part, strings.TrimSpace(e.Error),
-				counted(e.Count, "time", "times"), age(since))...)
+			out = append(out, warning(say("if it goes on: look at its log, near %s",
+				"如果一直出现，查看 %s 前后的日志", e.At.UTC().Format(time.RFC3339)),
+				"%s: %s (%s, last %s ago)", "%s：%s（%s，最近在 %s前）",
+				e.Part, strings.TrimSpace(e.Error), amount(e.Count, "time", "times", "次"), age(since))...)
 		}
 	}
 	return out
@@ -163,6 +168,8 @@ func checkDeadLetters(ctx context.Context, s *subject, _ *runningSidecar) []find
 	if err != nil || code != http.StatusOK || len(dead.Letters) == 0 {
 		return nil // without a mailbox there is no such route
 	}
-	return warning("feishu-relay mailbox dead-letters; then: feishu-relay mailbox dead-letters replay ID",
-		"%s could not be delivered", counted(len(dead.Letters), "direct message", "direct messages"))
+	return warning(say("feishu-relay mailbox dead-letters; then: feishu-relay mailbox dead-letters replay ID",
+		"先用 feishu-relay mailbox dead-letters 查看，再用 feishu-relay mailbox dead-letters replay ID 重发"),
+		"%s could not be delivered", "%s没有送达",
+		amount(len(dead.Letters), "direct message", "direct messages", "条私信"))
 }

@@ -180,7 +180,7 @@ func TestCheckKnowsWhatTheSidecarKnows(t *testing.T) {
 				wants(t, found, "outbox", statusWarn, tt.says)
 			}
 			for _, f := range found["dead letters"] {
-				if strings.Contains(f.Detail, "hidden") {
+				if strings.Contains(f.Detail.en, "hidden") {
 					t.Errorf("text is shown: %+v", f)
 				}
 			}

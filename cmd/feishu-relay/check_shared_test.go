@@ -145,9 +145,9 @@ func TestCheckQuiet(t *testing.T) {
 		t.Errorf("status %d, %s", code, quiet)
 	}
 	var b bytes.Buffer
-	out := newFindings(&b, false)
+	out := newFindings(&b, false, false)
 	out.quiet = true
-	out.add("Files", well("fine")...)
+	out.add("Files", well("fine", "")...)
 	if err := out.end(); err != nil || b.Len() > 0 {
 		t.Errorf("%v, %q", err, b.String())
 	}

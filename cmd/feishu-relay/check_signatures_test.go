@@ -147,7 +147,7 @@ func TestCheckSettings(t *testing.T) {
 			}
 			found := map[string][]finding{}
 			for _, w := range cfg.Warnings() {
-				found[w.Setting] = nameAll(w.Setting, warning(w.Fix, "%s", w.Detail))
+				found[w.Setting] = nameAll(w.Setting, warning(alike(w.Fix), "%s", "", w.Detail))
 			}
 			if tt.says == "" && len(found) > 0 {
 				t.Errorf("got %v, want nothing", found)
@@ -170,7 +170,7 @@ func TestCheckDescribesEachOfTwoVariables(t *testing.T) {
 	setenv(t, "CONNECTOR", "true", "GATEWAY_ADDR", "127.0.0.1:0")
 	_, found := checked(t)
 	for _, f := range found["CONNECTOR, GATEWAY_ADDR"] {
-		if strings.Contains(f.Mend, "set CONNECTOR") || !strings.Contains(f.Mend, "; GATEWAY_ADDR: where the gateway") {
+		if strings.Contains(f.Mend.en, "set CONNECTOR") || !strings.Contains(f.Mend.en, "; GATEWAY_ADDR: where the gateway") {
 			t.Errorf("the fix is %q beside %q", f.Mend, f.Detail)
 		}
 	}

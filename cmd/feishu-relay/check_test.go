@@ -36,13 +36,13 @@ func configured(t *testing.T) (data string) {
 func checked(t *testing.T) (code int, found map[string][]finding) {
 	t.Helper()
 	code, stdout, stderr := program(t, "check", "--json")
-	var list []finding
+	var list []shownFinding
 	if err := json.Unmarshal([]byte(stdout), &list); err != nil || stderr != "" {
 		t.Fatalf("status %d, %v in %q, stderr %q", code, err, stdout, stderr)
 	}
 	found, fails := map[string][]finding{}, 0
 	for _, f := range list {
-		found[f.Name] = append(found[f.Name], f)
+		found[f.Name] = append(found[f.Name], finding{f.Name, f.Status, alike(f.Detail), alike(f.Mend)})
 		if (f.Status == statusOK) != (f.Mend == "") {
 			t.Errorf("%s is %s and its mend is %q", f.Name, f.Status, f.Mend)
 		}
@@ -60,7 +60,7 @@ func checked(t *testing.T) (code int, found map[string][]finding) {
 func wants(t *testing.T, found map[string][]finding, name string, s status, part string) {
 	t.Helper()
 	for _, f := range found[name] {
-		if f.Status == s && strings.Contains(f.Detail+"\n"+f.Mend, part) {
+		if f.Status == s && strings.Contains(f.Detail.en+"\n"+f.Mend.en, part) {
 			return
 		}
 	}
@@ -85,7 +85,7 @@ func TestCheckOfAFreshInstallation(t *testing.T) {
 		"✓ configuration: AGENT_NAME is agent_a, RELAY_BACKEND is file",
 		"",
 		"Files",
-		"✓ data folder: this is user " + userName() + ", home " + homeDir() + "; DATA_DIR is " + data,
+		"✓ data folder: this is user " + userName().en + ", home " + homeDir().en + "; DATA_DIR is " + data,
 		"✓ relay folder: " + data + "/relay does not exist yet, and can be made",
 		"✓ transcript folder: " + data + "/transcripts does not exist yet, and can be made",
 		"✓ disk space: SPACE are left for " + data + "/relay",
@@ -167,8 +167,9 @@ func TestCheckLeavesAHangingTryBehind(t *testing.T) {
 			return nil
 		}}
 		got := c.try(t.Context(), &subject{})
-		want := []finding{{"slow disk", statusFail, "no result within 5s", "look what its disk or its network is waiting for"}}
-		if diff := cmp.Diff(want, got); diff != "" {
+		want := []finding{{"slow disk", statusFail, say("no result within 5s", "5s 内没有结果"),
+			text{"look what its disk or its network is waiting for", "检查磁盘或网络为什么没有响应"}}}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(text{})); diff != "" {
 			t.Errorf("findings (-want +got):\n%s", diff)
 		}
 	})
@@ -196,7 +197,7 @@ func TestCheckEndsWhenInterrupted(t *testing.T) {
 // What stands in a file or comes from a server can be hostile, too.
 func TestCheckNeutralises(t *testing.T) {
 	var out bytes.Buffer
-	newFindings(&out, false).show(finding{"n\x1b", statusFail, "d\x9b", "m\n✓ forged"})
+	newFindings(&out, false, false).show(finding{"n\x1b", statusFail, alike("d\x9b"), alike("m\n✓ forged")})
 	if want := "✗ n␛: d\ufffd\n    m␊✓ forged\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
@@ -258,8 +259,9 @@ func TestCheckEndsInTimeBehindSlowProbes(t *testing.T) {
 		for _, result := range results {
 			got = append(got, <-result)
 		}
-		late := finding{"c", statusFail, "no result within 12s", "look what its disk or its network is waiting for"}
-		if diff := cmp.Diff([][]finding{nil, nil, {late}, nil, nil}, got); diff != "" {
+		late := finding{"c", statusFail, say("no result within 12s", "12s 内没有结果"),
+			text{"look what its disk or its network is waiting for", "检查磁盘或网络为什么没有响应"}}
+		if diff := cmp.Diff([][]finding{nil, nil, {late}, nil, nil}, got, cmp.AllowUnexported(text{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if took := time.Since(began); took >= 15*time.Second {

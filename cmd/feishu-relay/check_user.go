@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/user"
 )
@@ -13,29 +12,31 @@ const usualDataDir = "~/.nanobot"
 // checkDataFolder names the user and the home: with the default DATA_DIR, sidecars of
 // different users share nothing.
 func checkDataFolder(_ context.Context, s *subject) []finding {
-	who := fmt.Sprintf("this is user %s, home %s", userName(), homeDir())
+	who := say("this is user %s, home %s", "当前用户 %s，主目录 %s", userName(), homeDir())
 	if usual, err := fullPath(usualDataDir); err != nil || s.DataDir != usual {
-		return well("%s; DATA_DIR is %s", who, s.DataDir)
+		return well("%s; DATA_DIR is %s", "%s；DATA_DIR 是 %s", who, s.DataDir)
 	}
-	const shares = "%s; DATA_DIR is %s, the default, which nanobot shares"
 	if s.Backend != "redis" {
-		return well(shares+"; a sidecar of another user meets this one only with the same DATA_DIR", who, s.DataDir)
+		return well("%s; DATA_DIR is %s, the default, which nanobot shares; "+
+			"a sidecar of another user meets this one only with the same DATA_DIR",
+			"%s；DATA_DIR 是 %s（默认值，与 nanobot 共用）；其他用户的边车要用同一个 DATA_DIR 才能连到一起", who, s.DataDir)
 	}
-	return well(shares, who, s.DataDir)
+	return well("%s; DATA_DIR is %s, the default, which nanobot shares",
+		"%s；DATA_DIR 是 %s（默认值，与 nanobot 共用）", who, s.DataDir)
 }
 
 // userName is that of this process, or its number where the system has no name.
-func userName() string {
+func userName() text {
 	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
+		return alike(u.Username)
 	}
-	return fmt.Sprintf("number %d", os.Getuid())
+	return say("number %d", "编号 %d", os.Getuid())
 }
 
-func homeDir() string {
+func homeDir() text {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "unknown"
+		return unknown
 	}
-	return home
+	return alike(home)
 }

@@ -109,8 +109,9 @@ func checkSettings(_ context.Context, s *subject, running *runningSidecar) []fin
 		return nil
 	}
 	slices.Sort(differ)
-	return warning("restart the sidecar with these settings, or check with the env file that it was started with",
-		"the running sidecar has other settings: %s", some(differ))
+	return warning(say("restart the sidecar with these settings, or check with the env file that it was started with",
+		"用这些设置重启边车，或用它启动时的 env 文件检查"),
+		"the running sidecar has other settings: %s", "运行中的边车设置不同：%s", some(differ))
 }
 
 func valueShown(text string) string {

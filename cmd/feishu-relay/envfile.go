@@ -86,8 +86,9 @@ func warnReadable(path string, set map[string]string) []finding {
 	if err != nil || len(secrets) == 0 || runtime.GOOS == "windows" || info.Mode().Perm()&0o044 == 0 {
 		return nil
 	}
-	return nameAll("env file", warning("chmod 600 "+path, "%s holds %s, and other users of this host can read it",
-		path, strings.Join(secrets, ", ")))
+	return nameAll("env file", warning(alike("chmod 600 "+path),
+		"%s holds %s, and other users of this host can read it",
+		"%s 里有 %s，这台主机的其他用户也能读", path, strings.Join(secrets, ", ")))
 }
 
 // secretNames are the settings that hold secrets.

@@ -21,12 +21,6 @@ type framework struct {
 	heading  text   // of docs/frameworks.md and its Chinese version, as an anchor
 }
 
-// text is for people, in both languages.
-type text struct{ en, zh string }
-
-// alike is a text that is the same in both languages.
-func alike(name string) text { return text{name, name} }
-
 // joining is how a bot is joined.
 type joining int
 

@@ -191,7 +191,7 @@ func groupNames(groups []steer.Group) string {
 	for i, g := range groups {
 		names[i] = groupTitle(g)
 	}
-	return some(names)
+	return some(names).en
 }
 
 // word is what stands for the command word in texts.

@@ -217,7 +217,7 @@ func (i *initCall) works(ctx context.Context, names []string, which func(p probe
 	if err != nil {
 		concerned := slices.DeleteFunc(mistakes(err), func(f finding) bool { return !slices.Contains(names, f.Name) })
 		if len(concerned) > 0 {
-			newFindings(i.out, false).list(concerned)
+			newFindings(i.out, false, i.zh).list(concerned)
 			return false
 		}
 	}
@@ -228,12 +228,9 @@ func (i *initCall) works(ctx context.Context, names []string, which func(p probe
 	defer end()
 	s := newSubject(within, &cfg)
 	all := slices.DeleteFunc(probes(&cfg), func(p probe) bool { return !which(p) || p.when != nil && !p.when(s) })
-	out := newFindings(i.out, false)
+	out := newFindings(i.out, false, i.zh)
 	for at, result := range start(within, all, s) {
 		if found := out.await(all[at].name, result); ctx.Err() == nil {
-			if i.zh {
-				found = chineseFindings(found)
-			}
 			out.list(found)
 		}
 	}
@@ -243,7 +240,6 @@ func (i *initCall) works(ctx context.Context, names []string, which func(p probe
 // list shows findings without a heading.
 func (f *findings) list(found []finding) {
 	for _, one := range found {
-		f.all = append(f.all, one)
 		f.show(one)
 	}
 }
@@ -491,7 +487,7 @@ func (i *initCall) mayWrite(ctx context.Context, path string) error {
 // write writes the env file, after a question if it is there already.
 func (i *initCall) write(ctx context.Context, path string) (string, error) {
 	if _, err := i.load(i.set); err != nil && !i.force {
-		newFindings(i.out, false).list(mistakes(err))
+		newFindings(i.out, false, i.zh).list(mistakes(err))
 		return "", errFailed
 	}
 	if err := i.mayWrite(ctx, path); err != nil {

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
-
-	"feishu-relay/outcome"
 )
 
 const langHelp = "`language` of the texts: en or zh (default: by LC_ALL, LC_MESSAGES or LANG)"
@@ -22,6 +21,34 @@ func inChinese(given string) (bool, error) {
 // words prints texts in one of two languages.
 type words struct{ chinese bool }
 
-func (w words) say(en, zh string, args ...any) string {
-	return fmt.Sprintf(outcome.Text{EN: en, ZH: zh}.In(w.chinese), args...)
+func (w words) say(en, zh string, args ...any) string { return say(en, zh, args...).in(w.chinese) }
+
+// text is for people, in both languages.
+type text struct{ en, zh string }
+
+// say formats a text. Arguments that are texts are put into each format in its language. An empty zh is the same as en:
+// for formats without a word.
+func say(en, zh string, args ...any) text {
+	english, chinese := slices.Clone(args), slices.Clone(args)
+	for i, arg := range args {
+		if t, ok := arg.(text); ok {
+			english[i], chinese[i] = t.en, t.zh
+		}
+	}
+	return text{fmt.Sprintf(en, english...), fmt.Sprintf(cmp.Or(zh, en), chinese...)}
 }
+
+// alike is a text that is the same in both languages: a name, a command, or an error of the system.
+func alike(name string) text { return text{name, name} }
+
+func (t text) in(chinese bool) string {
+	if chinese {
+		return t.zh
+	}
+	return t.en
+}
+
+var unknown = text{"unknown", "未知"}
+
+// Error makes a text an error of which check shows the Chinese, too.
+func (t text) Error() string { return t.en }

@@ -176,7 +176,7 @@ func flags(name, synopsis string, help, mistake io.Writer) *commandLine {
 	c.StringVar(&c.envFile, "env-file", "", "`file` of KEY=VALUE lines with settings that the environment does not have")
 	c.report = func(found []finding) {
 		for _, f := range found {
-			fmt.Fprintf(mistake, "feishu-relay: warning: %s: %s\n", neutral(f.Detail), neutral(f.Mend))
+			fmt.Fprintf(mistake, "feishu-relay: warning: %s: %s\n", neutral(f.Detail.en), neutral(f.Mend.en))
 		}
 	}
 	return c

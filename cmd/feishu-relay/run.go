@@ -40,11 +40,11 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	}
 	logger := cfg.logger(stderr)
 	for _, f := range ofFile {
-		logger.Warn("the env file can be read by other users", "detail", f.Detail, "mend", f.Mend)
+		logger.Warn("the env file can be read by other users", "detail", f.Detail.en, "mend", f.Mend.en)
 	}
 	for _, f := range checkEnvironment(os.Environ()) {
 		if f.Status != statusOK {
-			logger.Warn("a variable of the environment has no effect", "detail", f.Detail, "mend", f.Mend)
+			logger.Warn("a variable of the environment has no effect", "detail", f.Detail.en, "mend", f.Mend.en)
 		}
 	}
 	if os.Getenv("DATA_DIR") == "" {

@@ -406,20 +406,7 @@ func (s *statusCall) errorLines(b *strings.Builder, all []sidecar.Problem) {
 }
 
 // age is a span of time as people say it.
-func (w words) age(d time.Duration) string {
-	if !w.chinese {
-		return age(d)
-	}
-	switch d = max(d, 0); {
-	case d < time.Minute:
-		return fmt.Sprintf("%d 秒", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%d 分钟", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d 小时", d/time.Hour)
-	}
-	return fmt.Sprintf("%d 天", d/(24*time.Hour))
-}
+func (w words) age(d time.Duration) string { return age(d).in(w.chinese) }
 
 // padded is text, which shows as plain, at least n columns wide.
 func padded(text, plain string, n int) string {

@@ -322,7 +322,7 @@ func named(chats []transcript.Chat) string {
 	for _, c := range chats {
 		names = append(names, chatName(c))
 	}
-	return some(names)
+	return some(names).en
 }
 
 // chatName is how a chat is called here: by its id, with its channel where that

@@ -345,10 +345,12 @@ func (f *botsFile) warnApart() {
 			continue
 		}
 		if meets(b) != meets(first) || b.config.RelaySecret != first.config.RelaySecret {
-			f.warnings = append(f.warnings, warning("put RELAY_BACKEND, REDIS_URL, RELAY_CHANNEL, DATA_DIR, RELAY_DIR and "+
+			f.warnings = append(f.warnings, warning(say("put RELAY_BACKEND, REDIS_URL, RELAY_CHANNEL, DATA_DIR, RELAY_DIR and "+
 				"RELAY_SECRET under `shared:`, if they are to talk with each other",
+				"要让它们互相对话，请把 RELAY_BACKEND、REDIS_URL、RELAY_CHANNEL、DATA_DIR、RELAY_DIR 和 RELAY_SECRET 放到 "+
+					"`shared:` 下"),
 				"%s and %s do not hear each other: they meet in different places or have different secrets",
-				first.name, b.name)...)
+				"%s 和 %s 互相收不到消息：它们用的目录或 Redis 不同，或密钥不同", first.name, b.name)...)
 		}
 	}
 }
@@ -356,7 +358,7 @@ func (f *botsFile) warnApart() {
 // report prints the mistakes, and returns how many bots have none.
 func (f *botsFile) report(w io.Writer) (good int) {
 	for _, one := range f.warnings {
-		fmt.Fprintf(w, "! %s: %s\n", neutral(one.Detail), neutral(one.Mend))
+		fmt.Fprintf(w, "! %s: %s\n", neutral(one.Detail.en), neutral(one.Mend.en))
 	}
 	for _, err := range f.mistakes {
 		fmt.Fprintf(w, "✗ %s\n", neutral(err.Error()))
