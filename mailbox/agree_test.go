@@ -15,7 +15,7 @@ import (
 )
 
 // TestWireForms reads what was read before, and writes and signs it with the same bytes. The
-// file was written by an earlier version, from messages of all makes and messages with mistakes.
+// file was written from messages of all makes and messages with mistakes.
 func TestWireForms(t *testing.T) {
 	t.Parallel()
 	f, err := os.Open("testdata/wire.jsonl")

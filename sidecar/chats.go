@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +17,6 @@ import (
 	"feishu-relay/feishu"
 	"feishu-relay/internal/groups"
 	"feishu-relay/internal/jsonl"
-	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
 	"feishu-relay/transcript"
@@ -133,7 +130,7 @@ func openChats(b *base) (*chats, error) {
 	return c, nil
 }
 
-// load reads the journal, or if there is none yet what an earlier version left.
+// load reads the journal.
 func (c *chats) load(root *os.Root) (err error) {
 	c.journal, err = jsonl.OpenJournal(root, c.name()+".jsonl", maxChange, func(line []byte) {
 		var change chatChange
@@ -144,64 +141,7 @@ func (c *chats) load(root *os.Root) (err error) {
 	if err != nil {
 		return fmt.Errorf("read known chats: %w", err)
 	}
-	if c.journal.Lines() > 0 {
-		return nil
-	}
-	if err := errors.Join(c.loadMembers(root), c.loadTalks(root)); err != nil {
-		return err
-	}
-	c.saved(c.journal.Replace(c.all()))
 	return nil
-}
-
-// loadMembers reads the file of version 1 and before: an object, or a list alone.
-func (c *chats) loadMembers(root *os.Root) error {
-	var known struct {
-		In   []string                `json:"in"`
-		Left map[string]relay.Millis `json:"left"`
-	}
-	data, err := readEarlier(root, c.name()+".json")
-	if data == nil {
-		return err
-	}
-	if json.Unmarshal(data, &known.In) != nil && json.Unmarshal(data, &known) != nil {
-		c.problems.set("chats", fmt.Errorf("%s.json is broken; the chats in it are learned again", c.name()))
-	}
-	for _, key := range known.In[max(0, len(known.In)-maxChats):] {
-		c.remember(key)
-	}
-	if known.Left != nil && len(known.Left) <= maxChats {
-		c.gone = known.Left
-	}
-	return nil
-}
-
-// loadTalks reads the file of version 1 and before.
-func (c *chats) loadTalks(root *os.Root) error {
-	var list []talk
-	data, err := readEarlier(root, c.name()+".talks.json")
-	if data == nil {
-		return err
-	}
-	if err := json.Unmarshal(data, &list); err != nil {
-		c.problems.set("chats", fmt.Errorf("%s.talks.json is not readable, and started again empty: %w", c.name(), err))
-	}
-	for _, t := range list {
-		c.talks[chatKey(t.Channel, t.ChatID)] = t
-	}
-	return nil
-}
-
-// readEarlier reads a file of an earlier version; nil: it is missing.
-func readEarlier(root *os.Root, name string) ([]byte, error) {
-	data, err := safefile.ReadFile(root, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read known chats: %w", err)
-	}
-	return data, nil
 }
 
 // apply takes in a change and reports whether it is one. It is called with mu held, or at

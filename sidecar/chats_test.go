@@ -29,24 +29,18 @@ func openedChats(t *testing.T, dir string) (*chats, func()) {
 	}
 }
 
-// What is known of chats is known after a restart; what an earlier version wrote is read
-// once, and what was forgotten since does not come back.
+// What is known of chats is known after a restart, and what was forgotten since does not come back.
 func TestChatsAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	folder := filepath.Join(dir, "chats")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"agent_a.json": `{"in":["feishu/oc_1"],"left":{"feishu/oc_2":7}}`,
-		"agent_a.talks.json": `[{"channel":"feishu","chat_id":"oc_1","chat_type":"group","message_id":"om_1","at":5}]`} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	c, closeChats := openedChats(t, dir)
+	c.saw("feishu", "oc_1", 5)
+	c.left("feishu", "oc_2", 7)
+	c.noteTalk(talk{Channel: "feishu", ChatID: "oc_1", ChatType: "group", MessageID: "om_1", At: 5})
+	closeChats()
+	c, closeChats = openedChats(t, dir)
 	if talk, _ := c.talk("feishu", "oc_1"); !c.in("feishu", "oc_1") || talk.MessageID != "om_1" {
-		t.Errorf("what the earlier version wrote is not read: %+v", talk)
+		t.Errorf("what was known is not read: %+v", talk)
 	}
 	c.saw("feishu", "oc_2", 6) // before it left
 	c.saw("feishu", "oc_3", 9)

@@ -47,6 +47,15 @@ const answerWithin = time.Minute
 // settledChat is a group in which nobody speaks: its settings change.
 const settledChat = "oc_settled"
 
+// withMailboxIn turns the mailbox on, in a folder or on Redis.
+func withMailboxIn(cfg *sidecar.Config, dir string) {
+	cfg.DedupSize = 5000
+	cfg.DeliveryTimeout = 15 * time.Minute
+	cfg.Mailbox = sidecar.MailboxConfig{On: true, Dir: dir, Backend: cfg.Backend, MaxTasks: 3,
+		Heartbeat: time.Second, HeartbeatTimeout: 5 * time.Second, AckTimeout: 30 * time.Second,
+		RetryBase: time.Second, MaxRetries: 3, MaxExchanges: 1000}
+}
+
 // withErrands is s with mail and settings of a group.
 func withErrands(t *testing.T, s setup) setup {
 	t.Helper()
@@ -235,4 +244,46 @@ func (r *record) mustPlant(t *testing.T) {
 	}
 	t.Logf("%d messages and %d deliveries; %d of %d planted faults found", len(r.Messages), len(r.Deliveries),
 		len(plantedFaults)-len(none), len(plantedFaults))
+}
+
+func question(to *bot, id string) map[string]any {
+	return map[string]any{"id": id, "to": to.name, "type": "question", "content": "text of " + id}
+}
+
+// receives waits for a direct message.
+func (b *bot) receives(ctx context.Context, t *testing.T, kind, text string) {
+	t.Helper()
+	if b.h.await(ctx, func() bool { return b.h.mailTimes(b.name, kind, text) > 0 }) != nil {
+		t.Fatalf("%s did not receive the %s %q", b.name, kind, text)
+	}
+}
+
+// mailTimes is how often a bot received a direct message; the caller holds mu.
+func (h *history) mailTimes(bot, kind, text string) (n int) {
+	for _, m := range h.mail {
+		if m.bot == bot && m.kind == kind && strings.Contains(m.text, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// eachMailOnce checks that no direct message came twice, except one to a bot for each kill of its sidecar.
+func (h *history) eachMailOnce(t *testing.T, mayHaveDied ...*bot) {
+	t.Helper()
+	excused := map[string]int{}
+	for _, b := range mayHaveDied {
+		excused[b.name] = len(b.side.killedLives())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := map[mailed]bool{}
+	for _, m := range h.mail {
+		if seen[m] {
+			if excused[m.bot]--; excused[m.bot] < 0 {
+				t.Errorf("%s received the %s %s twice", m.bot, m.kind, m.id)
+			}
+		}
+		seen[m] = true
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -114,9 +113,6 @@ type process struct {
 	log    string // path
 	cfg    sidecar.Config
 	hooked bool // each life appends its number to INJECT_URL
-	// program starts another program than this binary, which listens at
-	// cfg.ListenAddr. Nil: this binary.
-	program func(cfg sidecar.Config) *exec.Cmd
 
 	mu     sync.Mutex
 	life   *life         // guarded by mu
@@ -181,9 +177,6 @@ func (p *process) spawn(number int, crashAt string) (*life, error) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), sidecarEnv+"="+p.config, crashEnv+"="+crashAt,
 		"GORACE=atexit_sleep_ms=0") // else the race detector adds a second to every orderly end
-	if p.program != nil {
-		cmd = p.program(cfg)
-	}
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -196,10 +189,6 @@ func (p *process) spawn(number int, crashAt string) (*life, error) {
 		return nil, err
 	}
 	l := &life{number: number, cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
-	if p.program != nil {
-		l.addr = cfg.ListenAddr
-		go l.dial()
-	}
 	go func() {
 		defer close(l.exited)
 		if r := bufio.NewScanner(out); r.Scan() {
@@ -210,23 +199,6 @@ func (p *process) spawn(number int, crashAt string) (*life, error) {
 		_ = cmd.Wait() // ProcessState tells
 	}()
 	return l, nil
-}
-
-// dial closes ready when somebody listens at addr, for a program that does not
-// print its address.
-func (l *life) dial() {
-	for {
-		if conn, err := net.Dial("tcp", l.addr); err == nil {
-			_ = conn.Close() // nothing was sent
-			close(l.ready)
-			return
-		}
-		select {
-		case <-l.exited:
-			return
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
 }
 
 func (p *process) current() (l *life, next <-chan struct{}) {

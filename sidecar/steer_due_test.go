@@ -370,13 +370,5 @@ func TestOnlyUsersCommand(t *testing.T) {
 		if why, err := n.hearPerson(t.Context(), p); err != nil || (why == relay.Command) != want {
 			t.Errorf("the connector hears %q: %s, %v", kind, why, err)
 		}
-		m.ID += "_earlier"
-		if p.msg, err = n.stored(m, nativePerson); err != nil {
-			t.Fatal(err)
-		}
-		delete(p.msg.Metadata, metaType)
-		if why, err := n.hearPerson(t.Context(), p); err != nil || why != relay.Command {
-			t.Errorf("the connector finds a command that an earlier version spooled: %s, %v", why, err)
-		}
 	}
 }

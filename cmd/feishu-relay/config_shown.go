@@ -94,8 +94,7 @@ func redisShown(text string) string {
 // maxDiffering is the most bytes of a value that check shows.
 const maxDiffering = 60
 
-// checkSettings compares this environment with the settings of the running sidecar. An older one does not
-// report them.
+// checkSettings compares this environment with the settings of the running sidecar.
 func checkSettings(_ context.Context, s *subject, running *runningSidecar) []finding {
 	here := s.shown()
 	delete(here, "LISTEN_ADDR") // where it was reached

@@ -175,7 +175,7 @@ func (a *mcpAuth) RoundTrip(req *http.Request) (*http.Response, error) {
 	case http.StatusUnauthorized:
 		err = &mcpRefused{"set API_TOKEN to the sidecar's; a client over HTTP sends it as Authorization: Bearer <API_TOKEN>"}
 	case http.StatusNotFound:
-		err = &mcpRefused{"it has no /mcp; it is of an older version, or another program listens there"}
+		err = &mcpRefused{"it has no /mcp: another program listens there"}
 	case http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable:
 		err = &mcpRefused{reasonOf(resp)}
 	default:

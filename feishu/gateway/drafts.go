@@ -257,10 +257,7 @@ const (
 	maxFile    = 8 << 20 // bytes of a draft's file
 )
 
-const (
-	draftPrefix  = "draft-"
-	draftVersion = 1
-)
+const draftPrefix = "draft-"
 
 // drafts are the messages that are not final yet, in memory and on disk.
 //
@@ -293,8 +290,8 @@ type drafts struct {
 func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *drafts {
 	s := &drafts{log: log, count: count, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
 		byMessage: map[relay.MessageID]*draft{}, byCard: map[string]*draft{}, now: map[relay.ChatID]bool{}, disk: root != nil,
-		files: spool.New[draft](root, spool.Options{Prefix: draftPrefix, Suffix: ".json", Version: draftVersion,
-			MaxFile: maxFile, Logger: log, Unreadable: func() { count(countedDraftBroken) }})}
+		files: spool.New[draft](root, spool.Options{Prefix: draftPrefix, Suffix: ".json", MaxFile: maxFile,
+			Logger: log, Unreadable: func() { count(countedDraftBroken) }})}
 	var left []*draft
 	err := s.files.Load(func(file string, d draft) error {
 		if err := d.check(); err != nil {

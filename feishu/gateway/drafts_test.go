@@ -655,38 +655,6 @@ func draftFiles(t *testing.T, dir string) []string {
 	return files
 }
 
-// Drafts that version 1.0 wrote go on.
-func TestDraftsOfTheVersionBefore(t *testing.T) {
-	dir := t.TempDir()
-	for name, data := range map[string]string{
-		"draft-card-77.json": `{"message":{"ID":"om_1","RootID":"","ParentID":"","ThreadID":"","ChatID":"oc_group","ChatType":"",` +
-			`"Type":"interactive","Content":"{\"type\":\"card\",\"data\":{\"card_id\":\"77\"}}","Mentions":null,"Sender":{"Type":"app",` +
-			`"OpenID":"","UnionID":"","UserID":"","AppID":"cli_desk","Name":""},"CreateTime":946684800000,"Deleted":false},"card_id":"77",` +
-			`"card":{"body":{"elements":[{"content":"a b","element_id":"content","tag":"markdown"}]},"config":{"streaming_mode":true},` +
-			`"schema":"2.0"},"wait":"end","created":946684800000,"touched":946684800000,"streams":946684800000,"seq":{"content":2}}`,
-		"draft-om_old.json": `{"message":{"ID":"om_old","RootID":"om_root","ParentID":"om_parent","ThreadID":"omt_1","ChatID":"oc_group",` +
-			`"ChatType":"","Type":"text","Content":"{\"text\":\"@_user_1 edited\"}","Mentions":[{"Key":"@_user_1","OpenID":"ou_b",` +
-			`"UnionID":"on_b","UserID":"","AppID":"cli_b","Name":"BotB","Type":"bot"}],"Sender":{"Type":"app","OpenID":"ou_a","UnionID":"",` +
-			`"UserID":"","AppID":"cli_a","Name":"BotA"},"CreateTime":7,"Deleted":false},"wait":"edit","created":1,"touched":2}`,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) {
-			got := d.after(quiet, "@BotB edited")
-			if got.ID != "om_old" || got.RootID != "om_root" || got.ParentID != "om_parent" || got.ThreadID != "omt_1" || got.CreateTime != 7 ||
-				len(got.Mentions) != 1 || got.Mentions[0].OpenID != "ou_b" || got.Mentions[0].UnionID != "on_b" || got.Mentions[0].AppID != "cli_b" {
-				t.Errorf("the draft became %+v", got)
-			}
-			d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "late", "sequence": 1}, nil)
-			d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":false}}`, "sequence": 3}, nil)
-			d.after(settle, "a b")
-		})
-	})
-}
-
 func TestBrokenDraftsAreKeptAside(t *testing.T) {
 	dir := t.TempDir()
 	for name, data := range map[string]string{"draft-a.json": "{", "draft-b.json": `{}`, "draft-c.json": `{"card_id":"7"}`, "draft-d.json.x.tmp": "", "draft-e.json": "null", "habits.json": "?"} {

@@ -247,7 +247,7 @@ type habitsFile struct {
 }
 
 func loadHabits(root *os.Root, log *slog.Logger) *habits {
-	h := &habits{log: log, file: spool.New[habitsFile](root, spool.Options{Prefix: "habits", Suffix: ".json", Version: 1,
+	h := &habits{log: log, file: spool.New[habitsFile](root, spool.Options{Prefix: "habits", Suffix: ".json",
 		MaxFile: 1 << 10, Logger: log})}
 	err := h.file.Load(func(_ string, known habitsFile) error {
 		h.texts.Store(known.Texts)

@@ -62,10 +62,9 @@ const (
 )
 
 const (
-	filePrefix  = "peer-"
-	fileVersion = 1
-	keyFile     = "peer.key"
-	keyBytes    = 32
+	filePrefix = "peer-"
+	keyFile    = "peer.key"
+	keyBytes   = 32
 )
 
 // Message is a message of such a chat.
@@ -147,7 +146,7 @@ func Open(o Options) (*Chats, error) {
 	}
 	c := &Chats{opts: o, all: map[relay.MessageID]*Message{}, chats: map[relay.ChatID][]*Message{},
 		cards: map[string]relay.MessageID{}}
-	c.files = spool.New[Message](o.Root, spool.Options{Prefix: filePrefix, Suffix: ".json", Version: fileVersion,
+	c.files = spool.New[Message](o.Root, spool.Options{Prefix: filePrefix, Suffix: ".json",
 		MaxFile: maxFile, Logger: o.Logger})
 	var err error
 	if c.key, err = readKey(o.Root, o.Logger); err != nil {

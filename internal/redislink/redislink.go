@@ -57,7 +57,7 @@ type Words struct {
 }
 
 // rights are parts of errors about missing permissions: of a command, of a
-// script, and of a script in other versions.
+// script, and of a script in other versions of Redis.
 var rights = []string{"NOPERM", "ACL failure", "user executing the script"}
 
 // hints explain errors that any command may get; the first match counts.

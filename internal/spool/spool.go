@@ -3,11 +3,9 @@
 //
 // # Files
 //
-// A document is a JSON object in a private file, whose first field "version" is the
-// version of its format ([Options.Version]); files without the field have version 0.
-// [Spool.Save] replaces a file atomically: a killed process leaves the old document or
+// A document is a JSON object in a private file. [Spool.Save] replaces a file atomically: a killed process leaves the old document or
 // the new. A file without a valid document is quarantined: renamed to *.broken, with a
-// warning. A file of a later version is left unchanged.
+// warning.
 //
 // # Memory
 //
@@ -21,7 +19,6 @@
 package spool
 
 import (
-	"bytes"
 	"cmp"
 	"container/heap"
 	"context"
@@ -47,14 +44,11 @@ var (
 	ErrFull   = errors.New("the spool is full")
 	ErrLarge  = errors.New("the document is too large")
 	ErrBroken = errors.New("broken")
-
-	errLater = errors.New("written by a later version of this program")
 )
 
 // Options of a spool. Suffix and MaxFile are required.
 type Options struct {
 	Prefix, Suffix string       // of the names of its files
-	Version        int          // of the documents' format
 	MaxFile        int          // bytes of a document
 	MaxDocs        int          // documents; 0: no limit
 	MaxBytes       int64        // of all documents together; 0: no limit
@@ -130,13 +124,10 @@ func (s *Spool[T]) Load(take func(name string, v T) error) error {
 		}
 		if errors.Is(err, ErrBroken) {
 			err = s.Quarantine(name, err)
-		} else if err != nil && !errors.Is(err, errLater) {
+		} else if err != nil {
 			s.unreadable()
 		}
-		if errors.Is(err, errLater) {
-			s.opts.Logger.Warn("a file of a later version is left unchanged",
-				"folder", s.root.Name(), "file", entry.Name())
-		} else if err != nil {
+		if err != nil {
 			s.opts.Logger.Warn("a file is skipped", "folder", s.root.Name(), "file", entry.Name(), "err", err)
 			first = cmp.Or(first, err)
 			failed++
@@ -299,13 +290,12 @@ func (s *Spool[T]) Wait(ctx context.Context) ([]string, error) {
 
 func (s *Spool[T]) file(name string) string { return s.opts.Prefix + name + s.opts.Suffix }
 
-// encode returns v as a line of JSON, with its version in front.
+// encode returns v as a line of JSON.
 func (s *Spool[T]) encode(v T) ([]byte, error) {
-	fields, err := relay.Marshal(v)
+	data, err := relay.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	data := append(fmt.Appendf(nil, `{"version":%d,`, s.opts.Version), bytes.TrimPrefix(fields, []byte("{"))...)
 	if len(data) >= s.opts.MaxFile {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrLarge, len(data)+1, s.opts.MaxFile)
 	}
@@ -314,17 +304,10 @@ func (s *Spool[T]) encode(v T) ([]byte, error) {
 
 // Decode reads the content of a file.
 func (s *Spool[T]) Decode(data []byte) (v T, err error) {
-	var form struct {
-		Version int `json:"version"`
-	}
-	switch {
-	case len(data) > s.opts.MaxFile:
+	if len(data) > s.opts.MaxFile {
 		return v, fmt.Errorf("%w: more than %d bytes", ErrBroken, s.opts.MaxFile)
-	case json.Unmarshal(data, &form) != nil: // its error may quote the text
-		return v, fmt.Errorf("%w: not a JSON document", ErrBroken)
-	case form.Version > s.opts.Version:
-		return v, errLater
-	case json.Unmarshal(data, &v) != nil:
+	}
+	if json.Unmarshal(data, &v) != nil { // its error may quote the text
 		return v, fmt.Errorf("%w: not a document of the expected form", ErrBroken)
 	}
 	return v, nil

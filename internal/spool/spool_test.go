@@ -23,7 +23,7 @@ type doc struct {
 	Text string `json:"text"`
 }
 
-var options = spool.Options{Suffix: ".json", Version: 2, MaxFile: 1000}
+var options = spool.Options{Suffix: ".json", MaxFile: 1000}
 
 func open(t *testing.T, dir string, o spool.Options) *spool.Spool[doc] {
 	t.Helper()
@@ -51,7 +51,7 @@ func TestSaveReadRemove(t *testing.T) {
 	must(t, s.Save("a", doc{"one <b>"}))
 	must(t, s.Save("a", doc{"two <b>"}))
 	data, err := os.ReadFile(filepath.Join(dir, "a.json"))
-	if got := string(data); err != nil || got != `{"version":2,"text":"two <b>"}`+"\n" {
+	if got := string(data); err != nil || got != `{"text":"two <b>"}`+"\n" {
 		t.Errorf("the file holds %s, %v", got, err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "a.json")); err != nil || info.Mode().Perm() != 0o600 {
@@ -82,8 +82,8 @@ func TestUnreadableFilesAreCounted(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"b.json": `{"version":2,"text":"b"}`, "a.json": `{"text":"of version 0"}`,
-		"later.json": `{"version":3,"text":"x"}`, "refused.json": `{"text":"refused"}`, "torn.json": `{"text":"SECRET`,
+	for name, text := range map[string]string{"b.json": `{"text":"b"}`, "a.json": `{"text":"a"}`,
+		"refused.json": `{"text":"refused"}`, "torn.json": `{"text":"SECRET`,
 		"list.json": "[]", "type.json": `{"text":7}`, "large.json": `{"text":"` + strings.Repeat("x", 1000) + `"}`,
 		"a.json.ABCDEFGH.tmp": "{", "notes.txt": "mine"} {
 		write(t, dir, name, text)
@@ -104,7 +104,7 @@ func TestLoad(t *testing.T) {
 		}))
 	}
 	load()
-	if want := []string{"a: of version 0", "b: b"}; !slices.Equal(got, want) || s.Len() != 2 {
+	if want := []string{"a: a", "b: b"}; !slices.Equal(got, want) || s.Len() != 2 {
 		t.Errorf("loaded %q, want %q", got, want)
 	}
 	entries, err := os.ReadDir(dir)
@@ -113,11 +113,11 @@ func TestLoad(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if want := []string{"a.json", "b.json", "folder.json", "large.json.broken", "later.json", "list.json.broken", "notes.txt",
+	if want := []string{"a.json", "b.json", "folder.json", "large.json.broken", "list.json.broken", "notes.txt",
 		"refused.json.broken", "torn.json.broken", "type.json.broken"}; !slices.Equal(names, want) {
 		t.Errorf("the folder holds %q, want %q", names, want)
 	}
-	if text := log.String(); strings.Count(text, "level=WARN") != 6 || strings.Contains(text, "SECRET") {
+	if text := log.String(); strings.Count(text, "level=WARN") != 5 || strings.Contains(text, "SECRET") {
 		t.Errorf("logged %s", text)
 	}
 }

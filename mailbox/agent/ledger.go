@@ -47,7 +47,7 @@ func taskName(dir Direction, peer mailbox.AgentID, id string) string {
 func (r *TaskRecord) name() string { return taskName(r.Direction, r.Peer, r.ID) }
 
 func taskFileOptions(log *slog.Logger) spool.Options {
-	return spool.Options{Suffix: ".json", Version: 1, MaxFile: maxTaskFile, Logger: log}
+	return spool.Options{Suffix: ".json", MaxFile: maxTaskFile, Logger: log}
 }
 
 // openLedger opens the ledger in folder root, with what an earlier process left in

@@ -36,11 +36,10 @@ const (
 	storeLimit  = 10 * time.Second // for one call of the store
 )
 
-// Suffixes of the files, and the version of what they hold.
+// Suffixes of the files.
 const (
 	unackedSuffix = ".json"
 	deadSuffix    = ".msg.json"
-	sentVersion   = 1
 )
 
 // outgoingOptions are those of an outgoing.
@@ -103,7 +102,7 @@ func openOutgoing(unacked, dead *os.Root, opts outgoingOptions) (*outgoing, erro
 	b := &outgoing{opts: opts, random: mathrand.Float64, entries: map[string]*entry{},
 		receivers: map[mailbox.AgentID]*receiver{},
 		unacked:   spool.New[sentFile](unacked, unackedOptions(opts.Logger)),
-		dead: spool.New[deadFile](dead, spool.Options{Suffix: deadSuffix, Version: sentVersion, MaxFile: maxSentFile,
+		dead: spool.New[deadFile](dead, spool.Options{Suffix: deadSuffix, MaxFile: maxSentFile,
 			Logger: opts.Logger})}
 	if err := b.loadDead(); err != nil {
 		return nil, fmt.Errorf("open dead letters %s: %w", dead.Name(), err)
@@ -115,7 +114,7 @@ func openOutgoing(unacked, dead *os.Root, opts outgoingOptions) (*outgoing, erro
 }
 
 func unackedOptions(log *slog.Logger) spool.Options {
-	return spool.Options{Suffix: unackedSuffix, Version: sentVersion, MaxFile: maxSentFile, MaxDocs: maxUnacked,
+	return spool.Options{Suffix: unackedSuffix, MaxFile: maxSentFile, MaxDocs: maxUnacked,
 		MaxBytes: maxBytes, MaxHeld: maxHeld, Logger: log}
 }
 

@@ -211,9 +211,8 @@ func TestRepeatOfAnEndedTask(t *testing.T) {
 	})
 }
 
-// The same end again is a repeat also where it is not remembered what was said, as of a task that an older version
-// ended. Anything else is refused.
-func TestSecondResultOfAnOlderVersionsTask(t *testing.T) {
+// The same end again is a repeat also where what was said is forgotten. Anything else is refused.
+func TestSecondResultOfAForgottenEnd(t *testing.T) {
 	for _, state := range []mailbox.TaskState{mailbox.Completed, mailbox.Failed} {
 		for _, text := range []string{"one", strings.Repeat("x", 5000)} { // the record has the second cut
 			in(t, func(t *testing.T, w *world) {

@@ -232,8 +232,8 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 }
 
 // repeatsEnd reports whether e repeats what this agent sent when it ended r. Where that was not
-// recorded, since an older version ended r or the keys are evicted, the task's record decides: it
-// has texts of at most maxTaskText bytes whole.
+// known any more, since the keys are evicted, the task's record decides: it has texts of at most
+// maxTaskText bytes whole.
 func (a *Agent) repeatsEnd(r TaskRecord, e mailbox.Envelope) bool {
 	sent, ended := sentEndKeys(e)
 	if a.opts.Seen.Seen(sent) || a.opts.Seen.Seen(ended) {

@@ -30,8 +30,7 @@ const (
 // password would complain of the length of the call.
 //
 // It returns the new entry; or nothing when the inbox is full; or "" when the inbox has to be put
-// into that set first, since it is new, or has a life as earlier versions give it. Redis may
-// evict a key with a life, so waiting mail has none. Adding comes first: out of memory, it
+// into that set first, since it is new, or could not be put there before. Redis may evict a key with a life, so waiting mail has none. Adding comes first: out of memory, it
 // changes nothing. A user of Redis without the right to publish is no error, since the mail
 // is there: Receive reports it.
 var putScript = redis.NewScript(`

@@ -55,18 +55,14 @@ func (s *Store) list(ctx context.Context, agent mailbox.AgentID) error {
 	return err
 }
 
-// keep takes the life from the agent's inbox, which it has if an earlier version put mail into it.
+// keep notes that the agent's inbox is in use, if something waits there.
 func (s *Store) keep(ctx context.Context, agent mailbox.AgentID) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	life, err := s.calls.PTTL(ctx, inboxKey(agent)).Result()
-	if err != nil || life == -2 { // it does not exist
+	if n, err := s.calls.XLen(ctx, inboxKey(agent)).Result(); err != nil || n == 0 {
 		return err
 	}
-	if err := s.list(ctx, agent); err != nil || life == -1 { // it has no life
-		return err
-	}
-	return s.calls.Persist(ctx, inboxKey(agent)).Err()
+	return s.list(ctx, agent)
 }
 
 // prune deletes, now and then until ctx is done, inboxes whose agents do not come back, and keeps

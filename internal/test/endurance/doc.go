@@ -1,8 +1,6 @@
 // Package endurance holds the long tests of the released program from outside: its
 // processes, its API, official SDKs at its gateway, a real Redis.
 //
-//   - make upgrade: an earlier version and this one, one after the other on the same state,
-//     and side by side in one group;
 //   - make faults: errors of the disk, injected into the running process by strace; clocks that
 //     are wrong or jump, by a build with another package time;
 //   - make soak: traffic, kills and restarts for minutes or hours; each message is
