@@ -71,10 +71,9 @@ type Config struct {
 	FileMax         int           `envconfig:"FILE_MAX" default:"31457280" range:"1..104857600" desc:"bytes of the largest picture or file of a message that the local API hands out; the default is 30 MiB"`
 	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message that it was given; after that the message is undeliverable"`
 
-	Backend       string `envconfig:"RELAY_BACKEND" oneof:"file|redis" unset:"redis where REDIS_URL is set, else file" desc:"where sidecars exchange messages: files in RELAY_DIR, or the Redis of REDIS_URL"`
-	RedisURL      Secret `envconfig:"REDIS_URL" is:"redis" unset:"none" desc:"the Redis: redis://[user:password@]host:6379/0, rediss:// with TLS; also Sentinel and Cluster: docs/redis.md"`
-	RedisMaxBytes int    `envconfig:"REDIS_MAX_BYTES" default:"0" range:"4194304..2147483647" zero:"bytes" desc:"bytes of Redis' memory that each stream of messages takes; 0: a share of its maxmemory (docs/redis.md)"`
-	RelayChannel  string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"name of the Pub/Sub channel on Redis; the stream is <channel>:log"`
+	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" unset:"redis where REDIS_URL is set, else file" desc:"where sidecars exchange messages: files in RELAY_DIR, or the Redis of REDIS_URL"`
+	RedisURL     Secret `envconfig:"REDIS_URL" is:"redis" unset:"none" desc:"the Redis: redis://[user:password@]host:6379/0, rediss:// with TLS; also Sentinel and Cluster: docs/redis.md"`
+	RelayChannel string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"name of the Pub/Sub channel on Redis; the stream is <channel>:log"`
 
 	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders; sidecars of one host share it, and nanobot uses the default as well"`
 	RelayDir      string `envconfig:"RELAY_DIR" is:"path" unset:"$DATA_DIR/relay" desc:"the queue on files, and what this sidecar keeps"`
@@ -99,15 +98,13 @@ type Config struct {
 
 // SteerConfig is what people in a group see and can change.
 type SteerConfig struct {
-	AnswerMode      string        `envconfig:"ANSWER_MODE" default:"all" oneof:"all|named|default|one" desc:"who gets a person's message: all bots; only those it names (named); those, else default_bot of the group (default); those, else exactly one"`
-	Commands        []string      `envconfig:"STEER_COMMAND" default:"/relay,/中继" empty:"off" desc:"words that begin a command in a group; empty or off: no commands"`
-	By              string        `envconfig:"STEER_BY" default:"members" desc:"who may change a group's settings from the group: members, admins, or a comma list of open_ids and union_ids"`
-	MaxDepth        int           `envconfig:"STEER_MAX_DEPTH" default:"10" range:"1..1000" desc:"the highest hard limit that can be set from the group"`
-	StopNotice      string        `envconfig:"STOP_NOTICE" default:"reaction" oneof:"off|reaction|text" desc:"how a group is shown that its bots were stopped: a reaction or a reply (text) by one of the bots"`
-	StopEmoji       string        `envconfig:"STOP_EMOJI" default:"CrossMark" is:"word" desc:"the emoji_type of that reaction"`
-	StopNoticeJudge bool          `envconfig:"STOP_NOTICE_JUDGE" default:"false" desc:"show stops of the judge as well, and let people release them"`
-	ContinueWindow  time.Duration `envconfig:"CONTINUE_WINDOW" default:"1h" range:"1s..24h" desc:"how long after its stop a message can be released"`
-	Budget          int           `envconfig:"GROUP_BUDGET" default:"0" range:"0..1000000" desc:"how many messages the bots of a group may send within an hour before they are stopped; 0: no limit"`
+	AnswerMode     string        `envconfig:"ANSWER_MODE" default:"all" oneof:"all|named|default|one" desc:"who gets a person's message: all bots; only those it names (named); those, else default_bot of the group (default); those, else exactly one"`
+	Commands       []string      `envconfig:"STEER_COMMAND" default:"/relay,/中继" empty:"off" desc:"words that begin a command in a group; empty or off: no commands"`
+	By             string        `envconfig:"STEER_BY" default:"members" desc:"who may change a group's settings from the group: members, admins, or a comma list of open_ids and union_ids"`
+	MaxDepth       int           `envconfig:"STEER_MAX_DEPTH" default:"10" range:"1..1000" desc:"the highest hard limit that can be set from the group"`
+	StopNotice     string        `envconfig:"STOP_NOTICE" default:"reaction" oneof:"off|reaction|text" desc:"how a group is shown that its bots were stopped: a reaction or a reply (text) by one of the bots"`
+	ContinueWindow time.Duration `envconfig:"CONTINUE_WINDOW" default:"1h" range:"1s..24h" desc:"how long after its stop a message can be released"`
+	Budget         int           `envconfig:"GROUP_BUDGET" default:"0" range:"0..1000000" desc:"how many messages the bots of a group may send within an hour before they are stopped; 0: no limit"`
 }
 
 // JudgeConfig is the LLM judge's; without a key the built-in rules answer.

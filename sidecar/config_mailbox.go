@@ -9,13 +9,11 @@ import (
 // MailboxConfig configures the mailbox: direct messages and tasks between agents.
 // The zero value is a mailbox that is off.
 type MailboxConfig struct {
-	On      bool   `envconfig:"MAILBOX" default:"on" desc:"direct messages and tasks between agents"`
-	Backend string `envconfig:"MAILBOX_BACKEND" oneof:"file|redis" unset:"RELAY_BACKEND" desc:"where mail is exchanged: files in MAILBOX_DIR, or Redis"`
-	Dir     string `envconfig:"MAILBOX_DIR" is:"path" unset:"$DATA_DIR/mailboxes" desc:"the mailboxes of all agents"`
+	On  bool   `envconfig:"MAILBOX" default:"on" desc:"direct messages and tasks between agents"`
+	Dir string `envconfig:"MAILBOX_DIR" is:"path" unset:"$DATA_DIR/mailboxes" desc:"the mailboxes of all agents"`
 
-	// Gateway brings mail as private chats of Feishu's; Explicit leaves the end of a task to update_task.
-	Gateway  bool `envconfig:"MAILBOX_GATEWAY" default:"off" oneof:"off|on" desc:"give a bot behind the gateway its mail as private chats with the other agents, and send its answers there as mail"`
-	Explicit bool `envconfig:"MAILBOX_GATEWAY_DONE" default:"answer" oneof:"answer|explicit" desc:"what completes a task in such a chat: the bot's first final answer (answer), or update_task only (explicit)"`
+	// Gateway brings mail as private chats of Feishu's.
+	Gateway bool `envconfig:"MAILBOX_GATEWAY" default:"off" oneof:"off|on" desc:"give a bot behind the gateway its mail as private chats with the other agents, and send its answers there as mail"`
 
 	// Unsigned takes mail without a signature, with a RelaySecret.
 	Unsigned bool `envconfig:"MAILBOX_UNSIGNED" default:"refuse" oneof:"refuse|allow" desc:"mail without a signature where RELAY_SECRET is set: refuse it, or allow it, for programs that cannot sign"`

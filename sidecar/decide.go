@@ -374,7 +374,7 @@ func (d *decider) askPolicy(ctx context.Context, p *arrival) (relay.Reason, erro
 		p.msg.SenderAgentName,
 		"allow", p.decision.Allow, "tier", p.decision.Tier, keyReason, p.decision.Reason, "detail", p.decision.Detail,
 		"depth", p.decision.Depth, "judge_ms", p.decision.JudgeMS, "mentioned", p.mentioned)
-	if !p.decision.Allow && d.steer.releasable(relay.Reason(p.decision.Reason)) {
+	if !p.decision.Allow && releasable(relay.Reason(p.decision.Reason)) {
 		d.steer.stopSeen(p, relay.Reason(p.decision.Reason))
 	}
 	if !p.decision.Allow {

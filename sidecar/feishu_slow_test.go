@@ -103,7 +103,7 @@ func TestBotIsAwayAndItsSidecarIsThere(t *testing.T) {
 			cfgA, cfgB := n.config("agent_a"), n.config("agent_b")
 			cfgB.BotName = "BotB"
 			for _, cfg := range []*sidecar.Config{&cfgA, &cfgB} {
-				cfg.Mailbox.On, cfg.Mailbox.Backend, cfg.Mailbox.Dir = mail, "file", filepath.Join(n.dir, "mailboxes")
+				cfg.Mailbox.On, cfg.Mailbox.Dir = mail, filepath.Join(n.dir, "mailboxes")
 				// The others hear of a change at once, not at the next heartbeat.
 				cfg.Mailbox.Heartbeat, cfg.Mailbox.HeartbeatTimeout = time.Hour, 2*time.Hour
 			}

@@ -19,7 +19,7 @@ func TestOneInotifyInstance(t *testing.T) {
 	c := newCluster(t, setup{bots: 2, change: func(i int, cfg *sidecar.Config) {
 		cfg.GroupsFile = filepath.Join(dir, "groups.json")
 		cfg.DedupSize = 5000
-		cfg.Mailbox = sidecar.MailboxConfig{On: true, Dir: filepath.Join(dir, "mailboxes"), Backend: "file", MaxTasks: 3,
+		cfg.Mailbox = sidecar.MailboxConfig{On: true, Dir: filepath.Join(dir, "mailboxes"), MaxTasks: 3,
 			Heartbeat: time.Second, HeartbeatTimeout: 5 * time.Second, AckTimeout: 5 * time.Second,
 			RetryBase: 100 * time.Millisecond, MaxRetries: 3, MaxExchanges: 10}
 	}})

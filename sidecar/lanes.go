@@ -92,15 +92,12 @@ func (ls *lanes) openQueue(name string) (relay.Backend, error) {
 			return nil, &setting{fmt.Errorf("REDIS_URL: %w", err)}
 		}
 		o := redisrelay.Options{URL: string(ls.cfg.RedisURL), Channel: redisChannel(ls.cfg.RelayChannel, name),
-			Agent: string(ls.cfg.Agent), Dir: ls.cfg.RelayDir, MaxBytes: int64(ls.cfg.RedisMaxBytes), Logger: ls.log}
+			Agent: string(ls.cfg.Agent), Dir: ls.cfg.RelayDir, Logger: ls.log}
 		switch name {
 		case outcomesQueue:
 			o.Channel, o.Stream, o.MaxLen = ls.cfg.RelayChannel, OutcomesKey(ls.cfg.RelayChannel), maxOutcomes
 		case marksQueue:
 			o.Channel, o.Stream, o.MaxLen = ls.cfg.RelayChannel, MarksKey(ls.cfg.RelayChannel), maxMarks
-		}
-		if o.Stream != "" {
-			o.MaxBytes /= 2
 		}
 		return redisrelay.New(o)
 	}
@@ -147,8 +144,7 @@ func counted(q relay.Backend) map[string]float64 {
 	case *redisrelay.Queue:
 		st := q.Stats()
 		return map[string]float64{"foreign": float64(st.Foreign), "foreign_dropped": float64(st.ForeignDropped),
-			"trimmed": float64(st.Trimmed), "capped": float64(st.Capped), "freed": float64(st.Freed),
-			"junk": float64(st.Junk), "reconnects": float64(st.Reconnects), "restarts": float64(st.Restarts)}
+			"trimmed": float64(st.Trimmed), "junk": float64(st.Junk), "reconnects": float64(st.Reconnects), "restarts": float64(st.Restarts)}
 	}
 	return nil
 }

@@ -26,12 +26,12 @@ import (
 
 // withMailbox turns a configuration's mailbox on; redis is a URL or "".
 func (n *tenant) withMailbox(cfg sidecar.Config, redis string) sidecar.Config {
-	cfg.Mailbox = sidecar.MailboxConfig{On: true, Dir: filepath.Join(n.dir, "mailboxes"), Backend: "file", MaxTasks: 3,
+	cfg.Mailbox = sidecar.MailboxConfig{On: true, Dir: filepath.Join(n.dir, "mailboxes"), MaxTasks: 3,
 		Heartbeat: time.Second, HeartbeatTimeout: 5 * time.Second, AckTimeout: 5 * time.Second, RetryBase: 100 * time.Millisecond,
 		MaxRetries: 3, MaxExchanges: 10}
 	cfg.DedupSize = 5000
 	if redis != "" {
-		cfg.RedisURL, cfg.Mailbox.Backend = sidecar.Secret(redis), "redis"
+		cfg.Backend, cfg.RedisURL, cfg.RelayChannel = "redis", sidecar.Secret(redis), "nanobot:feishu:outbound"
 	}
 	return cfg
 }

@@ -204,16 +204,8 @@ func (m *metrics) measureQueue(name string, q relay.Backend) {
 	m.gauge("backend_connected", "1 while the queue's backend answers.", labels,
 		func() float64 { return zeroOne(q.Status().Connected) })
 	lag, unit := "queue_lag_bytes", "Bytes of the queue's files that are still to be read."
-	if q, ok := q.(*redisrelay.Queue); ok {
+	if _, ok := q.(*redisrelay.Queue); ok {
 		lag, unit = "queue_lag_entries", "Entries of the queue's stream that are still to be read."
-		m.gauge("queue_stream_bytes", "Memory that the queue's stream takes of Redis, at the last look while publishing.", labels,
-			func() float64 { used, _ := q.Memory(); return float64(used) })
-		m.gauge("queue_stream_limit_bytes", "Memory that the queue's stream may take of Redis.", labels,
-			func() float64 { _, limit := q.Memory(); return float64(limit) })
-		m.gauge("queue_redis_used_bytes", "Memory that the Redis with the queue's stream uses; 0: not known.", labels,
-			func() float64 { used, _ := q.RedisMemory(); return float64(used) })
-		m.gauge("queue_redis_max_bytes", "The maxmemory of that Redis; 0: none, or not known.", labels,
-			func() float64 { _, most := q.RedisMemory(); return float64(most) })
 	}
 	m.gauge(lag, unit, labels, func() float64 { return float64(q.Status().Lag) })
 	m.gauge("queue_unsettled_messages", "Messages read and not settled.", labels,

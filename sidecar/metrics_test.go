@@ -98,16 +98,16 @@ func allMetrics(t *testing.T) []string {
 	t.Cleanup(none.Close)
 	base, err := url.Parse(none.URL)
 	must(t, err)
-	mail := func(cfg *sidecar.Config, backend string) {
-		cfg.Mailbox = sidecar.MailboxConfig{On: true, Backend: backend, Dir: filepath.Join(cfg.DataDir, "mailboxes"), Heartbeat: time.Second,
+	mail := func(cfg *sidecar.Config) {
+		cfg.Mailbox = sidecar.MailboxConfig{On: true, Dir: filepath.Join(cfg.DataDir, "mailboxes"), Heartbeat: time.Second,
 			HeartbeatTimeout: time.Minute, AckTimeout: time.Second, RetryBase: time.Second}
 	}
 	gateway := aloneIn(t.TempDir(), "agent_a")
 	gateway.BaseURL, gateway.Gateway.Addr, gateway.BotWebhookURL, gateway.EncryptKey = base, "127.0.0.1:0", none.URL, "key"
-	mail(&gateway, "file")
+	mail(&gateway)
 	redis := aloneIn(t.TempDir(), "agent_b")
 	redis.Backend, redis.RedisURL, redis.InjectURL = "redis", sidecar.Secret(redistest.Start(t).URL()), none.URL
-	mail(&redis, "redis")
+	mail(&redis)
 	connector := aloneIn(t.TempDir(), "agent_c")
 	connector.BaseURL, connector.Connector, connector.AppID, connector.AppSecret = base, true, "cli_c", "secret"
 	var all []string

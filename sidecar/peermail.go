@@ -147,7 +147,7 @@ const oneTaskFor = 30 * time.Minute
 // waits returns how long a task waits, where the bot has one of the same agent to end: which of two tasks a message is
 // the result of, only a reply says.
 func (p *peerMail) waits(e mailbox.Envelope) time.Duration {
-	if !e.Type.GivesTask() || p.cfg.Mailbox.Explicit {
+	if !e.Type.GivesTask() {
 		return 0
 	}
 	return p.waitsFor(e, p.open(e.From))
@@ -196,7 +196,7 @@ func (p *peerMail) text(e mailbox.Envelope) string {
 	if steer.HanIn(mailText(e)) {
 		line = peerLineZH
 	}
-	return strings.TrimSpace(plainMail(e)) + "\n\n" + line(e, p.cfg.Mailbox.Explicit)
+	return strings.TrimSpace(plainMail(e)) + "\n\n" + line(e)
 }
 
 // Commands with which the bot ends a task without a result.
@@ -205,11 +205,8 @@ const (
 	rejectWord = "/reject"
 )
 
-func peerLineEN(e mailbox.Envelope, explicit bool) string {
+func peerLineEN(e mailbox.Envelope) string {
 	switch {
-	case e.Type.GivesTask() && explicit:
-		return fmt.Sprintf("(%s gives you this task, %s%s. Replies to this message are progress; complete it with "+
-			"update_task.)", e.From, taskOf(e), until(e, ", until "))
 	case e.Type.GivesTask():
 		return fmt.Sprintf("(%s gives you this task%s. Your reply to this message is its result; if it cannot be done, "+
 			"answer %s and why.)", e.From, until(e, ", until "), failWord)
@@ -227,10 +224,8 @@ func peerLineEN(e mailbox.Envelope, explicit bool) string {
 	return fmt.Sprintf("(%s sends you this for information. No answer is needed.)", e.From)
 }
 
-func peerLineZH(e mailbox.Envelope, explicit bool) string {
+func peerLineZH(e mailbox.Envelope) string {
 	switch {
-	case e.Type.GivesTask() && explicit:
-		return fmt.Sprintf("（%s 交给你这个任务 %s%s。对这条消息的回复是进展；用 update_task 完成任务。）", e.From, taskOf(e), until(e, "，截止 "))
 	case e.Type.GivesTask():
 		return fmt.Sprintf("（%s 交给你这个任务%s。对这条消息的回复就是结果；如果做不了，请回复 %s 和原因。）", e.From, until(e, "，截止 "), failWord)
 	case e.Type.TaskStep() && e.Task != nil && e.Task.State.Ended():
@@ -366,8 +361,6 @@ func (p *peerMail) state(task *agent.TaskRecord, msgType, text string) mailbox.T
 		return mailbox.Rejected
 	case word != "":
 		return mailbox.Failed
-	case p.cfg.Mailbox.Explicit:
-		return mailbox.Working
 	}
 	return mailbox.Completed
 }

@@ -111,28 +111,6 @@ func TestAnswersThatAreNoReplies(t *testing.T) {
 		p.hears(p.bot, "task two")
 		p.until("its giver sees that, too", func() bool { return p.states()["task one"] == "failed" })
 	})
-	t.Run("two open tasks, explicit", func(t *testing.T) {
-		t.Parallel()
-		p := newPairByMail(t, func(c *sidecar.Config) { c.Mailbox.Explicit = true }, silent)
-		p.gives("task one")
-		one := p.hears(p.bot, "task one")
-		p.gives("task two")
-		p.hears(p.bot, "task two")
-		p.bot.say(t, one.Chat, "a result of one of them")
-		in := p.asker.hears("message", "a result of one of them")
-		if in.Metadata["reply_to"] != nil {
-			t.Errorf("it answers %v", in.Metadata["reply_to"])
-		}
-		if s := p.states(); s["task one"] != "accepted" || s["task two"] != "accepted" {
-			t.Errorf("the tasks are %v", s)
-		}
-		p.reply(p.bot, one, "", "the result of one")
-		p.asker.hears("task_update", "the result of one")
-		p.until("task one is working", func() bool { return p.states()["task one"] == "working" })
-		if s := p.states(); s["task two"] != "accepted" {
-			t.Errorf("the tasks are %v", s)
-		}
-	})
 	t.Run("a reply to a question about the task", func(t *testing.T) {
 		t.Parallel()
 		var p *pairByMail
@@ -257,54 +235,51 @@ func TestSpellingsOfCommands(t *testing.T) {
 // Two bots that answer everything, with replies or with messages of their own, come to an end.
 func TestBotsThatAnswerEverythingEnd(t *testing.T) {
 	t.Parallel()
-	for _, explicit := range []bool{false, true} {
-		for _, replies := range []bool{false, true} {
-			t.Run(fmt.Sprintf("explicit %t, replies %t", explicit, replies), func(t *testing.T) {
-				t.Parallel()
-				n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-				var all [2]*running
-				var bots [2]*sdkBot
-				for i, name := range []string{"agent_a", "agent_b"} {
-					cfg := n.byGateway(name)
-					cfg.Mailbox.Explicit = explicit
-					all[i] = n.start(cfg)
-					bots[i] = n.bot(apps[i], "http://"+all[i].Gateway().String(), func(b *sdkBot, h heard) {
-						says := "thank you for: " + strings.Split(h.Text, "\n")[0]
-						if strings.Contains(h.Text, "ask again") {
-							says = "the second answer"
-						}
-						switch {
-						case strings.Contains(h.Text, "the second answer"):
-						case replies:
-							n.reply(b, h, "", says)
-						default:
-							b.say(t, h.Chat, says)
-						}
-					})
-					n.connected(all[i])
-				}
-				n.until("the task is given", func() bool {
-					status, _ := n.posts(all[0], "/v1/mailbox/tasks", `{"to":"agent_b","text":"write it"}`)
-					return status == http.StatusAccepted
+	for _, replies := range []bool{false, true} {
+		t.Run(fmt.Sprintf("replies %t", replies), func(t *testing.T) {
+			t.Parallel()
+			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+			var all [2]*running
+			var bots [2]*sdkBot
+			for i, name := range []string{"agent_a", "agent_b"} {
+				cfg := n.byGateway(name)
+				all[i] = n.start(cfg)
+				bots[i] = n.bot(apps[i], "http://"+all[i].Gateway().String(), func(b *sdkBot, h heard) {
+					says := "thank you for: " + strings.Split(h.Text, "\n")[0]
+					if strings.Contains(h.Text, "ask again") {
+						says = "the second answer"
+					}
+					switch {
+					case strings.Contains(h.Text, "the second answer"):
+					case replies:
+						n.reply(b, h, "", says)
+					default:
+						b.say(t, h.Chat, says)
+					}
 				})
-				n.hears(bots[0], "thank you for: write it")
-				const thanks = "thank you for: thank you for: write it"
-				n.until("A's thanks stay in the chat", func() bool {
-					return strings.Contains(n.mailOf(all[0]), thanks)
-				})
-				// What comes behind it comes after anything that was sent.
-				n.until("a letter goes", func() bool {
-					status, _ := n.posts(all[0], "/v1/mailbox/messages", `{"to":"agent_b","content":"ask again"}`)
-					return status == http.StatusAccepted
-				})
-				n.hears(bots[0], "the second answer")
-				bots[1].mu.Lock()
-				defer bots[1].mu.Unlock()
-				if len(bots[1].all) != 2 {
-					t.Errorf("B was given %d letters, want the task and the last letter: %+v", len(bots[1].all), bots[1].all)
-				}
+				n.connected(all[i])
+			}
+			n.until("the task is given", func() bool {
+				status, _ := n.posts(all[0], "/v1/mailbox/tasks", `{"to":"agent_b","text":"write it"}`)
+				return status == http.StatusAccepted
 			})
-		}
+			n.hears(bots[0], "thank you for: write it")
+			const thanks = "thank you for: thank you for: write it"
+			n.until("A's thanks stay in the chat", func() bool {
+				return strings.Contains(n.mailOf(all[0]), thanks)
+			})
+			// What comes behind it comes after anything that was sent.
+			n.until("a letter goes", func() bool {
+				status, _ := n.posts(all[0], "/v1/mailbox/messages", `{"to":"agent_b","content":"ask again"}`)
+				return status == http.StatusAccepted
+			})
+			n.hears(bots[0], "the second answer")
+			bots[1].mu.Lock()
+			defer bots[1].mu.Unlock()
+			if len(bots[1].all) != 2 {
+				t.Errorf("B was given %d letters, want the task and the last letter: %+v", len(bots[1].all), bots[1].all)
+			}
+		})
 	}
 }
 

@@ -285,18 +285,6 @@ func TestAnswersToATask(t *testing.T) {
 		p.asker.hears("task_update", "too much work")
 		p.comesTo("rejected")
 	})
-	t.Run("explicit", func(t *testing.T) {
-		t.Parallel()
-		var p *pairByMail
-		p = newPairByMail(t, func(c *sidecar.Config) { c.Mailbox.Explicit = true },
-			func(b *sdkBot, h heard) { p.reply(b, h, "", "half of it is written") })
-		p.gives("write it")
-		p.asker.hears("task_update", "half of it")
-		p.comesTo("working")
-		tool(t, "http://"+p.coder.Addr().String(), "update_task", map[string]any{"state": "completed", "text": "all of it"})
-		p.asker.hears("task_update", "all of it")
-		p.comesTo("completed")
-	})
 	t.Run("twice", func(t *testing.T) {
 		t.Parallel()
 		var p *pairByMail

@@ -77,7 +77,7 @@ func (b *base) signing() mailbox.Signing {
 
 func (b *base) openMailStore() (mailbox.Store, error) {
 	c := b.cfg.Mailbox
-	if c.Backend == "redis" {
+	if b.cfg.Backend == "redis" {
 		store, err := redisbox.Open(redisbox.Options{URL: string(b.cfg.RedisURL), Logger: b.log,
 			HeartbeatTimeout: c.HeartbeatTimeout,
 			Self:             mailbox.AgentID(b.cfg.Agent), Signing: b.signing()})
@@ -90,7 +90,7 @@ func (b *base) openMailStore() (mailbox.Store, error) {
 		return store, nil
 	}
 	if fs := safefile.NetworkFS(c.Dir); fs != "" {
-		b.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; set MAILBOX_BACKEND=redis instead",
+		b.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; set RELAY_BACKEND=redis instead",
 			"folder", c.Dir, "filesystem", fs)
 	}
 	store, err := filebox.Open(c.Dir, b.log)

@@ -154,7 +154,7 @@ func (s *story) set(c *sidecar.Config, setting string) (err error) {
 	case "RELAY_SECRET":
 		c.RelaySecret = sidecar.Secret(v)
 	case "HEARTBEAT_INTERVAL": // with it, the agents' cards are in a folder of the story
-		c.Mailbox = sidecar.MailboxConfig{Backend: "file", Dir: filepath.Join(s.home, "mailboxes"), HeartbeatTimeout: time.Minute}
+		c.Mailbox = sidecar.MailboxConfig{Dir: filepath.Join(s.home, "mailboxes"), HeartbeatTimeout: time.Minute}
 		c.Mailbox.Heartbeat, err = time.ParseDuration(v)
 	case "API_TOKEN":
 		c.APIToken = sidecar.Secret(v)

@@ -145,7 +145,7 @@ func (s *Sidecar) Status() Status {
 		}
 	}
 	if s.mail != nil {
-		st.Mailbox = &MailboxStatus{s.cfg.Mailbox.Backend, s.mail.agent.Counts()}
+		st.Mailbox = &MailboxStatus{s.cfg.Backend, s.mail.agent.Counts()}
 	}
 	if s.speak != nil {
 		st.Feishu = new(s.speak.connector.Connected())

@@ -214,7 +214,7 @@ func (a *acts) withAll(m steer.Mark) steer.Mark {
 
 // about reports whether a reaction on a message is, or is to be, the notice of a stop.
 func (a *acts) about(id relay.MessageID, emoji string) bool {
-	is := func(m *steer.Mark) bool { return m.Act == steer.Stop && m.Of == id && a.emojiOf(m) == emoji }
+	is := func(m *steer.Mark) bool { return m.Act == steer.Stop && m.Of == id && emoji == stopEmoji }
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, w := range a.wanted {
@@ -225,8 +225,8 @@ func (a *acts) about(id relay.MessageID, emoji string) bool {
 	return slices.ContainsFunc(a.stops.Values(), func(m steer.Mark) bool { return is(&m) })
 }
 
-// emojiOf is the reaction that shows a stop.
-func (a *acts) emojiOf(m *steer.Mark) string { return cmp.Or(m.Emoji, a.cfg.Steer.StopEmoji) }
+// stopEmoji is the emoji_type of the reaction that shows a stop.
+const stopEmoji = "CrossMark"
 
 // newestStop is the newest notice in a group that its bots were stopped.
 func (a *acts) newestStop(channel string, chat relay.ChatID) (newest steer.Mark, ok bool) {
@@ -419,7 +419,7 @@ func (a *acts) write(ctx context.Context, m *steer.Mark, try int) (steer.Mark, e
 		return done, errNotWriting
 	}
 	if !text {
-		return done, a.app.api.React(ctx, m.Of, a.emojiOf(m))
+		return done, a.app.api.React(ctx, m.Of, stopEmoji)
 	}
 	id, err := a.app.api.Reply(ctx, m.Of, done.Text, short(m.Once))
 	if id != "" {

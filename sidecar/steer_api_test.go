@@ -25,7 +25,7 @@ func (n *tenant) steeredAPI(agent, redis string) sidecar.Config {
 	cfg := n.steered(agent)
 	cfg.Gateway, cfg.RelaySecret = sidecar.GatewayConfig{}, "0123456789abcdef0123456789abcdef"
 	if redis != "" {
-		cfg.Backend, cfg.RedisURL, cfg.RelayChannel, cfg.Mailbox.Backend = "redis", sidecar.Secret(redis), "nanobot:feishu:outbound", "redis"
+		cfg.Backend, cfg.RedisURL, cfg.RelayChannel = "redis", sidecar.Secret(redis), "nanobot:feishu:outbound"
 		cfg.RelayDir = filepath.Join(n.dir, agent, "relay")
 		cfg.TranscriptDir = filepath.Join(n.dir, agent, "transcripts")
 	}

@@ -176,7 +176,7 @@ func (s *steering) stoppedSince(m *steer.Mark, since relay.Millis) (bots []relay
 	}
 	since = max(since, m.TS-relay.Millis(s.cfg.Steer.ContinueWindow.Milliseconds()))
 	for _, o := range s.recent(context.Background(), m.Channel, m.ChatID) {
-		if o.At > since && o.ThreadID == m.ThreadID && s.releasable(o.Stopped) && !slices.Contains(bots, o.Agent) &&
+		if o.At > since && o.ThreadID == m.ThreadID && releasable(o.Stopped) && !slices.Contains(bots, o.Agent) &&
 			!s.chats.recalls.has(o.Channel, o.ChatID, o.RelayMsgID) {
 			bots = append(bots, o.Agent)
 		}

@@ -429,25 +429,6 @@ func TestContinueByAnybody(t *testing.T) {
 	}
 }
 
-// What the judge stops is shown and released where that is set.
-func TestStopsOfTheJudge(t *testing.T) {
-	t.Parallel()
-	p := newLocalPair(t, "file", func(cfg *sidecar.Config) {
-		cfg.Steer.StopNoticeJudge, cfg.Limits.MaxDepth, cfg.Limits.Check = true, 5, true
-	})
-	p.says("om_1", "hello", "")
-	status, body := p.posts(p.a, "/v1/outbound", fmt.Sprintf(`{"chat_id":"oc_1","content":"Thanks!","message_id":"om_2","ts":%d}`, p.next()))
-	if status != http.StatusAccepted {
-		t.Fatalf("%d %s", status, body)
-	}
-	p.stopped("judge_no", 1)
-	p.noticed(1)
-	if body := p.says("om_3", "Go on.", ""); !strings.Contains(body, `"reason":"continue"`) {
-		t.Errorf("the word is answered %s", body)
-	}
-	p.got("om_2")
-}
-
 // A budget counts, and an audience is found, behind however much people said since.
 func TestFarBackInABusyGroup(t *testing.T) {
 	t.Parallel()

@@ -217,9 +217,8 @@ func conversationOf(m *steer.Mark) string {
 func everywhere(m *steer.Mark) bool { return strings.HasPrefix(string(m.MessageID), "notice:") }
 
 // releasable reports whether what stopped for a reason is shown, and can be released.
-func (s *steering) releasable(why relay.Reason) bool {
-	return why == relay.MaxDepth || why == relay.Budget ||
-		s.cfg.Steer.StopNoticeJudge && (why == relay.JudgeNo || why == relay.JudgeError)
+func releasable(why relay.Reason) bool {
+	return why == relay.MaxDepth || why == relay.Budget
 }
 
 // stopSeen keeps a message that was stopped, and has the stop shown in the group, once a round. An
@@ -275,7 +274,7 @@ func (s *steering) noteStop(p *arrival, why relay.Reason) error {
 		return nil
 	}
 	return s.publish(steer.Mark{ID: id, Kind: steer.Wanted, Act: steer.Stop, Once: once, Channel: m.Channel,
-		ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Sender: m.SenderAgentName, Reason: why, Round: round, Said: said, Emoji: s.cfg.Steer.StopEmoji,
+		ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Sender: m.SenderAgentName, Reason: why, Round: round, Said: said,
 		Bots: []relay.AgentName{s.cfg.Agent}, Chinese: s.inChinese(m, said)})
 }
 

@@ -19,7 +19,7 @@ import (
 func (n *tenant) steered(agent string) sidecar.Config {
 	cfg := n.config(agent)
 	cfg.Steer = sidecar.SteerConfig{AnswerMode: "all", Commands: []string{"/relay", "/中继"}, By: "members", MaxDepth: 10,
-		StopNotice: "reaction", StopEmoji: "CrossMark", ContinueWindow: time.Hour}
+		StopNotice: "reaction", ContinueWindow: time.Hour}
 	cfg.Mailbox.Dir, cfg.Mailbox.Heartbeat, cfg.Mailbox.HeartbeatTimeout = n.dir+"/mailboxes", time.Second, patience
 	return cfg
 }

@@ -47,7 +47,7 @@ func standardLimits(_ int, cfg *sidecar.Config) {
 // offline.
 func withPresence(i int, cfg *sidecar.Config) {
 	standardLimits(i, cfg)
-	cfg.Mailbox = sidecar.MailboxConfig{Backend: cfg.Backend, Dir: filepath.Join(filepath.Dir(cfg.RelayDir), "mailboxes"),
+	cfg.Mailbox = sidecar.MailboxConfig{Dir: filepath.Join(filepath.Dir(cfg.RelayDir), "mailboxes"),
 		Heartbeat: time.Second, HeartbeatTimeout: patience}
 }
 
@@ -55,7 +55,7 @@ func withPresence(i int, cfg *sidecar.Config) {
 func withMail(dir string) func(int, *sidecar.Config) {
 	return func(i int, cfg *sidecar.Config) {
 		standardLimits(i, cfg)
-		cfg.Mailbox = sidecar.MailboxConfig{On: true, Dir: filepath.Join(dir, "mailboxes"), Backend: "file", MaxTasks: 3,
+		cfg.Mailbox = sidecar.MailboxConfig{On: true, Dir: filepath.Join(dir, "mailboxes"), MaxTasks: 3,
 			Heartbeat: 500 * time.Millisecond, HeartbeatTimeout: 3 * time.Second, AckTimeout: 300 * time.Millisecond,
 			RetryBase: 50 * time.Millisecond, MaxRetries: 1, MaxExchanges: 100}
 		cfg.DedupSize = 5000

@@ -56,7 +56,6 @@ type Mark struct {
 	Set       Set               `json:"set,omitempty"`
 	Record    Record            `json:"record,omitempty"` // of a State
 	Reason    relay.Reason      `json:"reason,omitempty"` // of a stop
-	Emoji     string            `json:"emoji,omitempty"`  // of a stop: the reaction that shows it
 	Chinese   bool              `json:"chinese,omitempty"`
 	Text      string            `json:"text,omitempty"`  // as it is shown, or the new text of an edit
 	Round     relay.Millis      `json:"round,omitempty"` // of a stop: when the round began

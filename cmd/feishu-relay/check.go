@@ -110,8 +110,8 @@ type probing = func(context.Context, *subject) []finding
 func onFiles(s *subject) bool    { return s.Backend != "redis" }
 func onRedis(s *subject) bool    { return s.Backend == "redis" }
 func mailOff(s *subject) bool    { return !s.Mailbox.On }
-func mailFiles(s *subject) bool  { return s.Mailbox.On && s.Mailbox.Backend != "redis" }
-func mailRedis(s *subject) bool  { return s.Mailbox.On && s.Mailbox.Backend == "redis" }
+func mailFiles(s *subject) bool  { return s.Mailbox.On && s.Backend != "redis" }
+func mailRedis(s *subject) bool  { return s.Mailbox.On && s.Backend == "redis" }
 func mailSigned(s *subject) bool { return s.Mailbox.On && s.RelaySecret != "" }
 func onFeishu(s *subject) bool   { return s.KnowsFeishu() }
 func hasApp(s *subject) bool     { return s.KnowsFeishu() && s.AppID != "" && s.AppSecret != "" }

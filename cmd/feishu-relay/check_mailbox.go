@@ -48,7 +48,7 @@ func checkMailboxUnheard(context.Context, *subject) []finding {
 // readCards reads the agents' cards as a sidecar does, which writes its own with MAILBOX=off, too. Its findings are
 // those of the registry on files; in Redis, only failures.
 func readCards(ctx context.Context, c *config) ([]mailbox.Card, []finding) {
-	if c.Mailbox.Backend == "file" {
+	if c.Backend == "file" {
 		return readRegistry(c)
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
@@ -63,8 +63,8 @@ func readCards(ctx context.Context, c *config) ([]mailbox.Card, []finding) {
 		_, err = store.Where(ctx, mailbox.AgentID(c.Agent), "0-1") // nothing is there; the inbox can be read
 	}
 	if err != nil {
-		return nil, failure(say("check REDIS_URL and what else uses that Redis, or set MAILBOX_BACKEND=file",
-			"检查 REDIS_URL，以及还有谁在用那个 Redis，或设 MAILBOX_BACKEND=file"),
+		return nil, failure(say("check REDIS_URL and what else uses that Redis",
+			"检查 REDIS_URL，以及还有谁在用那个 Redis"),
 			"%v", "", err)
 	}
 	return cards, nil

@@ -154,8 +154,6 @@ func TestCheckMailboxRedis(t *testing.T) {
 	srv := redistest.Start(t, "--requirepass", "hidden")
 	url := strings.Replace(srv.URL(), "redis://", "redis://:hidden@", 1)
 	t.Setenv("REDIS_URL", url)
-	t.Setenv("RELAY_BACKEND", "file")
-	t.Setenv("MAILBOX_BACKEND", "redis")
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr(), Password: "hidden"})
 	defer client.Close()
 
@@ -242,8 +240,6 @@ func TestCheckMailboxRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Setenv("REDIS_URL", "redis://"+user+":pw@"+srv.Addr())
-			t.Setenv("RELAY_BACKEND", "file")
-			t.Setenv("MAILBOX_BACKEND", "redis")
 			_, found := checked(t)
 			wants(t, found, "mailbox", tt.status, tt.says)
 		})

@@ -195,11 +195,6 @@ func TestCheckOutput(t *testing.T) {
 			t.Setenv("REDIS_URL", "redis://127.0.0.1:1/0")
 			return data
 		},
-		"mailbox-redis-away": func(t *testing.T) string {
-			data := configured(t)
-			setenv(t, "REDIS_URL", "redis://127.0.0.1:1/0", "RELAY_BACKEND", "file", "MAILBOX_BACKEND", "redis")
-			return data
-		},
 		"gateway": func(t *testing.T) string {
 			data, _ := withTenant(t)
 			setenv(t, "GATEWAY_ADDR", freePort(t), "GATEWAY_TLS", "auto", "BOT_NAME", "Bot", "BOT_OPEN_ID", "ou_other")

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -21,8 +22,6 @@ import (
 const (
 	oldestRedis = 6               // major version; an older one lacks some of what is used
 	fullRedis   = 90              // per cent of maxmemory, from which on the probe warns
-	fullStream  = 80              // per cent of its share of memory, from which on the probe warns
-	usualLength = 9000            // messages of the stream; with that many it is not the memory that limits it
 	redisConns  = 10              // of the check
 	maxSkew     = 5 * time.Second // of our clock: messages are ordered, and expire, by their senders' clocks
 )
@@ -61,7 +60,12 @@ func reachRedis(ctx context.Context, s *subject) (*redisServer, []finding) {
 			"find the node of the stream: %s", "找不到流所在的节点：%s", redisCode(err))
 	}
 	server := &redisServer{Client: node}
-	server.info, _ = redisrelay.Info(ctx, node, s.RelayChannel+":log", "default", true)
+	if sections, err := node.InfoMap(ctx).Result(); err == nil {
+		server.info = map[string]string{}
+		for _, section := range sections {
+			maps.Copy(server.info, section)
+		}
+	}
 	return server, nil
 }
 
@@ -217,8 +221,8 @@ func checkRedisRights(ctx context.Context, s *subject) (out []finding) {
 		return append(out, failure(mend, "subscribe to the channels: %s", "订阅频道失败：%s", redisCode(err))...)
 	}
 	for _, channel := range []string{ours, users} {
-		refused := mayUse(ctx, s.client, channel+":log", "EVAL return(1) 1 KEY", "XADD KEY * payload -", "XTRIM KEY MAXLEN 1",
-			"MEMORY USAGE KEY", "PUBLISH CHANNEL -", "XREAD STREAMS KEY 0", "XRANGE KEY - +", "XINFO STREAM KEY")
+		refused := mayUse(ctx, s.client, channel+":log", "EVAL return(1) 1 KEY", "XADD KEY * payload -",
+			"PUBLISH CHANNEL -", "XREAD STREAMS KEY 0", "XRANGE KEY - +", "XINFO STREAM KEY")
 		refused = cmp.Or(refused, mayUse(ctx, s.client, channel+":agent:"+string(s.Agent),
 			"EVAL return(1) 1 KEY", "GET KEY", "SET KEY - PX 1", "PTTL KEY"))
 		if refused != (text{}) {
@@ -312,18 +316,6 @@ func checkStream(ctx context.Context, s *subject) []finding {
 	last, err := s.client.XRevRangeN(ctx, key, "+", "-", 1).Result()
 	if err != nil || len(last) == 0 {
 		return well("%s holds nothing yet", "%s 还是空的", key)
-	}
-	if server, _ := s.redis(); server.info != nil && length < usualLength {
-		used := s.client.MemoryUsage(ctx, key).Val() // 0: it cannot be seen
-		limit := cmp.Or(int64(s.RedisMaxBytes), redisrelay.Share(number(server.info["maxmemory"])))
-		if limit > 0 && used > limit/100*fullStream {
-			return warning(say("raise maxmemory of Redis, or REDIS_MAX_BYTES where it is set (docs/redis.md)",
-				"调大 Redis 的 maxmemory；设了 REDIS_MAX_BYTES 的就调大它（docs/redis.md）"),
-				"%s takes %s of the %s that it may: it keeps only the newest %s, and a sidecar that is "+
-					"away for longer misses some",
-				"%s 占用 %s，限额 %s：只能保留最新的 %s，离线太久的边车会漏掉一些",
-				key, size(uint64(used)), size(uint64(limit)), amount(int(length), "message", "messages", "条消息"))
-		}
 	}
 	ms, _, _ := strings.Cut(last[0].ID, "-")
 	return well("%s holds %s, the newest is %s old", "%s 里有 %s，最新的一条是 %s前的",

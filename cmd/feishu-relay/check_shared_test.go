@@ -119,7 +119,7 @@ func TestCheckPeerSettings(t *testing.T) {
 	wants(t, found, "peer settings", statusWarn, "the running sidecar of agent_a has another MAX_BOT_REPLY_DEPTH")
 
 	t.Setenv("REDIS_URL", "redis://127.0.0.1:1")
-	t.Setenv("MAILBOX_BACKEND", "file")
+	t.Setenv("RELAY_BACKEND", "file")
 	registers(t, data, map[string]func(*mailbox.Card){"agent_b": func(c *mailbox.Card) { c.Sidecar.RelayChannel = "other" }})
 	cfg, err := loadConfig()
 	if err != nil {

@@ -331,7 +331,6 @@ func (c *config) derive() {
 			c.Backend = "redis"
 		}
 	}
-	c.Mailbox.Backend = cmp.Or(c.Mailbox.Backend, c.Backend)
 }
 
 // conflicts are the mistakes that lie in no setting alone.
@@ -341,7 +340,6 @@ func (c *config) conflicts() (found []error) {
 			found = append(found, fmt.Errorf(format, args...))
 		}
 	}
-	const redisURL = "REDIS_URL: required by %s=redis, such as redis://127.0.0.1:6379/0"
 	gateway, webhook, m := c.Gateway, c.BotWebhookURL != "", c.Mailbox
 	conflict(strings.TrimSpace(string(c.APIToken)) != string(c.APIToken),
 		"API_TOKEN: has a space or a line end at its beginning or end; remove it")
@@ -353,8 +351,8 @@ func (c *config) conflicts() (found []error) {
 		minSecret, letters)
 	conflict(c.InjectSecret != "" && c.InjectURL == "",
 		"INJECT_URL: required by INJECT_SECRET, which signs the posts to it and nothing else")
-	conflict(c.Backend == "redis" && c.RedisURL == "", redisURL, "RELAY_BACKEND")
-	conflict(m.On && m.Backend == "redis" && c.Backend != "redis" && c.RedisURL == "", redisURL, "MAILBOX_BACKEND")
+	conflict(c.Backend == "redis" && c.RedisURL == "",
+		"REDIS_URL: required by RELAY_BACKEND=redis, such as redis://127.0.0.1:6379/0")
 
 	conflict(gateway.TLS == "file" && (gateway.CertFile == "" || gateway.KeyFile == ""),
 		"GATEWAY_CERT_FILE, GATEWAY_KEY_FILE: both required by GATEWAY_TLS=file")

@@ -20,27 +20,12 @@ func TestMailboxDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := sidecar.MailboxConfig{
-		On: true, Dir: filepath.Join(home, ".nanobot/mailboxes"), Backend: "file", MaxTasks: 3,
+		On: true, Dir: filepath.Join(home, ".nanobot/mailboxes"), MaxTasks: 3,
 		Heartbeat: 30 * time.Second, HeartbeatTimeout: 90 * time.Second,
 		AckTimeout: 30 * time.Second, RetryBase: time.Second, MaxRetries: 3, MaxExchanges: 10,
 	}
 	if diff := cmp.Diff(want, c.Mailbox); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestMailboxBackend(t *testing.T) {
-	for _, tt := range []struct{ relay, mailbox, url, want string }{
-		{"", "", "", "file"},
-		{"", "", "redis://h", "redis"},
-		{"file", "", "redis://h", "file"},
-		{"file", "redis", "redis://h", "redis"},
-		{"", "file", "redis://h", "file"},
-	} {
-		clearEnvironment(t, map[string]string{"AGENT_NAME": "a", "RELAY_BACKEND": tt.relay, "MAILBOX_BACKEND": tt.mailbox, "REDIS_URL": tt.url})
-		if c, err := loadConfig(); err != nil || c.Mailbox.Backend != tt.want {
-			t.Errorf("%+v: got %s, %v", tt, c.Mailbox.Backend, err)
-		}
 	}
 }
 
@@ -87,11 +72,7 @@ func TestMailboxMistakes(t *testing.T) {
 		"unsigned mail taken":        {map[string]string{"MAILBOX_UNSIGNED": "Allow"}, ""},
 		"unsigned mail perhaps":      {map[string]string{"MAILBOX_UNSIGNED": "maybe"}, "MAILBOX_UNSIGNED: want one of refuse, allow"},
 		"a negative limit":           {map[string]string{"PEER_MAX_EXCHANGES": "-1"}, "PEER_MAX_EXCHANGES: want"},
-		"another store":              {map[string]string{"MAILBOX_BACKEND": "kafka"}, "MAILBOX_BACKEND: want one of file, redis"},
-		"redis without a URL":        {map[string]string{"MAILBOX_BACKEND": "redis"}, "REDIS_URL: required by MAILBOX_BACKEND=redis"},
 		"private chats without it":   {map[string]string{"MAILBOX": "off", "MAILBOX_GATEWAY": "on"}, "MAILBOX_GATEWAY: on needs the mailbox, and MAILBOX is off: set"},
-		"off, nothing is required":   {map[string]string{"MAILBOX_BACKEND": "redis", "MAILBOX": "off"}, ""},
-		"both without a URL":         {map[string]string{"MAILBOX_BACKEND": "redis", "RELAY_BACKEND": "redis"}, "required by RELAY_BACKEND=redis"},
 		"no name of a folder":        {map[string]string{"AGENT_NAME": "a:b"}, "AGENT_NAME: an agent's name has none of"},
 		"a name for the relay alone": {map[string]string{"AGENT_NAME": "a:b", "MAILBOX": "off"}, ""},
 		"hidden":                     {map[string]string{"AGENT_NAME": ".a"}, "or set MAILBOX=off"},

@@ -34,7 +34,7 @@ FEISHU_BASE_URL may come from the environment as well. Example:
 
 // sharedSettings are the same for all bots of a group.
 var sharedSettings = []string{"RELAY_BACKEND", "REDIS_URL", "RELAY_CHANNEL", "DATA_DIR", "RELAY_DIR", "TRANSCRIPT_DIR",
-	"MAILBOX_BACKEND", "MAILBOX_DIR", "RELAY_SECRET", "GROUPS_FILE"}
+	"MAILBOX_DIR", "RELAY_SECRET", "GROUPS_FILE"}
 
 // initCall is one use of the command.
 type initCall struct {

@@ -97,11 +97,10 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 type whyCall struct {
 	groupCall
 	words
-	paint    *paint
-	limit    time.Duration                 // how long a bot may take to answer
-	noticing bool                          // what the judge stopped can be released
-	away     map[relay.AgentName]time.Time // since when bots are not connected whose sidecar is online
-	where    string                        // the flags by which other commands reach the same sidecar
+	paint *paint
+	limit time.Duration                 // how long a bot may take to answer
+	away  map[relay.AgentName]time.Time // since when bots are not connected whose sidecar is online
+	where string                        // the flags by which other commands reach the same sidecar
 }
 
 // answerLimit is the default of DELIVERY_TIMEOUT, for sidecars that do not report their settings.
@@ -126,7 +125,6 @@ func (w *whyCall) settings(ctx context.Context) {
 			w.away[a.Agent] = a.Bot.Since
 		}
 	}
-	w.noticing = status.Settings["STOP_NOTICE_JUDGE"] == "on"
 }
 
 // shownEntry is an entry of a transcript as the API shows it.
@@ -414,7 +412,7 @@ func (w *whyCall) isAway(f *botFate, person bool) bool {
 
 // released reports whether `continue` gives the bots what was stopped for a reason.
 func (w *whyCall) released(why relay.Reason) bool {
-	return why == relay.MaxDepth || why == relay.Budget || w.noticing && (why == relay.JudgeNo || why == relay.JudgeError)
+	return why == relay.MaxDepth || why == relay.Budget
 }
 
 func personSpoke(later []shownEntry) bool {

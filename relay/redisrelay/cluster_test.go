@@ -124,8 +124,7 @@ func TestUserInTheDocsWhileASlotMoves(t *testing.T) {
 		}
 	}
 	url := strings.Replace(c.URL(), "://", "://"+redistest.User+":"+redistest.Password+"@", 1)
-	limit := func(o *Options) { o.MaxBytes = 8 << 20 } // as the page says for such a user
-	publish(t, open(t, url, "a", t.TempDir(), limit), "", small(1))
+	publish(t, open(t, url, "a", t.TempDir(), nil), "", small(1))
 	to.Refused(t)
 	from.Refused(t)
 }

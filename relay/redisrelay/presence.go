@@ -61,8 +61,7 @@ func alive(before, now claim) bool {
 	return now.left > before.left-now.at.Sub(before.at)/2
 }
 
-// announce holds the agent's name on Redis until ctx is done, and asks for Redis' memory meanwhile: a
-// sidecar that publishes nothing notices, too, that it is nearly full.
+// announce holds the agent's name on Redis until ctx is done.
 func (q *Queue) announce(ctx context.Context, instance string) {
 	defer q.presence.rival.Store(false)
 	key := q.opts.Channel + ":agent:" + q.opts.Agent
@@ -84,7 +83,6 @@ func (q *Queue) announce(ctx context.Context, instance string) {
 				before = now
 			}
 		} // else Redis is away, which the reader reports
-		q.askMemory()
 		select {
 		case <-ctx.Done():
 			return

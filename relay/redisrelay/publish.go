@@ -35,31 +35,17 @@ const (
 //
 // KEYS: the stream. ARGV: channel, cap, id and number of the receipt's entry
 // ("" and "" for none), "1" to count, a digit for each line that says whether
-// it goes on the channel ("" for all), the bytes that the stream may take, "1" to look
-// how many it takes, the sum of the receipt's entry ("" for none), the lines. It returns "lost" alone; or the id
-// of the last entry, a number if it counted, the bytes if it looked, and how many entries
-// it trimmed for these, and since Redis was out of memory.
+// it goes on the channel ("" for all), the sum of the receipt's entry ("" for none), the lines. It returns
+// "lost" alone; or the id of the last entry, and a number if it counted.
 //
 // The number says that the stream had been given at least so many entries when
 // this one was the last. A missing entry was trimmed if at least as many have
 // left the stream, and is lost otherwise. Before Redis 7, which does not count,
-// it was trimmed if the stream is full, by entries or by bytes.
+// it was trimmed if the stream is full.
 //
-// What is over the bytes is trimmed before anything is added, except the newest entries.
-//
-// Out of memory Redis refuses the first write of a script that needs some. A trim is never
-// refused, and nothing that follows it is: so the oldest entries are trimmed that take as much
-// as what is added. None of the last minute is, since a reader may not have it yet: if there are not enough
-// that are older, nothing is trimmed and the lines stay refused. The sender keeps them.
+// A Redis that is out of memory refuses the script's first write: nothing is added, and the sender keeps the lines.
 var publishScript = redis.NewScript(`
-local stream, channel, cap, after, limit, first = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7]), 10
-local few = 16 -- entries that the limit leaves, whatever they take
-local young = 60000 -- ms for which an entry is kept though Redis is out of memory
-
-local function size()
-  local bytes = redis.pcall('MEMORY', 'USAGE', stream, 'SAMPLES', 0)
-  return type(bytes) == 'number' and bytes
-end
+local stream, channel, cap, after, first = KEYS[1], ARGV[1], ARGV[2], ARGV[3], 8
 
 local function look()
   local s = {}
@@ -70,7 +56,7 @@ local function look()
 end
 
 local entry = after ~= '' and redis.call('XRANGE', stream, after, after)[1]
-if entry and string.sub(redis.sha1hex(entry[2][2]), 1, #ARGV[9]) ~= ARGV[9] then return {'lost'} end
+if entry and string.sub(redis.sha1hex(entry[2][2]), 1, #ARGV[7]) ~= ARGV[7] then return {'lost'} end
 if after ~= '' and not entry then
   local function newer(a, b)
     local am, as = string.match(a, '(%d+)-(%d+)')
@@ -83,63 +69,17 @@ if after ~= '' and not entry then
   if not last or newer(after, last) or (first and newer(after, first[1])) then return {'lost'} end
   if added and number then
     if number > added - length then return {'lost'} end
-  elseif length < tonumber(cap) and (size() or 0) < limit / 2 then
+  elseif length < tonumber(cap) then
     return {'lost'}
   end
-end
-
-local bytes, trimmed, freed = false, 0, 0
-if ARGV[8] == '1' then
-  local room = limit
-  for i = first, #ARGV do room = room - #ARGV[i] end
-  bytes = size()
-  while bytes and bytes > room do
-    local length = redis.call('XLEN', stream)
-    if length <= few then break end
-    local keep = math.max(few, math.floor(length * 0.9 * room / bytes))
-    local n = redis.pcall('XTRIM', stream, 'MAXLEN', keep)
-    if type(n) ~= 'number' then break end -- a user without that right
-    trimmed = trimmed + n
-    bytes = size()
-  end
-end
-
-local function free()
-  local need = 0
-  for i = first, #ARGV do need = need + #ARGV[i] end
-  local now = redis.pcall('TIME')
-  if now.err then return 0 end -- a user without that right
-  local old = string.format('%.0f', now[1] * 1000 - young)
-  local n, from = 0, '-'
-  while need > 0 do
-    local entries = redis.call('XRANGE', stream, from, old, 'COUNT', 10)
-    if not entries[1] then return 0 end
-    for _, e in ipairs(entries) do
-      if need <= 0 then break end
-      for _, text in ipairs(e[2]) do need = need - #text end
-      n = n + 1
-    end
-    local ms, seq = string.match(entries[#entries][1], '(%d+)-(%d+)')
-    from = ms .. '-' .. string.format('%.0f', seq + 1)
-  end
-  local trimmed = redis.pcall('XTRIM', stream, 'MAXLEN', redis.call('XLEN', stream) - n)
-  return type(trimmed) == 'number' and trimmed or 0
-end
-
-local function add(line, last)
-  if last then return redis.pcall('XADD', stream, 'MAXLEN', '~', cap, '*', 'payload', line) end
-  return redis.pcall('XADD', stream, '*', 'payload', line)
 end
 
 local id, announced = after, ARGV[6]
 for i = first, #ARGV do
   local line = ARGV[i]
-  local added = add(line, i == #ARGV)
-  if type(added) == 'table' and string.find(added.err, 'OOM', 1, true) then
-    freed = free()
-    if freed == 0 then return added end
-    added = add(line, i == #ARGV)
-  end
+  local added
+  if i == #ARGV then added = redis.pcall('XADD', stream, 'MAXLEN', '~', cap, '*', 'payload', line)
+  else added = redis.pcall('XADD', stream, '*', 'payload', line) end
   if type(added) == 'table' then return added end
   id = added
   if announced == '' or string.sub(announced, i - first + 1, i - first + 1) == '1' then
@@ -147,7 +87,7 @@ for i = first, #ARGV do
   end
 end
 local counted = ARGV[5] == '1' and look()['entries-added'] or ''
-return {id, tostring(counted), tostring(bytes or ''), tostring(trimmed), tostring(freed)}
+return {id, tostring(counted)}
 `)
 
 // Publish adds lines to the stream and publishes them on the channel; see
@@ -183,12 +123,10 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	if len(lines) >= countLines || old.number == unknown || q.counted.due() {
 		count = "1"
 	}
-	const options = 9
+	const options = 7
 	args := make([]any, options, options+len(lines))
 	announced := bytes.Repeat([]byte{'1'}, len(lines))
-	size := 0
 	for i, line := range lines {
-		size += len(line)
 		text := unsafe.String(unsafe.SliceData(line), len(line)) // only looked at; a copy would cost as much
 		if q.opts.Stream != "" || !numbered(text) {
 			announced[i] = '0'
@@ -198,30 +136,18 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	if bytes.IndexByte(announced, '0') < 0 {
 		announced = nil
 	}
-	measure := ""
-	if len(lines) > 0 && q.measures(size) {
-		measure = "1"
-	}
-	copy(args, []any{q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced, q.room.most(), measure,
-		old.sum})
+	copy(args, []any{q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced, old.sum})
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	reply, err := publishScript.Run(ctx, q.publish, []string{q.stream}, args...).StringSlice()
 	switch {
 	case err != nil:
 		return "", q.explain(err)
-	case len(reply) != 5:
+	case len(reply) != 2:
 		return "", relay.ErrForgotten
 	case len(lines) == 0:
 		return after, nil
 	}
-	if measure != "" {
-		q.room.unmeasured.Store(0)
-	}
-	trimmed, _ := strconv.ParseInt(reply[3], 10, 64) // numbers, as the script writes them
-	freed, _ := strconv.ParseInt(reply[4], 10, 64)
-	q.noteSize(reply[2], trimmed, freed)
-	q.askMemory()
 	next := old.next(reply[0], reply[1], len(lines))
 	next.sum = redislink.Sum(lines[len(lines)-1])
 	return next.text(), nil

@@ -35,9 +35,6 @@ type Options struct {
 	Dir     string // RELAY_DIR: the cursor is a file in its folder offsets; needed by Subscribe
 	Stream  string // another stream than <Channel>:log; then nothing is published on the channel
 	MaxLen  int64  // entries the stream keeps, about; 0 means 10,000. What is older is trimmed
-	// MaxBytes is how much of Redis' memory the stream takes, about; 0 means a share of maxmemory, and
-	// 16 MiB where Redis refuses to tell it. What is older is trimmed, except the newest 16 entries.
-	MaxBytes int64
 	// Block is how long a read waits for something new before the link and
 	// the stream are looked at; 0 means 1 s. It is the heartbeat: a dead link is
 	// found within twice Block, plus 2 s.
@@ -54,15 +51,13 @@ type Queue struct {
 	stream   string
 	publish  redis.UniversalClient
 	counted  pacer
-	measured pacer
-	room     room
 	presence presence
 
 	closed context.Context // done after Close
 	close  context.CancelFunc
 
 	mu         sync.Mutex
-	running    sync.WaitGroup // Subscribe, Follow and learnMemory; added to with mu held, until closed is done
+	running    sync.WaitGroup // Subscribe and Follow; added to with mu held, until closed is done
 	subscribed bool           // Subscribe is running; guarded by mu
 	reader     *reader        // the last one of Subscribe; guarded by mu
 
@@ -76,15 +71,13 @@ type Stats struct {
 	Foreign        int64 `json:"foreign"`         // messages of foreign programs heard on the channel
 	ForeignDropped int64 `json:"foreign_dropped"` // of these, dropped: too many at once, or longer than a line
 	Trimmed        int64 `json:"trimmed"`         // entries the cap took before they were read
-	Capped         int64 `json:"capped"`          // entries trimmed by this publisher since the stream had reached its bytes
-	Freed          int64 `json:"freed"`           // entries trimmed by this publisher since Redis was out of memory
 	Junk           int64 `json:"junk"`            // entries without a payload, or with one longer than a line
 	Reconnects     int64 `json:"reconnects"`      // reading sessions that ended by a fault
 	Restarts       int64 `json:"restarts"`        // times the stream was another than before
 }
 
 type counters struct {
-	foreign, foreignDropped, trimmed, capped, freed, junk, reconnects, restarts atomic.Int64
+	foreign, foreignDropped, trimmed, junk, reconnects, restarts atomic.Int64
 }
 
 // New checks the options and does no I/O.
@@ -98,8 +91,8 @@ func New(opts Options) (*Queue, error) {
 	}
 	opts.MaxLen = cmp.Or(opts.MaxLen, defaultMaxLen)
 	opts.Block = cmp.Or(opts.Block, defaultBlock)
-	if opts.MaxLen < 0 || opts.MaxBytes < 0 || opts.Block < time.Millisecond {
-		return nil, errors.New("redis queue: MaxLen, MaxBytes and Block are not positive")
+	if opts.MaxLen < 0 || opts.Block < time.Millisecond {
+		return nil, errors.New("redis queue: MaxLen and Block are not positive")
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -111,8 +104,6 @@ func New(opts Options) (*Queue, error) {
 	}
 	q.closed, q.close = context.WithCancel(context.Background())
 	q.publish = q.client(publishPool, publishTimeout)
-	q.room.limit.Store(cmp.Or(opts.MaxBytes, modestBytes))
-	q.room.known.Store(opts.MaxBytes > 0)
 	q.presence.life, q.presence.every = presenceLife, presenceEvery
 	return q, nil
 }
@@ -154,7 +145,7 @@ func (q *Queue) Stats() Stats {
 	c := &q.stats
 	return Stats{
 		Foreign: c.foreign.Load(), ForeignDropped: c.foreignDropped.Load(),
-		Trimmed: c.trimmed.Load(), Capped: c.capped.Load(), Freed: c.freed.Load(), Junk: c.junk.Load(),
+		Trimmed: c.trimmed.Load(), Junk: c.junk.Load(),
 		Reconnects: c.reconnects.Load(), Restarts: c.restarts.Load(),
 	}
 }
