@@ -128,24 +128,6 @@ func (s *Stream) Recall(id relay.MessageID) {
 	}
 }
 
-// Redacted returns a line of the journal without the text of a message; nil if it has no
-// such text.
-func Redacted(line []byte, id relay.MessageID) []byte {
-	var m delivered
-	if json.Unmarshal(line, &m) != nil || m.ID == "" || len(m.Data) == 0 {
-		return nil
-	}
-	now := m.without(id)
-	if now == nil {
-		return nil
-	}
-	text, err := relay.Marshal(now)
-	if err != nil {
-		return nil
-	}
-	return text
-}
-
 // without returns a copy of m without the text of a message; nil if m has no such text.
 func (m *delivered) without(id relay.MessageID) *delivered {
 	if m.Gone {

@@ -9,16 +9,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	slashes "path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"feishu-relay/httpapi"
-	"feishu-relay/internal/delivery"
 	"feishu-relay/internal/jsonl"
-	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 	"feishu-relay/relay/redisrelay"
 	"feishu-relay/steer"
@@ -28,14 +23,14 @@ import (
 // Redacted is a place in which copies of a recalled message's text stood.
 type Redacted struct {
 	Place string // a file below RELAY_DIR, the transcript, the notices, or a stream of Redis
-	N     int    // lines, files or entries that lost the text
+	N     int    // lines or entries that lost the text
 	Err   error  // why there may be more
 }
 
-// Redact tells the sidecars of a group that a message was recalled, and takes the copies of its text
-// out of what this host keeps, of all agents, and out of the streams of Redis. It may run beside
-// sidecars. What is left where it was killed, the next one finds. err says why the sidecars could
-// not be told.
+// Redact tells the sidecars of a group that a message was recalled, and takes its text out of the
+// transcripts, the queue files and outboxes of this host, and the streams of Redis. A running sidecar
+// removes it from its other files when it reads of the recall. Redact may run beside sidecars; a
+// repeat does what a killed one left. err says why the sidecars could not be told.
 func Redact(ctx context.Context, cfg Config, channel string, chat relay.ChatID, id relay.MessageID) (
 	found []Redacted, err error) {
 	if info, err := os.Stat(cfg.RelayDir); err != nil || !info.IsDir() {
@@ -47,14 +42,10 @@ func Redact(ctx context.Context, cfg Config, channel string, chat relay.ChatID, 
 	e := &eraser{lanes: &lanes{base: &base{cfg: cfg, log: slog.New(slog.DiscardHandler)}},
 		recalled: recalled{channel: channel, chat: chat, id: id}, needle: bytes.Trim(quote(string(id)), `"`)}
 	err = e.tell(ctx)
-	for pass := 0; ; pass++ {
+	for range redactPasses {
 		before := e.removed
 		e.everywhere(ctx)
 		if e.removed == before || ctx.Err() != nil {
-			break
-		}
-		if pass == redactPasses {
-			e.note("", 0, errors.New("what was removed is written again; stop the sidecars and repeat the command"))
 			break
 		}
 	}
@@ -66,7 +57,7 @@ const (
 	redactPasses = 5
 	// redactWait is how long a file may be locked by a sidecar that was paused.
 	redactWait = 10 * time.Second
-	// maxCopy is above the bytes of any line or file that is read.
+	// maxCopy is above the bytes of any line that is read.
 	maxCopy = 32 << 20
 )
 
@@ -117,7 +108,7 @@ func (e *eraser) note(place string, n int, err error) {
 func (e *eraser) everywhere(ctx context.Context) {
 	e.redactStore("transcript", e.cfg.TranscriptDir)
 	e.redactStore("notices", filepath.Join(e.cfg.TranscriptDir, MarksFolder))
-	e.redactFolder(ctx)
+	e.redactQueues(ctx)
 	if e.cfg.Backend != "redis" {
 		return
 	}
@@ -150,112 +141,57 @@ func (e *eraser) redactStore(place, dir string) {
 	e.note(place, n, errors.Join(err, store.Close()))
 }
 
-// textFiles are the files below RELAY_DIR that have texts, and what becomes of a line that has the
-// recalled one, or of a file without lines. nil: the file is removed.
-func (e *eraser) textFiles() []textFile {
-	return []textFile{
-		{"outbound.*", e.message},
-		{"inbound.*", e.message},
-		{"outbox/*/outbound/*", e.message},
-		{"outbox/*/inbound/*", e.message},
-		{"outbox/*/marks/*", e.mark},
-		{"steer/marks.*", e.mark},
-		{"steer/held/*", e.held},
-		{nativeQueue + "/*/" + nativeQueue + ".*", e.message},
-		{"processed/*.stream.jsonl*", func(line []byte) []byte { return httpapi.Redacted(line, e.id) }},
-		{"processed/*.malformed.jsonl*", e.malformed},
-		{"deliveries/*/*", func(file []byte) []byte { return delivery.Redacted(file, e.id, string(relay.Recalled)) }},
-		{"gateway/*/draft-*", nil},
-	}
-}
-
-type textFile struct {
-	pattern string // of its path
-	without func(line []byte) (text []byte)
-}
-
-// redactFolder takes the copies out of the files below RELAY_DIR.
-func (e *eraser) redactFolder(ctx context.Context) {
+// redactQueues takes the copies out of the outboxes and then out of the queues below RELAY_DIR: what a sidecar
+// publishes from its outbox meanwhile is found in the queue.
+func (e *eraser) redactQueues(ctx context.Context) {
 	root, err := os.OpenRoot(e.cfg.RelayDir)
 	if err != nil {
 		e.note("RELAY_DIR", 0, err)
 		return
 	}
 	defer func() { _ = root.Close() }()
-	files := e.textFiles()
-	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // meanwhile
-		case err != nil:
-			e.note(name, 0, err)
-		case d.IsDir():
-			if name != "." && !slices.ContainsFunc(files, func(f textFile) bool { return f.below(name) }) {
-				return fs.SkipDir
-			}
-		default:
-			i := slices.IndexFunc(files, func(f textFile) bool {
-				is, _ := slashes.Match(f.pattern, name)
-				return is
-			})
-			if i < 0 {
-				return nil
-			}
-			n, err := e.redactFile(ctx, root, name, files[i].without)
+	for _, f := range []struct {
+		files   string
+		without func(line []byte) []byte
+	}{
+		{"outbox/*/outbound/*", e.message},
+		{"outbox/*/inbound/*", e.message},
+		{"outbox/*/marks/*", e.mark},
+		{"outbound.*", e.message},
+		{"inbound.*", e.message},
+		{"steer/marks.*", e.mark},
+	} {
+		names, _ := fs.Glob(root.FS(), f.files) // the patterns are valid
+		for _, name := range names {
+			n, err := e.redactFile(ctx, root, name, f.without)
 			e.note(name, n, err)
 		}
-		return ctx.Err()
-	})
-}
-
-// below reports whether a folder is, or is above, one that has such files.
-func (f textFile) below(folder string) bool {
-	parts := strings.Split(f.pattern, "/")
-	is, _ := slashes.Match(strings.Join(parts[:min(len(parts)-1, strings.Count(folder, "/")+1)], "/"), folder)
-	return is
+	}
 }
 
 // redactFile takes the copies out of a file, in place: positions in it stay what they are, and a
 // file that a sidecar has replaced or removed meanwhile does not come back.
-func (e *eraser) redactFile(ctx context.Context, root *os.Root, name string, without func([]byte) []byte) (n int, err error) {
-	if without == nil {
-		return e.removeFile(root, name)
-	}
+func (e *eraser) redactFile(ctx context.Context, root *os.Root, name string,
+	without func([]byte) []byte) (n int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, redactWait, jsonl.ErrLocked)
 	defer cancel()
-	type replacer = func(*os.Root, string, int, func([]byte) []byte) (bool, error)
-	for _, replace := range []replacer{jsonl.Replace, jsonl.ReplaceRest} {
-		for done := true; done; {
-			err := jsonl.Retry(ctx, func(time.Duration) (err error) {
-				done, err = replace(root, name, maxCopy, e.change(without))
-				return err
-			})
-			switch {
-			case errors.Is(err, fs.ErrNotExist): // meanwhile
-				return n, nil
-			case errors.Is(err, jsonl.ErrReplaced) && ctx.Err() == nil: // a sidecar writes there: look again
-				done = true
-			case err != nil:
-				return n, err
-			case done:
-				n++
-			}
+	for done := true; done; {
+		err := jsonl.Retry(ctx, func(time.Duration) (err error) {
+			done, err = jsonl.Replace(root, name, maxCopy, e.change(without))
+			return err
+		})
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // meanwhile
+			return n, nil
+		case errors.Is(err, jsonl.ErrReplaced) && ctx.Err() == nil: // a sidecar writes there: look again
+			done = true
+		case err != nil:
+			return n, err
+		case done:
+			n++
 		}
 	}
 	return n, nil
-}
-
-// removeFile removes a draft of the message.
-func (e *eraser) removeFile(root *os.Root, name string) (n int, err error) {
-	data, err := safefile.ReadFile(root, name)
-	if err == nil && e.change(e.draft)(data) != nil {
-		if err = root.Remove(name); err == nil {
-			return 1, nil
-		}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return 0, err
 }
 
 // none is the text of a line that is gone: readers pass over white space.
@@ -311,34 +247,6 @@ func (e *eraser) mark(line []byte) []byte {
 	_ = json.Unmarshal(line, &m)
 	if m.Text == "" || !e.here(m.Channel, m.ChatID) || m.MessageID != e.id &&
 		(m.Of != e.id || m.Kind != steer.Edited && m.Act != steer.Answer) {
-		return nil
-	}
-	return none
-}
-
-// held is a line of the messages that can be released without the message.
-func (e *eraser) held(line []byte) []byte {
-	var h heldMessage
-	if json.Unmarshal(line, &h) != nil || !e.here(h.Channel, h.ChatID) || h.Key != string(e.id) {
-		return nil
-	}
-	return none
-}
-
-// malformed is a line of the quarantine without the message.
-func (e *eraser) malformed(line []byte) []byte {
-	var text string
-	if json.Unmarshal(line, &text) != nil {
-		return e.message(line)
-	}
-	return e.change(e.message)([]byte(text))
-}
-
-// draft is a draft's file without the message.
-func (e *eraser) draft(file []byte) []byte {
-	var d struct{ Message struct{ ID relay.MessageID } }
-	_ = json.Unmarshal(file, &d)
-	if d.Message.ID != e.id {
 		return nil
 	}
 	return none

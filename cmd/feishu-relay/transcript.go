@@ -44,7 +44,7 @@ CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as
 one group begins so. The folder is --dir, else TRANSCRIPT_DIR, else
 DATA_DIR/transcripts; list, show and tail only read it. All take --env-file FILE.
 
-redact removes the text of a message for good; its --help tells more.
+redact removes the text of a message; its --help tells more.
 
   feishu-relay transcript show -n 20 oc_a1b2
   feishu-relay transcript tail -f

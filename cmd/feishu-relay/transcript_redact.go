@@ -13,11 +13,11 @@ import (
 
 const redactSynopsis = `transcript redact [--channel feishu] [--dir DIR] CHAT MESSAGE_ID
 
-Removes the text of a message, and of its edits, from what this host keeps: the
-transcripts, RELAY_DIR (queues, outboxes, spools, deliveries, drafts, journals) of all
-agents, and with Redis its streams. It tells the sidecars of the group that the message
-was recalled, so that none delivers or shows it any more, also where Feishu reported no
-recall. The message itself stays in Feishu; recall it there.
+Removes the text of a message, and of its edits, from the transcripts of this host, from
+the queues and outboxes of all agents in RELAY_DIR, and with Redis from its streams. It
+tells the sidecars of the group that the message was recalled, so that none delivers or
+shows it any more, also where Feishu reported no recall; what else they keep of it goes
+then, or when they start. The message itself stays in Feishu; recall it there.
 
 It is safe while sidecars run, and may be repeated. On another host of the group run it
 there. Run it as the user of the sidecars, with their environment: DATA_DIR, RELAY_DIR,

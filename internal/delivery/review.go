@@ -1,8 +1,6 @@
 package delivery
 
 import (
-	"cmp"
-	"encoding/json"
 	"slices"
 
 	"feishu-relay/relay"
@@ -88,33 +86,6 @@ func withoutText(m Message) Message {
 		m.Source = &source
 	}
 	return m
-}
-
-// Redacted returns the file of a message without the text of the recalled message id: of the
-// message itself, which is then withdrawn for reason, or of one quoted in its text. It returns
-// nil if the file has no such text.
-func Redacted(file []byte, id relay.MessageID, reason string) []byte {
-	var doc document
-	if json.Unmarshal(file, &doc) != nil || doc.Inbound == nil {
-		return nil
-	}
-	m := Message{Ref: doc.Ref, Inbound: *doc.Inbound}
-	m.Source = doc.Source
-	switch {
-	case m.is(id) && !m.empty():
-		m = withoutText(m)
-		doc.Withdrawn = cmp.Or(doc.Withdrawn, reason)
-	case slices.Contains(doc.Shows, string(id)) && m.Source != nil && m.Content != m.Source.Content:
-		m.Content, doc.Shows = m.Source.Content, nil
-	default:
-		return nil
-	}
-	doc.Inbound, doc.Source = &m.Inbound, m.Source
-	text, err := relay.Marshal(doc)
-	if err != nil {
-		return nil
-	}
-	return text
 }
 
 // is reports whether m is a message, or an edit of it.

@@ -59,34 +59,6 @@ func Replace(root *os.Root, name string, limit int, change func(line []byte) (te
 	}
 }
 
-// ReplaceRest is [Replace] for the bytes after the last newline of a file: a text without a newline,
-// or the part of a line that a killed writer left. The text may be longer here; a shorter one is
-// padded with spaces.
-func ReplaceRest(root *os.Root, name string, limit int, change func(rest []byte) (text []byte)) (done bool, err error) {
-	f, err := safefile.Open(root, name, os.O_RDWR)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	at, err := LastLineEnd(f, info.Size())
-	if err != nil || at == info.Size() || info.Size()-at >= int64(limit) {
-		return false, err
-	}
-	rest := make([]byte, info.Size()-at)
-	if _, err := f.ReadAt(rest, at); err != nil {
-		return false, errors.Join(ErrReplaced, err)
-	}
-	text := change(rest)
-	if text == nil {
-		return false, nil
-	}
-	return overwrite(f, at, rest, slices.Concat(text, bytes.Repeat([]byte{' '}, max(0, len(rest)-len(text)))))
-}
-
 // overwrite writes text in place of was, which was read at offset at of f, under the
 // lock of f.
 func overwrite(f *os.File, at int64, was, text []byte) (done bool, err error) {

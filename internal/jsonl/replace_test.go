@@ -139,29 +139,3 @@ func TestReplacedFileIsNoReplacedLine(t *testing.T) {
 		t.Error("a replaced line does not")
 	}
 }
-
-// A file without lines, and what a killed writer left behind the last one, get another text too.
-func TestReplaceRest(t *testing.T) {
-	dir := t.TempDir()
-	root := openFolder(t, dir)
-	for name, before := range map[string]string{"document": "", "torn": textLine("1") + "\n"} {
-		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, []byte(before+textLine("2")), 0o600))
-		if done, err := ReplaceRest(root, name, 1000, recall("1")); done || err != nil {
-			t.Errorf("%s: another text: %t, %v", name, done, err)
-		}
-		if done, err := ReplaceRest(root, name, 1000, recall("2")); !done || err != nil {
-			t.Errorf("%s: %t, %v", name, done, err)
-		}
-		wantFile(t, path, before+`{"id":"2"}`+strings.Repeat(" ", len(textLine("2"))-len(`{"id":"2"}`)))
-		longer := strings.Repeat("x", 100)
-		if done, err := ReplaceRest(root, name, 1000, func([]byte) []byte { return []byte(longer) }); !done || err != nil {
-			t.Errorf("%s: a longer text: %t, %v", name, done, err)
-		}
-		wantFile(t, path, before+longer)
-		must(t, os.WriteFile(path, []byte(before), 0o600))
-		if done, err := ReplaceRest(root, name, 1000, recall("1")); done || err != nil {
-			t.Errorf("%s: no rest: %t, %v", name, done, err)
-		}
-	}
-}
