@@ -3,12 +3,10 @@
 package sidecar_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -155,8 +153,8 @@ func (n *tenant) dirEntries(name string) (names []string) {
 	return names
 }
 
-// A disk that cannot be used at the start costs the bot nothing; what it said
-// meanwhile is relayed when the disk can be used.
+// A disk that cannot be used at the start costs the bot nothing: its traffic passes, and the
+// sidecar runs as soon as the disk can be used.
 func TestGatewayBeforeTheDisk(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
@@ -167,8 +165,6 @@ func TestGatewayBeforeTheDisk(t *testing.T) {
 	cfg.Gateway.Addr, cfg.ListenAddr = freeAddr(t), freeAddr(t)
 	cfg.TranscriptDir = filepath.Join(n.dir, "of-a")
 	must(t, os.WriteFile(cfg.TranscriptDir, []byte("in the way"), 0o600))
-	outbox := filepath.Join(cfg.RelayDir, "outbox", "agent_a", "outbound", fmt.Sprintf("%020d.jsonl", 1))
-	must(t, os.MkdirAll(outbox, 0o700)) // refuses what is handed over first
 	stop := n.runGuarded(cfg)
 	defer stop()
 	n.until("the gateway answers", func() bool { return dials(cfg.Gateway.Addr) })
@@ -184,18 +180,18 @@ func TestGatewayBeforeTheDisk(t *testing.T) {
 		t.Errorf("it does not say that it is not ready: %v %v", resp, err)
 	}
 	must(t, os.Remove(cfg.TranscriptDir))
-	n.until("the sidecar runs, with an outbox that cannot be written", func() bool {
-		resp, err := http.Get("http://" + cfg.ListenAddr + "/v1/status")
+	n.until("the sidecar runs", func() bool {
+		resp, err := http.Get("http://" + cfg.ListenAddr + "/readyz")
 		if err != nil {
 			return false
 		}
-		defer resp.Body.Close()
-		var status sidecar.Status
-		return json.NewDecoder(resp.Body).Decode(&status) == nil &&
-			slices.ContainsFunc(status.Errors, func(p sidecar.Problem) bool { return p.Part == "outbox" })
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
 	})
-	must(t, os.Remove(outbox))
-	n.hears(botB, "said without a disk")
+	must(t, n.WaitConnected(limited(t), apps[0].ID, 1))
+	n.says("@BotA say more", apps[0].ID)
+	n.reply(botA, n.hears(botA, "say more"), apps[1].ID, "said with a disk, can you hear it?")
+	n.hears(botB, "said with a disk")
 	n.eachOnce(botB)
 }
 

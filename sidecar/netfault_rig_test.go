@@ -51,7 +51,7 @@ const settledChat = "oc_settled"
 func withMailboxIn(cfg *sidecar.Config, dir string) {
 	cfg.DedupSize = 5000
 	cfg.DeliveryTimeout = 15 * time.Minute
-	cfg.Mailbox = sidecar.MailboxConfig{On: true, Dir: dir, Backend: cfg.Backend, MaxTasks: 3,
+	cfg.Mailbox = sidecar.MailboxConfig{On: true, Dir: dir, MaxTasks: 3,
 		Heartbeat: time.Second, HeartbeatTimeout: 5 * time.Second, AckTimeout: 30 * time.Second,
 		RetryBase: time.Second, MaxRetries: 3, MaxExchanges: 1000}
 }

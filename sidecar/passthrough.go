@@ -35,18 +35,17 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	before := waiting{log: opts.Logger}
 	for tries := 0; ; tries++ {
 		s, err := New(cfg, opts)
 		if err == nil {
-			return s.runAfter(ctx, &before)
+			return s.Run(ctx)
 		}
 		if _, ok := errors.AsType[*diskTrouble](err); !ok || cfg.Gateway.Addr == "" {
 			return err
 		}
 		opts.Logger.Error("the disk cannot be used: the bot's traffic passes through, and NOTHING IS RELAYED until it can; "+mendFolders, keyErr, err)
 		pause := wait.Doubled(foldersAgain, foldersMost, tries)
-		if perr := passThrough(ctx, cfg, opts.Logger, &before, err, pause); perr != nil {
+		if perr := passThrough(ctx, cfg, opts.Logger, err, pause); perr != nil {
 			return errors.Join(err, perr)
 		}
 		if ctx.Err() != nil {
@@ -55,17 +54,6 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		}
 		opts.Logger.Info("the disk is tried again")
 	}
-}
-
-// runAfter runs s, and passes it what the bot said before the sidecar ran.
-func (s *Sidecar) runAfter(ctx context.Context, before *waiting) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var handing sync.WaitGroup
-	handing.Go(func() { before.handOver(ctx, s) })
-	err := s.Run(ctx)
-	cancel()
-	handing.Wait()
-	return err
 }
 
 // mendFolders says how to fix what keeps a sidecar's folders from being used.
@@ -91,12 +79,12 @@ type setting struct{ error }
 func (s *setting) Unwrap() error { return s.error }
 
 // passThrough serves the bot until the folders can be used, for pause at least, or ctx is done.
-func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, why error, pause time.Duration) error {
+func passThrough(ctx context.Context, cfg Config, log *slog.Logger, why error, pause time.Duration) error {
 	if cfg.BaseURL == nil {
 		cfg.BaseURL = &defaultBase
 	}
 	opts := gatewayOptions(&cfg, log, nil)
-	opts.Host, opts.Book, opts.API = w, feishu.OpenBook(nil, "", log), feishu.NewAPI(cfg.BaseURL.String(), "", "")
+	opts.Host, opts.Book, opts.API = noHost{log}, feishu.OpenBook(nil, "", log), feishu.NewAPI(cfg.BaseURL.String(), "", "")
 	if cfg.Mailbox.Gateway { // none of their ids is known; none reaches Feishu, and the bot is to try again
 		var err error
 		if opts.Peers, err = peerchat.Open(peerchat.Options{Self: opts.Book.Self, Closed: true, Logger: log}); err != nil {
@@ -169,72 +157,31 @@ func usable(cfg *Config) bool {
 	return true
 }
 
-// maxWaitingSends is how many messages of the bot are kept in memory while the
-// disk cannot be used; the oldest is lost first.
-const maxWaitingSends = 1000
+// noHost is the host of a gateway without a sidecar: everything passes, and nothing is recorded or relayed.
+type noHost struct{ log *slog.Logger }
 
-// waiting is the host of a gateway without a sidecar: it keeps what the bot says
-// until there is one.
-type waiting struct {
-	log *slog.Logger
+var _ gateway.Host = noHost{}
 
-	mu   sync.Mutex
-	sent []gateway.Sent // guarded by mu
-}
-
-var _ gateway.Host = (*waiting)(nil)
-
-// handOver gives s what was said meanwhile, in its order. What s cannot take yet is
-// tried again until ctx is done.
-func (w *waiting) handOver(ctx context.Context, s *Sidecar) {
-	w.mu.Lock()
-	sent := w.sent
-	w.sent = nil
-	w.mu.Unlock()
-	for pauses := wait.NewBackoff(retryFirst, retryMax); len(sent) > 0; {
-		m := sent[0]
-		err := s.send.sent(m, m.ID)
-		refused, _ := errors.AsType[*relay.Error](err)
-		if err == nil || refused != nil && refused.Code == relay.CodeTooLarge { // which is logged
-			sent = sent[1:]
-			pauses.Reset()
-			continue
-		}
-		if pauses.Sleep(ctx) != nil {
-			w.log.Error("messages of the bot are lost: the disk could not be used before the sidecar stopped",
-				"messages", len(sent))
-			return
-		}
-	}
-}
-
-func (w *waiting) Sent(_ context.Context, m gateway.Sent) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.sent) >= maxWaitingSends {
-		w.log.Error("a message of the bot is lost: too many wait for the disk", "most", maxWaitingSends)
-		w.sent = w.sent[1:]
-	}
-	w.sent = append(w.sent, m)
+func (h noHost) Sent(_ context.Context, m gateway.Sent) error {
+	h.log.Error("a message of the bot is not relayed: the disk cannot be used", keyChat, m.ChatID, keyMsg, m.ID)
 	return nil
 }
 
 var errNoDisk = errors.New("the disk cannot be used")
 
 // Native refuses: Feishu keeps the event and delivers it again.
-func (*waiting) Native(context.Context, feishu.Message, bool) error { return errNoDisk }
+func (noHost) Native(context.Context, feishu.Message, bool) error { return errNoDisk }
 
-// Heard records nothing, since the disk cannot be used.
-func (*waiting) Heard(context.Context, feishu.Message, []byte) (p feishu.Passage, err error) {
+func (noHost) Heard(context.Context, feishu.Message, []byte) (p feishu.Passage, err error) {
 	return p, nil
 }
 
-func (*waiting) Hearing(feishu.Message)                               {}
-func (*waiting) Edited(gateway.Sent)                                  {}
-func (*waiting) Recalled(relay.ChatID, relay.MessageID, relay.Millis) {}
-func (*waiting) OwnReaction(relay.MessageID, string) bool             { return false }
-func (*waiting) Joined(relay.ChatID, relay.Millis)                    {}
-func (*waiting) Passed(relay.MessageID)                               {}
-func (*waiting) Left(relay.ChatID, relay.Millis)                      {}
-func (*waiting) Injected(relay.MessageID) (m feishu.Message, ok bool) { return m, false }
-func (*waiting) Peer(relay.OpenID) (b feishu.Bot, ok bool)            { return b, false }
+func (noHost) Hearing(feishu.Message)                               {}
+func (noHost) Edited(gateway.Sent)                                  {}
+func (noHost) Recalled(relay.ChatID, relay.MessageID, relay.Millis) {}
+func (noHost) OwnReaction(relay.MessageID, string) bool             { return false }
+func (noHost) Joined(relay.ChatID, relay.Millis)                    {}
+func (noHost) Passed(relay.MessageID)                               {}
+func (noHost) Left(relay.ChatID, relay.Millis)                      {}
+func (noHost) Injected(relay.MessageID) (m feishu.Message, ok bool) { return m, false }
+func (noHost) Peer(relay.OpenID) (b feishu.Bot, ok bool)            { return b, false }
