@@ -279,7 +279,7 @@ func TestAPIErrorsAreClear(t *testing.T) {
 	}{
 		"a proxy's page": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502); fmt.Fprint(w, "<html>") }, "HTTP 502"},
 		"no JSON":        {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "SECRET") }, "is not JSON"},
-		"a redirect":     {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) }, "HTTP 302"},
+		"a redirect":     {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, "HTTP 302"},
 		"an endless body": {func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, `{"code":0,"x":"`+strings.Repeat("x", 5<<20))
 		}, "is too large"},

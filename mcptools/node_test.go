@@ -21,6 +21,7 @@ import (
 
 	"feishu-relay/internal/loopback"
 	"feishu-relay/internal/test/npmtest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mcptools"
@@ -125,6 +126,7 @@ func (c *nodeClient) ok(name string, arguments object) string {
 // A client on the official TypeScript SDK calls every tool, and goes on where it
 // was when the sidecar was restarted.
 func TestNodeClient(t *testing.T) {
+	verify.Only(t)
 	dir := nodeSDK(t)
 	word := mail("researcher", "msg_1", mailbox.TypeTask, text(hostile))
 	word.Task = &mailbox.Task{ID: "t1", Deadline: time.Now()}

@@ -150,7 +150,7 @@ func TestNotesAreGathered(t *testing.T) {
 		if got := l.Stats(); got.Written != 0 || got.Pending != 2 {
 			t.Errorf("too early: %+v", got)
 		}
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		synctest.Wait()
 		if got := l.Stats(); got.Written != 2 || len(m.now().lines) != 0 {
 			t.Errorf("after %v: %+v, and %d are shared", noteAfter, got, len(m.now().lines))
@@ -451,7 +451,7 @@ func TestReadingOnlyWhileSomebodyLooksOn(t *testing.T) {
 		recent(t, l, 1)
 		time.Sleep(viewFor - 1)
 		readers(1, 1)
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		readers(0, 1)
 		l.Note(about(1, nil))
 		unwatch := l.Watch(func(Outcome) {})

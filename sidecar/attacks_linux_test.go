@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/verify"
 )
 
 // releaseProgram builds the program as releases are: the race detector's memory is
@@ -90,6 +91,7 @@ func (c *crowd) request(method, url string, body io.Reader, header ...string) in
 // Under every attack at once a sidecar takes less memory than the smallest pods
 // have, and what its bot says and hears passes.
 func TestAllAttacksAtOnce(t *testing.T) {
+	verify.Only(t)
 	const most = 256 << 10       // KiB
 	release := releaseProgram(t) // may take minutes where nothing is compiled yet
 	ctx := limited(t)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -50,6 +51,7 @@ func onBackend(t *testing.T, backend string, s setup) setup {
 // connections. Nothing that was accepted is lost, torn, out of order or repeated
 // beyond what a kill excuses.
 func TestCrashAtRandom(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	for _, backend := range backends {
 		for _, folders := range []string{"shared", "separate"} {

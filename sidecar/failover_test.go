@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
 )
 
@@ -98,6 +99,7 @@ func resharded(c *cluster, ctx context.Context, srv replicated, key string, _ *r
 // takes its place, or slots move to another, while bots talk, send direct messages and change settings: nothing is lost,
 // nothing comes twice, each sender's messages come in order, and all passes again. In the long form sidecars are killed too.
 func TestFailover(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	rounds, long := faultRounds(t)
 	for _, tt := range []struct {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -56,6 +57,7 @@ func TestFaultBotAwayFromStream(t *testing.T) {
 // A webhook that cannot take messages for a while gets them in order and once.
 // A naive caller posts each once, and loses what it posts meanwhile.
 func TestFaultBotAwayFromWebhook(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	c := newCluster(t, setup{bots: 2, webhooks: []int{1}})
 	ctx := limited(t)
@@ -130,6 +132,7 @@ func TestFaultWebhookRefuses(t *testing.T) {
 // What is older than RELAY_MAX_AGE, on arrival or after it has waited for the
 // bot, stands in the transcript and is not delivered.
 func TestFaultExpired(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	const maxAge = 8 * time.Second // what is to be delivered has as long
 	c := prepare(t, setup{bots: 2, change: func(_ int, cfg *sidecar.Config) { cfg.MaxAge = maxAge }})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 )
 
 // Redis is away when the sidecars start: they start all the same, say what is
@@ -46,6 +47,7 @@ func TestFaultRedisDownAtStart(t *testing.T) {
 // Redis, which persists nothing, is killed and comes back under load, with a
 // sidecar killed meanwhile.
 func TestFaultRedisKilled(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	srv := redistest.Start(t)
 	c := newCluster(t, setup{redis: srv.URL(), separate: true, bots: 2, webhooks: []int{1}})
@@ -80,6 +82,7 @@ func TestFaultRedisKilled(t *testing.T) {
 
 // Redis stands still for three seconds: connections are taken, nobody answers.
 func TestFaultRedisPaused(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	srv := redistest.Start(t)
 	c := newCluster(t, setup{redis: srv.URL(), separate: true, bots: 2})

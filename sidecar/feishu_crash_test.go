@@ -11,6 +11,7 @@ import (
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/test/verify"
 )
 
 // freeAddr returns an address that stays one sidecar's through all its lives: a
@@ -26,6 +27,7 @@ func freeAddr(t *testing.T) string {
 // again: the bot's SDK connects by itself, and gets the message; a second time,
 // if at all, under the same message_id.
 func TestGatewayCrashOfReceiver(t *testing.T) {
+	verify.Only(t)
 	for _, step := range []string{"claimed", "noted", "inject", "delivered", "settling"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
@@ -83,6 +85,7 @@ func TestGatewayCrashOfReceiver(t *testing.T) {
 // killed before its bot saw the answer relays the bot's repeat of the call, which
 // Feishu knows by its uuid.
 func TestGatewayCrashOfSender(t *testing.T) {
+	verify.Only(t)
 	for _, step := range []string{"recorded", "accepted", "answering", "published"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()

@@ -19,6 +19,7 @@ import (
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -65,6 +66,7 @@ var hearsBots = append(feishusim.DefaultScopes(), feishusim.ScopeGroupBots)
 // The wait for a copy that never comes ends before the message is too old, and
 // a bot without a sidecar is not waited for as one with.
 func TestStreamedCardOfABotWithoutSidecar(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA", Scopes: hearsBots}, feishusim.App{Name: "Stranger"})
 	cfg := n.config("agent_a")

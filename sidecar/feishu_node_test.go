@@ -20,6 +20,7 @@ import (
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/test/npmtest"
+	"feishu-relay/internal/test/verify"
 )
 
 const nodePackage = "@larksuiteoapi/node-sdk"
@@ -197,6 +198,7 @@ func converseWithNode(t *testing.T, native string) {
 // Two bots on Koishi, which has a long connection of its own make and drops no message that comes twice, talk through
 // two sidecars, as docs/frameworks.md sets them up.
 func TestKoishi(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotK"}, feishusim.App{Name: "BotL"})
 	k, l := n.start(n.config("agent_k")), n.start(n.config("agent_l"))

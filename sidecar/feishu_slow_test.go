@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
@@ -67,6 +68,7 @@ func (n *tenant) deliveredOf(s *running, sender relay.AgentName) (count int) {
 // A sidecar that stops while the bot thinks gives it the message again on its next
 // connection, under the same id.
 func TestSlowBotAndItsSidecarsRestart(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	a := n.start(n.config("agent_a"))

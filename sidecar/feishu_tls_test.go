@@ -25,6 +25,7 @@ import (
 	"feishu-relay/feishu/entry"
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/test/programtest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
 )
 
@@ -107,6 +108,7 @@ func TestTheGatewayLeadsToNothingOnItsMachine(t *testing.T) {
 
 // The Node SDK, pointed at https://localhost, keeps to TLS for its WebSocket.
 func TestNodeSDKOverTLS(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	nodeSDK(t)
 	n, botA, appB, cfg := overTLS(t)
@@ -121,6 +123,7 @@ func TestNodeSDKOverTLS(t *testing.T) {
 
 // The Node SDK, not told of any gateway, reaches it by HTTPS_PROXY and a CA.
 func TestNodeSDKBehindProxy(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	nodeSDK(t)
 	n, botA, appB, cfg := overTLS(t)
@@ -135,7 +138,7 @@ func TestNodeSDKBehindProxy(t *testing.T) {
 // A bot that nobody configured reaches its sidecar by HTTPS_PROXY and a CA.
 func TestGoSDKBehindProxy(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
+	if runtime.GOOS == "darwin" {
 		t.Skip("Go takes no SSL_CERT_FILE here")
 	}
 	n, botA, appB, cfg := overTLS(t)
@@ -197,6 +200,7 @@ print(sent['data']['message_id'])
 // A program with no SDK at all says something to Feishu, and the other bots hear
 // it.
 func TestPythonBehindProxy(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	path := programtest.Find(t, "python3")
 	n, botA, appB, cfg := overTLS(t)

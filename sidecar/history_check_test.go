@@ -16,6 +16,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -596,6 +597,7 @@ func TestHistoryChecker(t *testing.T) {
 // The model with ranks accepts the same histories as a list of the messages that were
 // sent and not received.
 func TestQueueModel(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	list := porcupine.Model{
 		Init: func() any { return "" },

@@ -14,6 +14,7 @@ import (
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
 )
 
@@ -21,6 +22,7 @@ import (
 // bot, an SDK behind the gateway, is told once it is back, in the group that
 // asked, and can still reply there.
 func TestResultSurvivesACrashOfItsReceiver(t *testing.T) {
+	verify.Only(t)
 	for _, backend := range backends {
 		for _, step := range []string{"claimed:2", "noted:3", "inject:1", "delivered:1", "settling:1"} { // what comes before is that the task was accepted
 			t.Run(backend+"/killed at "+step, func(t *testing.T) {
@@ -108,6 +110,7 @@ func (b *sdkBot) try(to, text string) error {
 // A coder killed between telling a step and noting it says it again; who gave the
 // task hears it once.
 func TestStepSurvivesACrashOfItsTeller(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	onEach(t, func(t *testing.T, n *tenant, redis string) {
 		var s *running

@@ -15,6 +15,7 @@ import (
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
 )
 
@@ -196,6 +197,7 @@ func TestResultsSpeakOnlyWhereTheyWereAsked(t *testing.T) {
 // Programs of other makes use the same folder: their plain files are delivered,
 // their registry entries kept, and a half-written or broken one harms nobody.
 func TestMailboxBesideForeignPrograms(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	n, _ := newTenant(t, feishusim.Options{})
 	boxes := filepath.Join(n.dir, "mailboxes")

@@ -24,6 +24,7 @@ import (
 	"feishu-relay/feishu/send"
 	"feishu-relay/feishu/webhook"
 	"feishu-relay/internal/test/programtest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
 )
 
@@ -38,6 +39,7 @@ func promtool(t *testing.T, stdin string, args ...string) {
 }
 
 func TestMetricsFollowPrometheusConventions(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	for _, text := range allMetrics(t) {
 		problems, err := promlint.New(strings.NewReader(text)).Lint()
@@ -50,6 +52,7 @@ func TestMetricsFollowPrometheusConventions(t *testing.T) {
 }
 
 func TestAlertsFireWhenTheyShould(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	promtool(t, "", "check", "rules", "alerts.yml")
 	promtool(t, "", "test", "rules", "alerts_test.yml")

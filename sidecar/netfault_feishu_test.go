@@ -20,6 +20,7 @@ import (
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/test/netfault"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/policy"
 	"feishu-relay/transcript"
 )
@@ -31,6 +32,7 @@ const botPatience = 2 * time.Second
 // as if there were no sidecar, the other bot is given it as one message, in the transcript it is in order, and what
 // people say reaches both when the fault has ended. (The bots' SDK calls their handlers in any order.)
 func TestNetworkFaultsBeforeFeishu(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	rounds, long := faultRounds(t)
 	n, apps := newTenant(t, feishusim.Options{AckTimeout: time.Second, Redeliver: slices.Repeat([]time.Duration{time.Second}, 300),

@@ -13,6 +13,7 @@ import (
 
 	"feishu-relay/internal/test/netfault"
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 )
 
 // Whatever happens between the sidecars and Redis: nothing is lost, nothing comes twice, each
@@ -20,6 +21,7 @@ import (
 // when the fault has ended. So do direct messages, outcomes and settings. Naive programs on the same
 // path lose messages.
 func TestNetworkFaultsBeforeRedis(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	rounds, long := faultRounds(t)
 	srv := redistest.Start(t)

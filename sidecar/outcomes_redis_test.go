@@ -8,12 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
 
 // A user of Redis that may not touch the outcomes lacks them and nothing else.
 func TestOutcomesRefusedByRedis(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	srv := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr()})

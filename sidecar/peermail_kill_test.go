@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/verify"
 )
 
 // The environment of the bot that TestTaskSurvivesTheKillOfItsBot starts.
@@ -48,6 +49,7 @@ func TestMailBot(t *testing.T) {
 // A bot that is killed with SIGKILL between being given a task and its answer is given the same letter when it is back,
 // and the task ends once.
 func TestTaskSurvivesTheKillOfItsBot(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	p := newPairByMail(t, nil, nil)
 	kill := filepath.Join(t.TempDir(), "killed")

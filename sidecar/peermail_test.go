@@ -20,6 +20,7 @@ import (
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/test/npmtest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
 )
 
@@ -113,6 +114,7 @@ func (n *tenant) showsMail(s *running, peer, letter, answer string) {
 // The same with bots on the official Node SDK, and with one on Koishi as the one that is woken: they have nothing but
 // the base URL, and the first one the peer tools.
 func TestMailWakesNodeAndKoishi(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	nodeSDK(t)
 	for _, woken := range []string{"node", "koishi"} {
@@ -451,6 +453,7 @@ func TestLettersByTheGateway(t *testing.T) {
 // The coder's sidecar is killed at each step of the delivery and of the answer. Its bot is given the task under one id,
 // and the researcher gets the result once.
 func TestPeerMailSurvivesKills(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	for _, step := range []string{"claimed", "noted", "shown", "inject", "delivered", "settling", "kept", "answered",
 		"mailed"} {

@@ -22,6 +22,7 @@ import (
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
 	"feishu-relay/transcript"
 )
@@ -239,6 +240,7 @@ func TestNoticesUnderKills(t *testing.T) {
 
 // What a sidecar that was killed has not begun to show another one shows.
 func TestNoticeOfADeadSidecar(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	n := newPair(t, func(cfg *sidecar.Config) {})
 	n.b.kill()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
 )
 
@@ -28,6 +29,7 @@ func (n *tenant) answered(b *sdkBot, id string) bool {
 // A sidecar is killed at each step of answering a command: while it is away there is one answer at
 // most, and one once it is back. What it has claimed it alone answers.
 func TestAnswersUnderKills(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	for _, steps := range [][]string{{"marked"}, {"sending"}, {"shown"}, {"sending", "sending", "shown", "shown"}} {
 		t.Run(strings.Join(steps, " "), func(t *testing.T) {
@@ -73,6 +75,7 @@ func TestAnswersUnderKills(t *testing.T) {
 // while the sidecar whose turn it is gets killed. Where that died between the delivery and its note of
 // it, the message is given once more, to the other bot or to the same one, whoever claims it first.
 func TestOneOfTwoGatewaysUnderKills(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	for _, step := range []string{"marked", "given", ""} {
 		t.Run("at "+step, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 	"feishu-relay/steer"
@@ -143,6 +144,7 @@ func (st *trio) types(u feishusim.Utterance, want string, is func(shownGroup) bo
 // no bot is given it or its answer. What stopped goes on with a word, what is recalled is gone
 // everywhere, and a picture of one bot is fetched by another.
 func TestSteeringStory(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	small := png[:1000] // it is in the bot's environment
 	st := newTrio(t,

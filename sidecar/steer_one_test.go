@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/relay/filerelay"
 )
@@ -61,6 +62,7 @@ func (o *told) insists(ctx context.Context, p *process, chat, id string, said ti
 
 // Of eight bots one is given each message of a person, while their sidecars are killed again and again.
 func TestOneOfEightUnderKills(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {

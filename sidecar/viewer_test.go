@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/test/browsertest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -32,6 +33,9 @@ func TestViewer(t *testing.T) {
 		"steering":         viewSteering,
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "story over files" {
+				verify.Only(t)
+			}
 			t.Parallel()
 			test(t, browser)
 		})

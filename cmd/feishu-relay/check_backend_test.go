@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 )
 
 func TestCheckQueueFiles(t *testing.T) {
@@ -137,6 +138,7 @@ func TestCheckRedisRights(t *testing.T) {
 // With the rights that the mend names, and no others, the check is content, and
 // so is a sidecar.
 func TestRightsThatTheMendNamesAreEnough(t *testing.T) {
+	verify.Only(t)
 	for _, channel := range []string{"nanobot:feishu:outbound", "team"} {
 		configured(t)
 		srv := redistest.Start(t)
@@ -168,6 +170,7 @@ func TestRightsThatTheMendNamesAreEnough(t *testing.T) {
 }
 
 func TestCheckRedisCluster(t *testing.T) {
+	verify.Only(t)
 	configured(t)
 	srv := redistest.StartNode(t)
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr()})

@@ -18,11 +18,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"feishu-relay/internal/test/npmtest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/mcptools"
 )
 
 // MCP clients that others wrote work with a sidecar, over HTTP and by `feishu-relay mcp`.
 func TestForeignMCPClients(t *testing.T) {
+	verify.Only(t)
 	dir := npmtest.Installed(t, "testdata/foreign/mcp/package.json", "@modelcontextprotocol/conformance")
 	clearEnvironment(t, nil)
 	data := t.TempDir()

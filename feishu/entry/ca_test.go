@@ -49,8 +49,8 @@ func leafFor(t *testing.T, e *Entry, name string) *x509.Certificate {
 	return cert.Leaf
 }
 
-// verify checks a leaf as a client does that trusts ca.
-func verify(ca []byte, leaf *x509.Certificate, name string) error {
+// verifyChain checks a leaf as a client does that trusts ca.
+func verifyChain(ca []byte, leaf *x509.Certificate, name string) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: name, CurrentTime: time.Now()})
@@ -89,7 +89,7 @@ func TestLeaves(t *testing.T) {
 	for _, name := range []string{"localhost", "open.feishu.cn", "open.larksuite.com", "gateway.example", "127.0.0.1", "::1", "10.1.2.3"} {
 		for _, asked := range []string{name, ""} {
 			leaf := leafFor(t, e, asked)
-			if err := verify(e.CA(), leaf, name); err != nil {
+			if err := verifyChain(e.CA(), leaf, name); err != nil {
 				t.Errorf("%s, asked for %q: %v", name, asked, err)
 			}
 			if life := leaf.NotAfter.Sub(leaf.NotBefore); life > 91*24*time.Hour {
@@ -103,7 +103,7 @@ func TestLeaves(t *testing.T) {
 	if got := leafFor(t, e, "localhost").IPAddresses; got != nil {
 		t.Errorf("the one for a name has IPs: %v", got)
 	}
-	if err := verify(e.CA(), leafFor(t, e, "example.com"), "example.com"); err == nil {
+	if err := verifyChain(e.CA(), leafFor(t, e, "example.com"), "example.com"); err == nil {
 		t.Error("it signed for example.com")
 	}
 }
@@ -120,7 +120,7 @@ func TestTheAuthorityMaySignForItsNamesOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := verify(e.CA(), leaf.Leaf, name); (err == nil) != allowed {
+		if err := verifyChain(e.CA(), leaf.Leaf, name); (err == nil) != allowed {
 			t.Errorf("%s: got %v, want allowed: %v", name, err, allowed)
 		}
 	}
@@ -136,12 +136,12 @@ func TestFurtherNamesKeepTheKey(t *testing.T) {
 		t.Fatal("the CA does not know the new name")
 	}
 	for name, e := range map[string]*Entry{"a.example": first, "b.example": second, "10.0.0.2": second, "open.feishu.cn": first, "localhost": second} {
-		if err := verify(second.CA(), leafFor(t, e, name), name); err != nil {
+		if err := verifyChain(second.CA(), leafFor(t, e, name), name); err != nil {
 			t.Errorf("%s, with the new file: %v", name, err)
 		}
 	}
 	for _, name := range []string{"open.feishu.cn", "localhost", "127.0.0.1"} {
-		if err := verify(first.CA(), leafFor(t, second, name), name); err != nil {
+		if err := verifyChain(first.CA(), leafFor(t, second, name), name); err != nil {
 			t.Errorf("%s, with the earlier file: %v", name, err)
 		}
 	}
@@ -177,15 +177,15 @@ func TestAnEndingAuthorityIsMadeAnew(t *testing.T) {
 			t.Errorf("not made anew, or not said: %s", &log)
 		}
 		for _, ca := range [][]byte{first.CA(), second.CA()} {
-			if err := verify(ca, leafFor(t, second, "localhost"), "localhost"); err != nil {
+			if err := verifyChain(ca, leafFor(t, second, "localhost"), "localhost"); err != nil {
 				t.Error(err)
 			}
 		}
 		time.Sleep(caRenew)
-		if err := verify(first.CA(), leafFor(t, second, "localhost"), "localhost"); err == nil {
+		if err := verifyChain(first.CA(), leafFor(t, second, "localhost"), "localhost"); err == nil {
 			t.Error("the first one never ends")
 		}
-		if err := verify(second.CA(), leafFor(t, second, "localhost"), "localhost"); err != nil {
+		if err := verifyChain(second.CA(), leafFor(t, second, "localhost"), "localhost"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -198,7 +198,7 @@ func TestLeavesAreRenewed(t *testing.T) {
 		first := leafFor(t, e, "localhost")
 		for range 24 { // a year
 			time.Sleep(15 * 24 * time.Hour)
-			if err := verify(e.CA(), leafFor(t, e, "localhost"), "localhost"); err != nil {
+			if err := verifyChain(e.CA(), leafFor(t, e, "localhost"), "localhost"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -328,7 +328,7 @@ func TestOneAuthorityForManyAtOnce(t *testing.T) {
 	final := open(t, dir)
 	for i, e := range entries {
 		for _, name := range []string{"open.feishu.cn", names[i]} {
-			if err := verify(final.CA(), leafFor(t, e, name), name); err != nil {
+			if err := verifyChain(final.CA(), leafFor(t, e, name), name); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"feishu-relay/internal/test/programtest"
+	"feishu-relay/internal/test/verify"
 )
 
 // The bots' languages, each with its own way to be given a CA.
@@ -75,6 +76,7 @@ func wantLines(t *testing.T, out string, lines ...string) {
 }
 
 func TestNode(t *testing.T) {
+	verify.Only(t)
 	dir := t.TempDir()
 	r := start(t, Options{Mode: ModeAuto, DataDir: dir, Names: []string{"gateway.example", "10.0.0.1"}})
 	out := runScript(t, r, "node", nodeScript, "NODE_EXTRA_CA_CERTS="+filepath.Join(dir, "ca.pem"))
@@ -86,6 +88,7 @@ func TestNode(t *testing.T) {
 }
 
 func TestPython(t *testing.T) {
+	verify.Only(t)
 	dir := t.TempDir()
 	r := start(t, Options{Mode: ModeAuto, DataDir: dir, Names: []string{"gateway.example", "10.0.0.1"}})
 	out := runScript(t, r, "python3", pythonScript, "SSL_CERT_FILE="+filepath.Join(dir, "ca.pem"))

@@ -279,7 +279,8 @@ func TestFinalTextForPeers(t *testing.T) {
 	for name, say := range map[string]func(r *rig, mail peerchat.Message){
 		"a text": func(r *rig, mail peerchat.Message) { reply(r, mail, "text", text("done"), "") },
 		"a text that is sent twice": func(r *rig, mail peerchat.Message) {
-			if reply(r, mail, "text", text("done"), "once") != reply(r, mail, "text", text("done"), "once") {
+			first := reply(r, mail, "text", text("done"), "once")
+			if again := reply(r, mail, "text", text("done"), "once"); again != first {
 				t.Error("the same uuid made two messages")
 			}
 		},

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/test/verify"
 )
 
 // program builds feishu-relay, once for all tests.
@@ -59,6 +60,7 @@ func options(t *testing.T, out io.Writer) Options {
 }
 
 func TestScenesComeToTheirEnds(t *testing.T) {
+	verify.Only(t)
 	for _, tt := range []struct {
 		act    int
 		fates  int // shown
@@ -159,6 +161,7 @@ func TestChatWithBotsOnTheSDK(t *testing.T) {
 
 // TestChatSteersTheBots types commands, and lets go on what was stopped.
 func TestChatSteersTheBots(t *testing.T) {
+	verify.Only(t)
 	talk := "@Planner discuss sorting with Coder\n"
 	for _, tt := range []struct {
 		act   int
@@ -240,6 +243,7 @@ func TestTheThirdActHasNoChat(t *testing.T) {
 
 // TestInterruptEndsEverything cuts each act off at some of its lines.
 func TestInterruptEndsEverything(t *testing.T) {
+	verify.Only(t)
 	for act, lines := range map[int][]string{
 		1: {"three sidecars", "1. ", "depth 1", "SIGKILL", "summary"},
 		2: {"Two unchanged bots", "two sidecars", "1. ", "Thinking", "SIGKILL"},

@@ -189,7 +189,7 @@ func TestDirectory(t *testing.T) {
 			t.Errorf("%s: found %q, want %q", text, got, want)
 		}
 	}
-	if f.Directory() != f.Directory() {
+	if first, again := f.Directory(), f.Directory(); first != again {
 		t.Error("the directory is built at each call")
 	}
 	if got, want := found((&File{Agents: f.Agents}).Directory(), "@BotB"), "agent_b"; got != want {

@@ -226,7 +226,7 @@ func replace(root *os.Root, name string, data []byte, sync bool) (err error) {
 // a torn line that a killed writer left ([EndLine], then [AppendLines]). It
 // returns the offset of data.
 func Append(f *os.File, data []byte) (at int64, err error) {
-	if at, err = EndLine(f); err != nil {
+	if _, err = EndLine(f); err != nil {
 		return 0, err
 	}
 	return AppendLines(f, data)

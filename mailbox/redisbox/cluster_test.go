@@ -9,12 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
 )
 
 // Mail passes a Cluster whose primaries are killed, and what its replicas have is not lost.
 func TestClusterOfSix(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	s := open(t, c.URL(), "bob", nil)
@@ -50,6 +52,7 @@ func TestClusterOfSix(t *testing.T) {
 // While the slot of an inbox moves to another primary, mail is put and read: nothing is lost, and each sender's
 // comes in order.
 func TestMailWhileItsSlotMoves(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	const bob = "bob1809" // its slot is one of the first of its primary: few move with it
 	c := redistest.StartCluster(t)

@@ -7,6 +7,7 @@ import (
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
 )
@@ -54,6 +55,7 @@ func passes(t *testing.T, url string, raw *redis.Client) {
 }
 
 func TestCluster(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	srv := redistest.StartNode(t)
 	passes(t, "redis+cluster://"+srv.Addr(), rawClient(t, srv.URL()))
@@ -67,6 +69,7 @@ func TestSentinel(t *testing.T) {
 
 // Each form of rediss, with a client's certificate.
 func TestTLS(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	for _, form := range redistest.StartTLSForms(t, t.TempDir()) {
 		t.Run(form.Name, func(t *testing.T) {

@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 )
 
 // Redis stands still (SIGSTOP): connections are taken by the kernel and nobody
 // answers. Every call ends by itself, and all is well when it goes on.
 func TestStalledRedis(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	srv := redistest.Start(t)
 	s, fresh := open(t, srv.URL(), "alice", nil), open(t, srv.URL(), "alice", nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 )
 
 // load sends messages from another goroutine until the test ends it.
@@ -48,6 +49,7 @@ func small(i int) []byte { return lines("s", i, i)[0] }
 // The primary that serves the log is killed under load, comes back as a replica, and the log's slot
 // is moved to another primary: nothing is lost, and the order stays.
 func TestClusterOfSix(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	ctx := t.Context()
@@ -104,6 +106,7 @@ func TestClusterOfSix(t *testing.T) {
 // While a slot moves, a key that is not there any more is asked for at the other node (ASK): the user of
 // docs/redis.md may do that.
 func TestUserInTheDocsWhileASlotMoves(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	rules := redistest.UserRules(t, "../../docs/redis.md")
 	c := redistest.StartCluster(t, append([]string{"--user", redistest.User}, rules[1:]...)...)

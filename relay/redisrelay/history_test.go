@@ -20,6 +20,7 @@ import (
 
 	"feishu-relay/internal/test/netfault"
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 )
 
@@ -345,6 +346,7 @@ func must(t *testing.T, err error) {
 // Messages, positions and claims on Redis keep their promises under each network fault, and where another server
 // takes the place of a primary.
 func TestHistoryOfAQueue(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	long := os.Getenv("FAULT_ROUNDS") != ""
 	for _, f := range netfault.Faults {

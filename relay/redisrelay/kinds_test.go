@@ -8,6 +8,7 @@ import (
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 )
 
@@ -29,6 +30,7 @@ func passes(t *testing.T, q *Queue, foreign func(line []byte)) {
 }
 
 func TestCluster(t *testing.T) {
+	verify.Only(t)
 	srv := redistest.StartNode(t)
 	raw := rawClient(t, srv)
 	q := open(t, "redis+cluster://"+srv.Addr(), "a", t.TempDir(), nil)
@@ -53,6 +55,7 @@ func TestSentinel(t *testing.T) {
 
 // Each form of rediss, with a client's certificate.
 func TestTLS(t *testing.T) {
+	verify.Only(t)
 	for _, form := range redistest.StartTLSForms(t, t.TempDir()) {
 		t.Run(form.Name, func(t *testing.T) {
 			opts, err := redislink.ParseURL(form.URL)

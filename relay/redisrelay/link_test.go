@@ -13,6 +13,7 @@ import (
 
 	"feishu-relay/internal/test/netfault"
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/relay/outbox"
 )
@@ -22,6 +23,7 @@ import (
 // same proxy, in the same run, hears nothing any more: that shows that the fault
 // bites.
 func TestBlackHole(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	srv := redistest.Start(t)
 	hole := netfault.Start(t, srv.Addr())
@@ -62,6 +64,7 @@ func TestBlackHole(t *testing.T) {
 }
 
 func TestBlackHoleWhilePublishing(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	srv := redistest.Start(t)
 	hole := netfault.Start(t, srv.Addr())
@@ -115,6 +118,7 @@ func TestCloseInABlackHole(t *testing.T) {
 // Two servers take themselves for the primary, and give out the same id: neither the reader nor the sender who were at
 // the one take what the other has for what they know.
 func TestSplitBrain(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw, path := rawClient(t, srv), netfault.Start(t, srv.Addr())
@@ -194,6 +198,7 @@ func TestCopiedStream(t *testing.T) {
 
 // A network that does not pass a whole batch within the limit of a call: an outbox gets its backlog through.
 func TestNarrowNetwork(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	srv := redistest.Start(t)
 	path := netfault.Start(t, srv.Addr())

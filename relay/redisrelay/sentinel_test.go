@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 )
 
 // Three Sentinels replace a primary that is killed under load, with writes that its replica never
 // got, and make it a replica when it returns with these: nothing is lost, and the order stays.
 func TestThreeSentinels(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	ctx := t.Context()
 	w := redistest.StartWatched(t, "--appendonly", "yes")

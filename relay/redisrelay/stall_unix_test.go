@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 )
 
 // Redis stands still (SIGSTOP): connections are taken by the kernel and
 // nobody answers.
 func TestStalledRedis(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	srv := redistest.Start(t)
 	sender := open(t, srv.URL(), "s", t.TempDir(), nil)

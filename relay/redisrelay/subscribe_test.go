@@ -16,6 +16,7 @@ import (
 	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/test/netfault"
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 )
 
@@ -285,6 +286,7 @@ func TestFirstStartWhileRedisIsDown(t *testing.T) {
 
 // The same for one that was restarted before Redis was there.
 func TestFirstStartIsRestartedWhileRedisIsDown(t *testing.T) {
+	verify.Only(t)
 	srv := redistest.Start(t, "--appendonly", "yes")
 	sender, dir := open(t, srv.URL(), "s", t.TempDir(), nil), t.TempDir()
 	receipt := publish(t, sender, "", lines("s", 1, 5)...)

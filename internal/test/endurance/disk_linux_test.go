@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/test/verify"
 	"feishu-relay/internal/wait"
 )
 
@@ -144,6 +145,7 @@ var shortForm = []struct{ files, errno string }{
 // A file or all files of a sidecar fail while its bot works. The bot's own messages go through, the
 // log says what fails, and when the disk is well again everything that was accepted arrives, once.
 func TestDiskFaults(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	injectable(t)
 	backends, long := []string{"file"}, os.Getenv(faultsEnv) != ""

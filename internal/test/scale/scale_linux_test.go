@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/internal/test/verify"
 )
 
 // A short run with real processes: each message reaches the other bots of its group or is stopped by
 // the policy, once, and the line of figures has them all.
 func TestAShortRunMeasuresAndLosesNothing(t *testing.T) {
+	verify.Only(t)
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "scale.jsonl")
 	var table strings.Builder
