@@ -30,14 +30,6 @@ func (r *reader) leave(ctx context.Context) error {
 	return nil
 }
 
-// tailLeft returns the tail of the file that was left last.
-func (r *reader) tailLeft() *jsonl.Tail {
-	if len(r.left) == 0 {
-		return nil
-	}
-	return r.left[len(r.left)-1].tail
-}
-
 // late hands over what others wrote to a file after it had been left. The
 // position cannot express such a line: a crash before it is settled may lose
 // it, if the position in the current file was stored meanwhile.

@@ -26,10 +26,10 @@
 // # Reading
 //
 // [Queue.Subscribe] hands over whole lines only, up to the last newline. Its position
-// is stored as the file's identity, the offset, and a hash of the bytes before it. So
-// after a restart, a rotation, a truncation, a refill in place or a restored backup it
-// can check whether the position is still valid, and where to go on if not. When in
-// doubt lines are read again, since readers drop repeats; lines are skipped only if
+// is stored as the file's identity, the offset, and a hash of the bytes before it. Where
+// that does not fit, after a truncation, a refill in place or a restored backup, the file
+// is read from its beginning, since readers drop repeats; a copy that a program made before
+// it truncated the file is not read. Lines are skipped only if
 // they are longer than [relay.MaxLine], blank, or torn. Before the reader leaves a
 // file that others renamed or replaced, it takes the file's lock once, so that no
 // sidecar is still writing to it, and reads it to its end. Programs that take no lock

@@ -212,7 +212,7 @@ func (r *reader) begin() error {
 		r.q.log.Warn("the queue is on a network file system with unreliable locks; use Redis there",
 			"fs", fsName)
 	}
-	src, err := locate(root, queue, c, fileID{})
+	src, err := locate(root, queue, c)
 	if err != nil {
 		return err
 	}
@@ -225,19 +225,15 @@ func (r *reader) begin() error {
 	if r.sub != nil {
 		r.sub.start(place{src, c.Offset, c.Sum})
 	}
-	r.enter(src, c.Offset, c.Sum, c.File)
+	r.enter(src, c.Offset, c.Sum)
 	if r.sub != nil {
 		_ = r.sub.save() // keeps the border of the first start over a crash; a later save retries
 	}
 	return nil
 }
 
-// enter makes src the file that is read, from a place in it. was is the file
-// whose content src continues, or src's own id.
-func (r *reader) enter(src *source, offset int64, want jsonl.Sum, was fileID) {
-	if r.sub != nil && was != src.id && src.file != nil && offset > 0 {
-		r.sub.moved(was, src.id)
-	}
+// enter makes src the file that is read, from a place in it.
+func (r *reader) enter(src *source, offset int64, want jsonl.Sum) {
 	r.src, r.tail, r.final = src, nil, false
 	if src.file != nil {
 		t, found := src.at(offset, want)
@@ -304,39 +300,19 @@ func (r *reader) advance(ctx context.Context) (more bool, err error) {
 		next.close()
 		return false, err
 	}
-	offset, sum, was := int64(0), noSum, next.id
-	if t := r.tailLeft(); next.number == 0 && t != nil {
-		if _, found := next.at(t.Offset(), t.Sum()); found && t.Offset() > 0 {
-			// The queue was written again with the same content, as editors do.
-			offset, sum, was = t.Offset(), t.Sum(), cur.id
-		}
-	}
-	r.enter(next, offset, sum, was)
+	r.enter(next, 0, noSum)
 	return true, nil
 }
 
-// replaced continues after the current file was cut while it was read: in a
-// copy made before (logrotate's copytruncate), else at its beginning.
+// replaced reads the current file from its beginning after it was cut or written again: readers drop repeats by id.
 func (r *reader) replaced() {
 	r.q.stats.truncated.Add(1)
-	offset, want := r.tail.Offset(), r.tail.Sum()
-	root, err := r.dir.Open(false)
-	if err == nil {
-		var src *source
-		src, err = locate(root, r.q.opt.Queue, checkpoint{Offset: offset, Sum: want, After: r.src.after}, r.src.id)
-		if src != nil {
-			r.q.log.Info("the queue file was copied and truncated; reading continues in the copy", "offset", offset)
-			was := r.src
-			was.close()
-			r.enter(src, offset, want, was.id)
-			return
-		}
-	}
-	r.q.log.Warn("the queue file was truncated; lines after that point are lost", "offset", offset, "err", err)
+	r.q.log.Warn("the queue file was truncated or written again; it is read from its beginning",
+		"offset", r.tail.Offset())
 	if r.sub != nil {
 		r.sub.cut(r.src.id)
 	}
-	r.enter(r.src, 0, noSum, r.src.id)
+	r.enter(r.src, 0, noSum)
 }
 
 // line handles one line of the current file.

@@ -73,32 +73,25 @@ func (s *source) rest(t *jsonl.Tail) ([]byte, error) {
 	return t.Rest(s.file, size)
 }
 
-// locate finds the file in which a stored position is still valid: by its
-// identity, and if that fails by its content, since a restored or copied file
-// has another identity and a copied-and-truncated one continues in its copy. It
-// returns nil if no file matches; not is an identity to exclude.
-func locate(root *os.Root, queue string, c checkpoint, not fileID) (*source, error) {
+// locate finds the file of a stored position, under whatever name, in which the position is still valid. It
+// returns nil if there is none.
+func locate(root *os.Root, queue string, c checkpoint) (*source, error) {
 	list, err := candidates(root, queue)
 	if err != nil {
 		return nil, err
 	}
-	for _, byID := range []bool{true, false} {
-		if !byID && c.Offset == 0 {
-			continue // no bytes before it to recognise
+	for _, name := range list {
+		number, _ := segmentNumber(queue, name)
+		src, err := openSource(root, name, number, c.After)
+		if err != nil {
+			continue // removed meanwhile, a folder, or unreadable
 		}
-		for _, name := range list {
-			number, _ := segmentNumber(queue, name)
-			src, err := openSource(root, name, number, c.After)
-			if err != nil {
-				continue // removed meanwhile, a folder, or unreadable
+		if src.id == c.File {
+			if _, found := src.at(c.Offset, c.Sum); found {
+				return src, nil
 			}
-			if src.id != not && (!byID || src.id == c.File) {
-				if _, found := src.at(c.Offset, c.Sum); found {
-					return src, nil
-				}
-			}
-			src.close()
 		}
+		src.close()
 	}
 	return nil, nil
 }

@@ -69,15 +69,6 @@ func (s *subscription) pass(at place) {
 	s.saver.Note()
 }
 
-// moved records that the content of a file continues in another one.
-func (s *subscription) moved(from, to fileID) {
-	if b := s.border.Load(); b != nil && b.File == from {
-		moved := *b
-		moved.File = to
-		s.border.Store(&moved)
-	}
-}
-
 // cut records that a file was cut: its lines are no longer history.
 func (s *subscription) cut(id fileID) {
 	if b := s.border.Load(); b != nil && b.File == id {
