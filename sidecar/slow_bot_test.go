@@ -219,7 +219,9 @@ func TestAcceptedByTheWebhook(t *testing.T) {
 		}
 	}
 	bot.says(ids[4], http.StatusOK)
-	eventually(ctx, t, "the last is delivered", func() bool { return len(b.inProgress(ctx, t)) == 3 })
+	eventually(ctx, t, "the last is delivered", func() bool {
+		return b.metric(ctx, t, "feishu_relay_delivered_total") == 2 && len(b.inProgress(ctx, t)) == 3
+	})
 	b.side.kill()
 	b.side.start("")
 	list := b.inProgress(ctx, t)

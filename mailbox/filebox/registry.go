@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -218,19 +219,20 @@ func (s *Store) keepBroken(root *os.Root, name string, data []byte) error {
 		s.log.Warn("the registry is empty; it is rebuilt from the known cards")
 		return nil
 	}
-	kept, ms := "", time.Now().UnixMilli()
-	for err := error(nil); err == nil; ms++ { // until the name is free
-		kept = fmt.Sprintf("%s%d", brokenPrefix, ms)
-		_, err = root.Lstat(kept)
+	list, _ := safefile.Names(root) // else the oldest are removed the next time
+	list = slices.DeleteFunc(list, func(name string) bool { return !strings.HasPrefix(name, brokenPrefix) })
+	slices.Sort(list) // the times have the same number of digits
+	ms := time.Now().UnixMilli()
+	if len(list) > 0 { // two in one millisecond have names in their order, too
+		newest, _ := strconv.ParseInt(strings.TrimPrefix(list[len(list)-1], brokenPrefix), 10, 64)
+		ms = max(ms, newest+1)
 	}
+	kept := brokenPrefix + strconv.FormatInt(ms, 10)
 	if err := root.Rename(name, kept); err != nil {
 		return fmt.Errorf("keep the broken registry: %w", err)
 	}
 	s.log.Warn("the registry is invalid; it was renamed and is rebuilt from the known cards", "kept", kept)
-	list, _ := safefile.Names(root) // else they are removed the next time
-	list = slices.DeleteFunc(list, func(name string) bool { return !strings.HasPrefix(name, brokenPrefix) })
-	slices.Sort(list) // the times have the same number of digits
-	for _, name := range list[:max(0, len(list)-maxBroken)] {
+	for _, name := range list[:max(0, len(list)+1-maxBroken)] {
 		if root.Remove(name) == nil {
 			s.log.Warn("removed the oldest of the broken registries", "file", name, "kept", maxBroken)
 		}
