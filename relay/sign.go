@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -144,7 +145,7 @@ func mac(message []byte, secret string) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// checkNumbers refuses a number that the canonical form of message would round to the
+// checkNumbers refuses a number that the canonical form of message may round to the
 // nearest double: a message with other digits there would have the same signature.
 func checkNumbers(message []byte) error {
 	const inNumber = "+-.0123456789Ee"
@@ -162,7 +163,7 @@ func checkNumbers(message []byte) error {
 				end++
 			}
 			if !exact(string(message[i:end])) {
-				return errors.New("a number has more digits than a double keeps; write it as a string")
+				return errors.New("a number is beyond 2^53, or not written as the canonical form writes it; write it as a string")
 			}
 			i = end - 1
 		}
@@ -170,35 +171,16 @@ func checkNumbers(message []byte) error {
 	return nil
 }
 
-// exact reports whether a JSON number and its canonical form are equal.
+// exact reports whether a JSON number is certainly kept by the canonical form: it is not beyond
+// 2^53, and it is short or written as that form writes it.
 func exact(number string) bool {
+	double, err := strconv.ParseFloat(number, 64)
+	if err != nil || math.Abs(double) > 1<<53 {
+		return false
+	}
 	if len(number) < 16 && !strings.ContainsAny(number, "Ee") {
 		return true // a double keeps 15 digits
 	}
-	double, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return false
-	}
-	digits, exponent, ok := decimal(number)
-	canonDigits, canonExponent, _ := decimal(strconv.FormatFloat(double, 'e', -1, 64))
-	return ok && digits == canonDigits && exponent == canonExponent
-}
-
-// decimal splits a JSON number, without its sign, into digits without zeros at either
-// end and a power of ten.
-func decimal(number string) (digits string, exponent int, ok bool) {
-	mantissa, power, given := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits = strings.TrimLeft(whole+fraction, "0")
-	if digits == "" {
-		return "", 0, true
-	}
-	if given {
-		var err error
-		if exponent, err = strconv.Atoi(power); err != nil {
-			return "", 0, false
-		}
-	}
-	short := strings.TrimRight(digits, "0")
-	return short, exponent - len(fraction) + len(digits) - len(short), true
+	written, err := json.Marshal(double)
+	return err == nil && string(written) == number
 }

@@ -57,7 +57,6 @@ func TestVerify(t *testing.T) {
 		"key order, space and escapes do not matter": string(reordered),
 		"with fields that we do not know":            withUnknown,
 		"with a field of that name inside":           sign(t, strings.Replace(vector, `"n":1.5`, `"sig":"x"`, 1)),
-		"another way to write a number":              strings.Replace(signed, `"n":1.5`, `"n":15e-1`, 1),
 		"zeros at the end of a number":               strings.Replace(signed, `"n":1.5`, `"n":1.500`, 1),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,6 +85,7 @@ func TestVerify(t *testing.T) {
 		"half a surrogate":                   strings.Replace(signed, "hello", `\ud800`, 1),
 		"a torn line":                        signed[:len(signed)-1],
 		"more after it":                      signed + "{}",
+		"a number with another exponent":     strings.Replace(signed, `"n":1.5`, `"n":15e-1`, 1),
 		"an array":                           "[" + signed + "]",
 		"null":                               "null",
 		"nothing":                            "",
@@ -111,7 +111,6 @@ func TestVerify(t *testing.T) {
 // that the canonical form rounds is neither signed nor taken.
 func TestNumbersThatTheCanonicalFormRounds(t *testing.T) {
 	for number, rounded := range map[string]string{
-		"12345678901234567891": "12345678901234567000",
 		"9007199254740993":     "9007199254740992",
 		"-9007199254740993":    "-9007199254740992",
 		"0.10000000000000001":  "0.1",
@@ -132,9 +131,13 @@ func TestNumbersThatTheCanonicalFormRounds(t *testing.T) {
 			t.Errorf("%s for %s: got %v, want ErrBadSignature", number, rounded, err)
 		}
 	}
-	for _, number := range []string{"0", "-0", "0e5", "9007199254740991", "0.1", "1.50", "100", "1E+2", "1e21",
-		"5e-324", "1795211093522", "0.000001", "123456789012345680000", "1.7976931348623157e308",
-		"0.30000000000000004"} {
+	for _, number := range []string{"12345678901234567891", "9007199254740994", "1e21"} {
+		if signed, err := relay.Sign([]byte(`{"n":`+number+`}`), secret); err == nil {
+			t.Errorf("signed %s", signed)
+		}
+	}
+	for _, number := range []string{"0", "-0", "9007199254740991", "0.1", "1.50", "100", "5e-324", "1795211093522",
+		"0.000001", "0.30000000000000004"} {
 		signed := sign(t, `{"n":`+number+`}`)
 		if err := relay.Verify([]byte(signed), secret); err != nil {
 			t.Errorf("%s is refused: %v", number, err)
