@@ -41,10 +41,20 @@ import (
 //
 // The cost is O(n log n) for n entries.
 func Depth(entries []Entry, m Entry, c Count) int {
+	depth, _ := CountBack(entries, m, c)
+	return depth
+}
+
+// CountBack is [Depth] of entries that may be cut at their beginning. ended reports that
+// the count reached a person's message, so that what is before entries does not change it.
+func CountBack(entries []Entry, m Entry, c Count) (depth int, ended bool) {
 	if m.byUser() {
-		return 0
+		return 0, true
 	}
-	return newHistory(entries, &m).depth(&m, c)
+	h := newHistory(entries, &m)
+	t := exchange{h: h, m: &m}
+	ended = t.collect()
+	return t.count(c), ended
 }
 
 // history is a chat's tail without repeats, ordered by topic and time, so that
@@ -168,34 +178,36 @@ func (t *exchange) inTopicGroup() bool {
 }
 
 // collect gathers the bots' messages, from a topic on to its root's place,
-// until it reaches a person's message or the end of the history.
-func (t *exchange) collect() {
+// until it reaches a person's message or the end of the history. It reports whether it
+// reached a person's message; in a topic group only one in m's topic counts, since the
+// end of a history alone may look like a topic group.
+func (t *exchange) collect() bool {
 	visited := map[string]bool{} // topics; only an invalid history has more than two
 	last := t.m
 	for {
 		visited[last.ThreadID] = true
 		in := t.h.thread(last.ThreadID)
-		if t.back(in[:slices.Index(in, last)+1]) || last.ThreadID == "" {
-			return
+		if ended, within := t.back(in[:slices.Index(in, last)+1]); ended || last.ThreadID == "" {
+			return within
 		}
 		id := t.rootID(in, last)
 		root := t.known(id)
 		switch {
 		case id == "" && t.inTopicGroup():
 			t.back(t.chatBefore(in[0]))
-			return
+			return false
 		case id == "" || root == nil:
-			return
+			return false
 		case root.byUser():
 			t.asked = root.MessageID
-			return
+			return true
 		case root.ThreadID == last.ThreadID:
 			// The root was counted with its topic: continue with the entries
 			// before it in the chat.
-			t.back(t.chatBefore(root))
-			return
+			_, within := t.back(t.chatBefore(root))
+			return within && !t.inTopicGroup()
 		case visited[root.ThreadID]:
-			return
+			return false
 		}
 		last = root
 	}
@@ -236,8 +248,9 @@ func (t *exchange) chatBefore(opening *Entry) []*Entry {
 }
 
 // back adds the bots' messages of a topic or the chat, from the last entry to
-// the first. It reports whether a person's message ended it.
-func (t *exchange) back(in []*Entry) (ended bool) {
+// the first. It reports whether a person's message ended it, and whether that is not
+// before all of in.
+func (t *exchange) back(in []*Entry) (ended, within bool) {
 	var cut int64 // when a person last wrote, as far as the senders knew
 	for _, e := range in {
 		if e.UserTS <= e.TS {
@@ -248,10 +261,10 @@ func (t *exchange) back(in []*Entry) (ended bool) {
 		switch {
 		case e.byUser() && e.TS >= cut:
 			t.asked = e.MessageID
-			return true
+			return true, true
 		case cut > 0 && e.TS <= cut && e != t.m:
 			t.endAt(in, cut)
-			return true
+			return true, true
 		case e.byBot() || e == t.m: // the caller has decided that m is a bot's
 			t.entries = append(t.entries, e)
 		}
@@ -259,7 +272,7 @@ func (t *exchange) back(in []*Entry) (ended bool) {
 	if cut > 0 {
 		t.endAt(in, cut)
 	}
-	return cut > 0
+	return cut > 0, cut > 0 && len(in) > 0 && in[0].TS <= cut
 }
 
 // endAt records the person's message with the ts cut, from in or else from the

@@ -261,3 +261,44 @@ func FuzzDepth(f *testing.F) {
 		}
 	})
 }
+
+// A count that ended within the end of a chat does not change with what is before it, where the bots' user_ts is a
+// person's message of their topic and topics have one root.
+func TestDepthOfAnEndThatEnded(t *testing.T) {
+	ends := 0
+	eachHistory(t, func(t *testing.T, r *rand.Rand, h []policy.Entry, c policy.Count) {
+		spoke, roots := map[string]int64{}, map[string]string{}
+		for i := range h {
+			e := &h[i]
+			if e.UserTS = 0; e.Role == policy.RoleUser {
+				spoke[e.ThreadID] = e.TS
+			} else if r.IntN(2) == 0 {
+				e.UserTS = spoke[e.ThreadID]
+			}
+			if e.ParentID != "" {
+				e.ParentID = h[r.IntN(i+1)].MessageID
+			}
+			if e.RootID = ""; e.ThreadID != "" {
+				if roots[e.ThreadID] == "" {
+					roots[e.ThreadID] = h[r.IntN(i+1)].MessageID
+				}
+				e.RootID = roots[e.ThreadID]
+			}
+		}
+		m := h[len(h)-1]
+		want := policy.Depth(h, m, c)
+		for from := range h {
+			held := func(e policy.Entry) bool { return e.MessageID == m.ParentID }
+			got, ended := policy.CountBack(h[from:], m, c)
+			if !ended || m.ParentID != "" && !slices.ContainsFunc(h[from:], held) {
+				continue
+			}
+			if ends++; got != want {
+				t.Errorf("%d of the end from %d, %d of all", got, from, want)
+			}
+		}
+	})
+	if ends < 1000 {
+		t.Errorf("%d ended", ends)
+	}
+}

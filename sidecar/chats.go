@@ -96,8 +96,7 @@ func openChats(b *base) (*chats, error) {
 	if c.recalls, err = newRecalls(b); err != nil {
 		return nil, err
 	}
-	if c.transcript, err = transcript.Open(b.cfg.TranscriptDir, &transcript.Options{Logger: b.log,
-		Index: newConversations}); err != nil {
+	if c.transcript, err = transcript.Open(b.cfg.TranscriptDir, &transcript.Options{Logger: b.log}); err != nil {
 		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("TRANSCRIPT_DIR", b.cfg.TranscriptDir), err)
 	}
 	b.onClose(c.transcript.Close)
@@ -410,14 +409,7 @@ func (c *chats) lastUser(channel string, chat relay.ChatID, thread string, befor
 	if passing, ok := c.hearing.Get(key); ok && passing <= int64(before) {
 		newest = max(newest, passing)
 	}
-	indexed := false
-	c.transcript.Index(channel, string(chat), func(index transcript.Index) {
-		var spoke int64
-		if spoke, indexed = index.(conversations).LastUser(thread, int64(before), nearTail); indexed {
-			newest = max(newest, spoke)
-		}
-	})
-	for n := nearTail; n <= farTail && !(indexed && (looked || newest > 0)); n *= 8 {
+	for n := nearTail; n <= farTail; n *= 8 {
 		entries, err := c.transcript.Outline(channel, string(chat), n, int64(before))
 		for _, e := range entries {
 			if e.ThreadID == thread && userTime(e) <= int64(before) {

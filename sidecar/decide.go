@@ -18,8 +18,8 @@ import (
 
 // How far back a chat is read for a decision: first the near tail, then eight
 // times as much again and again while the count has no end within it. A count that is
-// over the limit is exact up to enoughTail, and one that is not up to farTail; beyond
-// nothing is counted. The message that is answered is looked for up to enoughTail: one
+// over the limit is exact up to enoughTail, and one that is not up to farTail; beyond,
+// the depth is at least what is counted. The message that is answered is looked for up to enoughTail: one
 // that nobody here knows may be a person's.
 const (
 	nearTail   = 8
@@ -54,34 +54,14 @@ func newDecider(b *base, c *chats, rs *records, a *app, w *watch, dl *deliverer,
 	return d, d.openJudge()
 }
 
-// depth counts m's depth in the chat as it was at m's time. What came later is
-// left out by the transcript rather than here: for a sidecar that is behind it
-// would be all that is read, and nothing be counted.
+// depth counts m's depth in the chat as it was at m's time, from the end of the
+// transcript. What came later is left out by the transcript rather than here: for a
+// sidecar that is behind it would be all that is read, and nothing be counted.
 func (c *chats) depth(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
-	known := false
 	on, _ := c.wentOn(w.channel, w.chat, m.ThreadID)
 	if at := int64(on.TS); at > 0 && at < m.TS && !c.spokeSince(w, &m, on.TS) {
 		m.UserTS = max(m.UserTS, at)
-		return c.recount(w, m, limits)
 	}
-	c.transcript.Index(w.channel, string(w.chat), func(index transcript.Index) {
-		depth, known = index.(conversations).Depth(&m, limits.Count, nearTail, farTail)
-	})
-	if known {
-		return depth, nil
-	}
-	return c.recount(w, m, limits)
-}
-
-// spokeSince reports whether a person spoke in m's conversation after a time, at which its bots went
-// on: then that is where the count begins.
-func (c *chats) spokeSince(w where, m *policy.Entry, since relay.Millis) bool {
-	spoke, err := c.lastUser(w.channel, w.chat, m.ThreadID, relay.Millis(m.TS))
-	return err == nil && spoke > since
-}
-
-// recount counts m's depth from the end of the transcript.
-func (c *chats) recount(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
 	for n := nearTail; n <= farTail; n *= 8 {
 		entries, err := c.transcript.Outline(w.channel, string(w.chat), n, m.TS)
 		if err != nil {
@@ -91,8 +71,9 @@ func (c *chats) recount(w where, m policy.Entry, limits policy.Limits) (depth in
 		for i, e := range entries {
 			tail[i] = policyEntry(e)
 		}
-		depth = policy.Depth(tail, m, limits.Count)
-		ended := anchored(entries) && (n >= enoughTail || m.ParentID == "" || holds(entries, m.ParentID))
+		var ended bool
+		depth, ended = policy.CountBack(tail, m, limits.Count)
+		ended = ended && (n >= enoughTail || m.ParentID == "" || holds(entries, m.ParentID))
 		if len(entries) < n || ended || depth >= limits.MaxDepth && n >= enoughTail {
 			break
 		}
@@ -100,47 +81,17 @@ func (c *chats) recount(w where, m policy.Entry, limits policy.Limits) (depth in
 	return depth, nil
 }
 
-// conversations is what the transcript keeps of a chat, so that a depth is not counted
-// from its lines each time.
-type conversations struct{ *policy.Conversations }
-
-func newConversations(whole bool) transcript.Index {
-	return conversations{policy.NewConversations(whole)}
-}
-
-func (c conversations) Add(e *transcript.Entry, again bool) {
-	if e.EditOf == "" {
-		entry := policyEntry(*e)
-		c.Conversations.Add(&entry, again)
-	}
+// spokeSince reports whether a person spoke in m's conversation after a time, at which its bots went
+// on: then that is where the count begins.
+func (c *chats) spokeSince(w where, m *policy.Entry, since relay.Millis) bool {
+	spoke, err := c.lastUser(w.channel, w.chat, m.ThreadID, relay.Millis(m.TS))
+	return err == nil && spoke > since
 }
 
 // inTime orders the end of a transcript by ts. The file has the order of
 // arrival, and what people say arrives by another queue than what bots say.
 func inTime(entries []transcript.Entry) {
 	slices.SortStableFunc(entries, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
-}
-
-// anchored reports whether every conversation in entries, the chat itself and
-// each topic, reaches back to where its count ends: a person's message, or the
-// time at which a bot knew of one.
-func anchored(entries []transcript.Entry) bool {
-	type span struct{ oldest, user int64 }
-	spans := map[string]span{}
-	for _, e := range entries {
-		s, ok := spans[e.ThreadID]
-		if !ok || e.TS < s.oldest {
-			s.oldest = e.TS
-		}
-		s.user = max(s.user, userTime(e))
-		spans[e.ThreadID] = s
-	}
-	for _, s := range spans {
-		if s.user < s.oldest {
-			return false
-		}
-	}
-	return true
 }
 
 func holds(entries []transcript.Entry, id string) bool {

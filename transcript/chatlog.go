@@ -39,10 +39,7 @@ type chatLog struct {
 	loaded bool // ids and recent cover the lines before place
 	ids    idSet
 	recent recent
-	index  Index // nil: no index is kept
-	// indexed is how many lines index has.
-	indexed int
-	memory  int64 // of ids, recent and index, as counted in store.memory
+	memory int64 // of ids and recent, as counted in store.memory
 	// reach bounds the times of the lines before the loaded part, whose ids are
 	// not in ids: only messages not newer than reach may repeat them. MinInt64:
 	// all lines are loaded.
@@ -70,7 +67,7 @@ func (l *chatLog) unlock() {
 func (l *chatLog) closeRetired() {
 	if l.mu.TryLock() {
 		l.log.Close()
-		l.ids, l.recent, l.index = idSet{}, recent{}, nil
+		l.ids, l.recent = idSet{}, recent{}
 		l.countMemory()
 		l.mu.Unlock()
 	}
@@ -79,9 +76,6 @@ func (l *chatLog) closeRetired() {
 // countMemory adds the memory of l to that of the store; the caller holds mu.
 func (l *chatLog) countMemory() {
 	now := int64(l.recent.bytes + l.recent.outlineBytes + idCost*len(l.ids.ring))
-	if l.index != nil {
-		now += int64(l.index.Bytes())
-	}
 	l.store.memory.Add(now - l.memory)
 	l.memory = now
 }
@@ -203,42 +197,28 @@ func (l *chatLog) readOn(size int64) error {
 func (l *chatLog) remember(line []byte, at place) bool {
 	if v, ok := scan(line); ok {
 		if id, ok := v.id(); ok {
-			last := recentLine{ts: v.ts, size: recentCost + len(line), at: at, without: len(id) == 0,
-				again: len(id) > 0 && l.noteID(maphash.Bytes(l.store.seed, id))}
-			if l.index == nil {
-				last.raw = bytes.Clone(line)
-			} else { // it is needed at once
-				e, _ := v.entry(line)
-				last.entry = &e
+			if len(id) > 0 {
+				l.noteID(maphash.Bytes(l.store.seed, id))
 			}
-			l.push(last)
+			l.recent.push(recentLine{raw: bytes.Clone(line), ts: v.ts, size: recentCost + len(line), at: at,
+				without: len(id) == 0})
 			return true
 		}
 	}
 	e, found, whole := parse(line)
 	if found {
-		last := lineOf(e, at)
-		last.again = e.MessageID != "" && l.noteID(l.hash(e.MessageID))
-		l.push(last)
+		if e.MessageID != "" {
+			l.noteID(l.hash(e.MessageID))
+		}
+		l.recent.push(lineOf(e, at))
 	}
 	return whole
 }
 
-// noteID adds the id of a new line and reports whether an earlier line has it.
-func (l *chatLog) noteID(id uint64) (again bool) {
-	again = l.ids.has(id)
-	l.recent.repeats = l.recent.repeats || again
+// noteID adds the id of a new line.
+func (l *chatLog) noteID(id uint64) {
+	l.recent.repeats = l.recent.repeats || l.ids.has(id)
 	l.ids.add(id)
-	return again
-}
-
-// push adds a new line to recent and to the index.
-func (l *chatLog) push(line recentLine) {
-	if l.index != nil {
-		l.index.Add(line.decoded(), line.again)
-		l.indexed++
-	}
-	l.recent.push(line)
 }
 
 // contains reports whether e is in the transcript already.

@@ -61,14 +61,10 @@ func (l *chatLog) load(w window) error {
 		return err
 	}
 	l.ids.addNewer(ids)
-	repeated := repeats(ids)
-	l.recent = recent{whole: whole && !full, repeats: len(repeated) > 0, wanted: l.recent.wanted}
+	l.recent = recent{whole: whole && !full, repeats: repeats(ids), wanted: l.recent.wanted}
 	for _, line := range slices.Backward(last) {
-		line.again = !line.without && slices.Contains(repeated, l.hash(line.entry.MessageID))
 		l.recent.push(line)
 	}
-	l.index = nil
-	l.reindex()
 	l.reach = math.MinInt64
 	if !whole && w != fullWindow {
 		// The newest time in the older quarter bounds the times of the messages
@@ -114,7 +110,6 @@ func (l *chatLog) extend(n int, at int64) bool {
 	slices.Reverse(older)
 	r.prepend(older)
 	r.whole = whole
-	l.reindex()
 	return whole || room > 0
 }
 
@@ -132,13 +127,8 @@ func (l *chatLog) readBack(from place, take func(at place, line []byte) bool) (w
 	return l.store.walkLines(l.name, f, from, take)
 }
 
-// repeats returns the ids that occur more than once.
-func repeats(ids []uint64) (repeated []uint64) {
+// repeats reports whether an id occurs more than once.
+func repeats(ids []uint64) bool {
 	sorted := slices.Sorted(slices.Values(ids))
-	for i := 1; i < len(sorted); i++ {
-		if sorted[i] == sorted[i-1] {
-			repeated = append(repeated, sorted[i])
-		}
-	}
-	return slices.Compact(repeated)
+	return len(slices.Compact(sorted)) < len(ids)
 }

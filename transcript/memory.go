@@ -35,7 +35,6 @@ type recentLine struct {
 	at    place // where the line begins
 
 	without bool   // the entry has no id
-	again   bool   // an earlier line is known to have its id
 	sum     uint64 // of the trace; 0: not computed yet
 }
 
@@ -65,7 +64,7 @@ func (l *recentLine) decoded() *Entry {
 func (l *recentLine) outline() recentLine {
 	l.trace()
 	short := lineOf(l.decoded().outline(), l.at)
-	short.sum, short.again = l.sum, l.again
+	short.sum = l.sum
 	return short
 }
 

@@ -65,7 +65,7 @@ func (s *Store) Redact(channel, chatID, messageID string) (lines int, err error)
 func (s *Store) forget(key chatKey) {
 	if l, ok := s.chats.Get(key); ok {
 		l.mu.Lock()
-		l.loaded, l.recent, l.index = false, recent{wanted: l.recent.wanted}, nil
+		l.loaded, l.recent = false, recent{wanted: l.recent.wanted}
 		l.unlock()
 	}
 }

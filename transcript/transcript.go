@@ -97,9 +97,6 @@ type Options struct {
 	// 32 MiB. Beyond it the least recently used chat is dropped, and read again
 	// when needed.
 	Memory int64
-	// Index makes the [Index] of a chat before its lines are added; whole reports that
-	// the first of them is the first of the chat. nil: no index is kept.
-	Index func(whole bool) Index
 	// ReadOnly opens a folder that must exist and makes no file in it.
 	ReadOnly bool
 	// Logger gets warnings about skipped lines and failed rotations; nil
