@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -81,6 +83,14 @@ type Events struct {
 	bytes    int                        // of kept; guarded by mu
 	watchers map[chan numbered]struct{} // guarded by mu
 	closed   bool                       // guarded by mu
+	minutes  [60]Minute                 // by the minute modulo 60; guarded by mu
+}
+
+// Minute is what became of messages at this bot in a minute.
+type Minute struct {
+	At        relay.Millis `json:"at"` // its beginning
+	Delivered int          `json:"delivered"`
+	Stopped   int          `json:"stopped"`
 }
 
 type numbered struct {
@@ -122,6 +132,7 @@ func (s *Events) Publish(e Event) {
 		s.last = time.Now().UnixMicro()
 	}
 	s.last++
+	s.count(e.Type, e.Time)
 	n := numbered{s.last, e.Type, e.size(), &keptEvent{Event: e}}
 	s.kept = append(s.kept, n)
 	s.bytes += n.size
@@ -138,6 +149,36 @@ func (s *Events) Publish(e Event) {
 			close(w)
 		}
 	}
+}
+
+const minute = relay.Millis(60_000)
+
+// count counts a delivery or a stop. The caller holds s.mu.
+func (s *Events) count(kind string, now relay.Millis) {
+	m := &s.minutes[now/minute%60]
+	if at := now - now%minute; m.At != at {
+		*m = Minute{At: at}
+	}
+	switch kind {
+	case EventDelivery:
+		m.Delivered++
+	case EventStop:
+		m.Stopped++
+	}
+}
+
+// LastHour returns the minutes of the last hour in which messages were delivered or stopped, oldest first.
+func (s *Events) LastHour() []Minute {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := []Minute{}
+	for _, m := range s.minutes {
+		if m.At > relay.MillisOf(time.Now())-60*minute && m.Delivered+m.Stopped > 0 {
+			found = append(found, m)
+		}
+	}
+	slices.SortFunc(found, func(a, b Minute) int { return cmp.Compare(a.At, b.At) })
+	return found
 }
 
 // Recall removes the text of a message, and of the answer to it as a command, from the kept events,

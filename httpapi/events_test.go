@@ -3,8 +3,11 @@ package httpapi_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/test/apitest"
@@ -121,4 +124,25 @@ func TestEventIDsGrow(t *testing.T) {
 		}
 		previous = id
 	}
+}
+
+// Deliveries and stops are counted by the minute, for an hour.
+func TestLastHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events httpapi.Events
+		began := relay.MillisOf(time.Now())
+		for _, kind := range []string{httpapi.EventDelivery, httpapi.EventStop, httpapi.EventDelivery, httpapi.EventMessage} {
+			events.Publish(httpapi.Event{Type: kind})
+		}
+		time.Sleep(59 * time.Minute)
+		events.Publish(httpapi.Event{Type: httpapi.EventStop})
+		first, last := httpapi.Minute{At: began, Delivered: 2, Stopped: 1}, httpapi.Minute{At: began + 59*60_000, Stopped: 1}
+		if got := events.LastHour(); !slices.Equal(got, []httpapi.Minute{first, last}) {
+			t.Errorf("got %v", got)
+		}
+		time.Sleep(time.Minute)
+		if got := events.LastHour(); !slices.Equal(got, []httpapi.Minute{last}) {
+			t.Errorf("after an hour: %v", got)
+		}
+	})
 }

@@ -23,7 +23,6 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 		web.On("GET /v1/transcripts/{channel}/{chat_id}", a.json(ok, a.transcript)),
 		web.On("GET /v1/messages/{message_id}/files/{key}", a.file),
 		web.On("GET /v1/outcomes", a.json(ok, a.outcomes)),
-		web.On("GET /v1/insight", a.json(ok, a.insight)),
 		web.On("GET /v1/groups", a.json(ok, a.groups)),
 		web.On("GET /v1/groups/{chat}", a.json(ok, ofGroup(a.group))),
 		web.On("PATCH /v1/groups/{chat}", a.json(ok, ofGroup(a.patchGroup))),

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
@@ -37,6 +38,7 @@ type Status struct {
 	Judge    any                        `json:"judge"` // "off", "rules", or the state of the LLM judge
 	Missing  map[relay.AgentName]uint64 `json:"missing"`
 	Groups   string                     `json:"groups_file_error,omitempty"`
+	LastHour []httpapi.Minute           `json:"last_hour"` // of this bot
 	Errors   []Problem                  `json:"last_errors"`
 	Token    bool                       `json:"token_required"`
 	Settings map[string]string          `json:"settings,omitempty"` // by variable, without secrets
@@ -116,7 +118,7 @@ func (s *Sidecar) Status() Status {
 		Identity: Identity{s.cfg.Agent, self.Name, self.OpenID, self.AppID},
 		Door:     DoorStatus{Name: s.deliver.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
 		Members: MembersStatus{s.cfg.MembershipCheck,
-			s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(),
+			s.chats.enforced()}, Judge: "off", LastHour: s.deliver.watch.events.LastHour(), Errors: s.problems.list(), Limits: s.limits(),
 		Steering: s.steer.status(), Settings: s.settings, Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
 	undelivered, _ := s.deliver.deliveries.Counts()
 	st.Waiting = WaitingStatus{undelivered.Messages, relay.Millis(undelivered.Oldest.Milliseconds())}

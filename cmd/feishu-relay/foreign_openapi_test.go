@@ -69,7 +69,6 @@ func TestForeignOpenAPI(t *testing.T) {
 	do("GET /v1/transcripts/{channel}/{chat_id}?limit=5", "", 200)
 	do("GET /v1/messages/{message_id}/files/{key}", "", 404, "{message_id}", message, "{key}", "file_1")
 	do("GET /v1/outcomes?chat_id={chat_id}", "", 200)
-	do("GET /v1/insight?chat_id={chat_id}", "", 200)
 	do("GET /v1/groups", "", 200)
 	do("GET "+group, "", 200)
 	do("PATCH "+group, `{"limit":5}`, 200)

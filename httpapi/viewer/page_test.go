@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -45,7 +44,7 @@ func TestPage(t *testing.T) {
 		"colours of bots":                    pageOfColours,
 		"what is open at first":              pageAtFirst,
 		"behind a reverse proxy":             pageBehindAProxy,
-		"insight":                            pageInsight,
+		"last hour":                          pageLastHour,
 		"depths of filtered messages":        pageOfFilteredDepths,
 		"what ended a talk":                  pageOfAnEnd,
 		"what is not recorded":               pageOfAGapInTheRecord,
@@ -627,54 +626,16 @@ func pageOfColours(t *testing.T, browser *browsertest.Browser) {
 	}
 }
 
-// A group's day in plots. The library that draws them is loaded with the first one.
-func pageInsight(t *testing.T, browser *browsertest.Browser) {
+// What became of messages at this bot in the last hour is a bar for each minute.
+func pageLastHour(t *testing.T, browser *browsertest.Browser) {
 	s := newStandIn(t, "oc_x")
 	s.record("oc_x", 0, 2)
-	p := browser.Open(t, s.url, browsertest.Options{})
-	wantShown(t, p, 0, 1)
-	loaded := `performance.getEntriesByType('resource').some((e) => e.name.includes('uPlot.iife'))`
-	if browsertest.Eval[bool](p, loaded) {
-		t.Error("the library is loaded where nothing is plotted")
-	}
-	p.Click("[data-testid=to-insight]")
-	p.Wait("the plots", `document.querySelectorAll('#insight [data-testid=plot] canvas').length === 3`)
-	drawn := `[...document.querySelectorAll('#insight canvas')].every((c) => { const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height); return data.some((v) => v > 0) })`
-	p.Wait("that they are drawn", drawn)
-	text := `document.querySelector('#insight').innerText`
-	for _, want := range []string{"2 by people, 5 by bots", "limit of bots in a row reached", "the judge saw nothing to answer", "95 % within 400 ms", "go on", "Median 20 ms"} {
-		if got := browsertest.Eval[string](p, text); !strings.Contains(got, want) {
-			t.Errorf("%q is not shown: %q", want, got)
-		}
-	}
-	for cell, want := range map[string]string{`[data-from=agent_b][data-to=""]`: "3", `[data-from=agent_c][data-to=agent_b]`: "2", `[data-from=agent_c][data-to=""]`: "·"} {
-		if got := browsertest.Eval[string](p, `document.querySelector('#insight td`+cell+`').innerText`); got != want {
-			t.Errorf("%s is %q, want %q", cell, got, want)
-		}
-	}
-	span := func(call string) (from, to int64) {
-		u, err := url.Parse(call)
-		if err != nil {
-			t.Fatal(err)
-		}
-		from, _ = strconv.ParseInt(u.Query().Get("from"), 10, 64)
-		to, _ = strconv.ParseInt(u.Query().Get("to"), 10, 64)
-		return from, to
-	}
-	calls := s.calls("/v1/insight")
-	newest, end := span(calls[len(calls)-1])
-	if newest > began || end <= began {
-		t.Errorf("asked for %d to %d, want the day of the newest message", newest, end)
-	}
-	before := len(calls)
-	p.Click(`[data-testid="insight.before"]`)
-	apitest.Until(t, "the day before is asked for", func() bool { return len(s.calls("/v1/insight")) > before })
-	calls = s.calls("/v1/insight")
-	if _, to := span(calls[len(calls)-1]); to != newest {
-		t.Errorf("the day before ends at %d, want %d", to, newest)
-	}
+	p := browser.Open(t, s.url+"/#/system", browsertest.Options{})
+	shown := `document.querySelector('[data-testid=hour]')?.innerText.includes(%q)`
+	p.Wait("the sums", fmt.Sprintf(shown, "7 delivered to this bot, 3 stopped"))
+	p.Wait("the bars", `[...document.querySelectorAll('.hour rect')].map((r) => r.dataset.state + r.getAttribute('height')).join() === 'pass6,stop3,pass1,stop0'`)
 	p.Press("l")
-	p.Wait("Chinese", text+`.includes('谁在回答谁')`)
+	p.Wait("Chinese", fmt.Sprintf(shown, "送达这个机器人 7 条，停下 3 条"))
 }
 
 // The picture of the depth joins messages that follow each other, and none that a filter separated.
@@ -774,8 +735,8 @@ func pageOfMail(t *testing.T, browser *browsertest.Browser) {
 	wantShown(t, p, 0, 2)
 	p.Wait("what it is", `(([head]) => head.includes('mail between two agents') && !head.includes('limit'))([document.querySelector('#talk-head').innerText])`)
 	p.Wait("no depth", `document.querySelector('#talk-depth').hidden && !document.querySelector('#talk-depth').textContent`)
-	if browsertest.Eval[bool](p, `Boolean(document.querySelector('[data-testid=steer-toggle], [data-testid=to-insight]'))`) {
-		t.Error("mail has settings or an insight")
+	if browsertest.Eval[bool](p, `Boolean(document.querySelector('[data-testid=steer-toggle]'))`) {
+		t.Error("mail has settings")
 	}
 	p.Wait("no filter of people", kinds+` === 'all,stopped,waiting'`)
 	hash(p, "#/groups/feishu/oc_x")

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"feishu-relay/httpapi/viewer"
 )
@@ -64,7 +65,9 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 		})
 	}
 	answer("/v1/status", func(*http.Request) any {
-		return object{"identity": object{"agent_name": "agent_a", "bot_name": "BotA"}, "ready": true, "queues": object{}, "door": object{"name": "stream"}}
+		minute := time.Now().Truncate(time.Minute).UnixMilli()
+		return object{"identity": object{"agent_name": "agent_a", "bot_name": "BotA"}, "ready": true, "queues": object{}, "door": object{"name": "stream"}, "judge": "off",
+			"last_hour": []object{{"at": minute - 5*60_000, "delivered": 6, "stopped": 3}, {"at": minute, "delivered": 1, "stopped": 0}}}
 	})
 	answer("/v1/transcripts", func(*http.Request) any { return object{"transcripts": s.list()} })
 	answer("/v1/transcripts/feishu/{chat}", s.page)
@@ -79,7 +82,6 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 	answer("/v1/mailbox/tasks", func(*http.Request) any { return object{"tasks": append([]object{}, s.tasks...)} })
 	answer("/v1/mailbox/inbox", func(*http.Request) any { return object{"messages": []object{}, "total": 0} })
 	answer("/v1/mailbox/dead-letters", func(*http.Request) any { return object{"dead_letters": []object{}} })
-	answer("/v1/insight", func(r *http.Request) any { return insight(r.FormValue("from")) })
 	answer("/v1/groups/{chat}", func(*http.Request) any { return s.group })
 	for _, change := range []string{"PATCH /v1/groups/{chat}", "DELETE /v1/groups/{chat}/settings", "POST /v1/groups/{chat}/{act}"} {
 		mux.HandleFunc(change, s.changeGroup)
@@ -93,24 +95,6 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 	})
 	s.url = server.URL
 	return s
-}
-
-// insight is a day that begins at from, in which all happened in the third hour.
-func insight(from string) object {
-	at, _ := strconv.ParseInt(from, 10, 64)
-	hours := []object{}
-	for i := range int64(24) {
-		h := object{"at": at + i*3_600_000, "people": 0, "bots": 0, "delivered": 0, "stopped": 0, "latency": object{"n": 0, "p50": 0, "p95": 0, "max": 0}}
-		if i == 2 {
-			maps.Copy(h, object{"people": 2, "bots": 5, "delivered": 6, "stopped": 3, "latency": object{"n": 6, "p50": 80, "p95": 400, "max": 500}})
-		}
-		hours = append(hours, h)
-	}
-	return object{"channel": "feishu", "chat_id": "oc_x", "from": at, "to": at + 24*3_600_000, "complete": true, "hours": hours,
-		"messages": object{"people": 2, "bots": 5}, "latency": object{"n": 6, "p50": 80, "p95": 400, "max": 500},
-		"stops":   []object{{"reason": "max_depth", "n": 2}, {"reason": "judge_no", "n": 1}},
-		"judge":   object{"yes": 3, "no": 1, "error": 0, "took": object{"n": 4, "p50": 20, "p95": 30, "max": 30}},
-		"answers": []object{{"from": "agent_b", "to": "", "n": 3}, {"from": "agent_c", "to": "agent_b", "n": 2}}}
 }
 
 // newGroup is how a group is that nobody has changed.

@@ -2,8 +2,7 @@
 // conversations as they go on, what the policy said to each message, the agents,
 // the mailbox and how this sidecar is. The page is plain HTML, CSS and ES
 // modules, needs nothing from outside, and gets every figure from the API that
-// scripts use. Its plots are drawn by uPlot, whose files are those of the npm package
-// uplot 1.6.32, unchanged.
+// scripts use.
 package viewer
 
 import (

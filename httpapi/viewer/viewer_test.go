@@ -138,7 +138,7 @@ func TestPageMakesNoMarkupOfText(t *testing.T) {
 // TestPageTakesNoBotsMessages: watching settles nothing.
 func TestPageTakesNoBotsMessages(t *testing.T) {
 	address := regexp.MustCompile(`['"` + "`" + `](/v1/[a-z/-]+)`)
-	allowed := []string{"/v1/status", "/v1/transcripts", "/v1/transcripts/", "/v1/outcomes", "/v1/events", "/v1/insight", "/v1/groups", "/v1/groups/",
+	allowed := []string{"/v1/status", "/v1/transcripts", "/v1/transcripts/", "/v1/outcomes", "/v1/events", "/v1/groups", "/v1/groups/",
 		"/v1/mailbox/agents", "/v1/mailbox/tasks", "/v1/mailbox/inbox", "/v1/mailbox/dead-letters", "/v1/mailbox/dead-letters/"}
 	call := regexp.MustCompile(`\b(fetch|EventSource|WebSocket|XMLHttpRequest|sendBeacon)\(`)
 	for name, text := range files(t) {
@@ -159,10 +159,10 @@ func TestPageTakesNoBotsMessages(t *testing.T) {
 func TestPageHasEveryFileThatItNames(t *testing.T) {
 	all := files(t)
 	used := map[string]bool{"index.html": true}
-	names := regexp.MustCompile(`(?:from|import) '\./([^']+)'|(?:src|href)="viewer/([^"]+)"|'/viewer/(uPlot[^']+)'`)
+	names := regexp.MustCompile(`(?:from|import) '\./([^']+)'|(?:src|href)="viewer/([^"]+)"`)
 	for name, text := range all {
 		for _, m := range names.FindAllStringSubmatch(text, -1) {
-			file := m[1] + m[2] + m[3]
+			file := m[1] + m[2]
 			used[file] = true
 			if _, ok := all[file]; !ok && get(t, "/viewer/"+file).StatusCode != http.StatusOK {
 				t.Errorf("%s names %s, which is not there", name, file)

@@ -63,9 +63,6 @@ export const continueGroup = (channel, chat) => call(groupPath(channel, chat, '/
 
 const groupPath = (channel, chat, action = '') => `/v1/groups/${part(chat)}${action}${query({ channel: channel === 'feishu' ? '' : channel })}`
 
-// insight is what happened in a group between two times.
-export const insight = (channel, chat, from, to) => call('/v1/insight' + query({ channel, chat_id: chat, from, to }))
-
 export const agents = () => call('/v1/mailbox/agents')
 export const tasks = () => call('/v1/mailbox/tasks')
 export const inbox = () => call('/v1/mailbox/inbox?limit=200')

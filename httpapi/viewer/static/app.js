@@ -11,7 +11,6 @@ import { Talk } from './talk.js'
 import { Agents } from './agents.js'
 import { Mailbox } from './mailbox.js'
 import { System } from './system.js'
-import { Insight } from './insight.js'
 import { keys, showKeys } from './keys.js'
 import { FROM, chatName, learn, onNames } from './names.js'
 import { clean } from './text.js'
@@ -22,7 +21,7 @@ import { fault, say } from './notice.js'
 const STATUS_EVERY = 15_000 // ms
 
 const the = (id) => document.getElementById(id)
-const panels = { insight: new Insight(the('insight'), () => latest), agents: new Agents(the('agents')), mailbox: new Mailbox(the('mailbox')), system: new System(the('system')) }
+const panels = { agents: new Agents(the('agents')), mailbox: new Mailbox(the('mailbox')), system: new System(the('system')) }
 const groups = new GroupList(the('group-list'), named)
 const talk = new Talk({
   head: the('talk-head'), steering: the('talk-steer'), bar: the('talk-find'), picture: the('talk-depth'), scroller: the('talk-scroll'), top: the('talk-top'), list: the('talk-list'), newest: the('talk-newest'), aside: the('details'),
@@ -155,7 +154,6 @@ function toggleTheme() {
   const dark = getComputedStyle(root).colorScheme === 'dark' || (!root.dataset.theme && matchMedia('(prefers-color-scheme: dark)').matches)
   root.dataset.theme = dark ? 'light' : 'dark'
   remember('theme', root.dataset.theme)
-  panels.insight.redraw() // its plots have the theme's colours
 }
 
 function toggleLanguage() {
@@ -238,7 +236,6 @@ watch({
 
 addEventListener('hashchange', go)
 wide.addEventListener('change', go)
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => panels.insight.redraw())
 document.addEventListener('visibilitychange', () => document.hidden || groups.opened(groups.get(place().channel, place().chat)))
 setInterval(() => connection.at && drawConnection(), 1000)
 setInterval(() => {

@@ -22,7 +22,6 @@ const valid = (ms) => Number.isFinite(ms) && Math.abs(ms) < 8.64e15
 const written = (ms, options) => (valid(ms) ? time(options).format(ms) : '—')
 
 export const clock = (ms) => written(ms, { hour: '2-digit', minute: '2-digit' })
-export const hourOf = (ms) => written(ms, { hour: 'numeric' })
 export const second = (ms) => written(ms, { hour: '2-digit', minute: '2-digit', second: '2-digit' })
 export const sameDay = (a, b) => dayKey(a) === dayKey(b)
 export const exact = (ms) => written(ms, { dateStyle: 'medium', timeStyle: 'medium' })

@@ -43,8 +43,6 @@ const icons = {
   language: 'M3 5h9 M7.5 3v2 M4 13c4-1 6-4 7-8 M5 8c1 3 3 4.5 6 5.5 M12 21l4.5-10L21 21 M13.5 18h6',
   help: 'M9 9a3 3 0 1 1 4 2.8c-.7.4-1 1-1 1.7V14 M12 17.5v.1',
   search: 'M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14Z M16 16l5 5',
-  insight: 'M4 20V4 M4 20h16 M8 16v-4 M12 16V8 M16 16v-6',
-  forth: 'M9 5l7 7-7 7',
   back: 'M15 5l-7 7 7 7',
   close: 'M6 6l12 12 M18 6L6 18',
   down: 'M12 5v14 M6 13l6 6 6-6',

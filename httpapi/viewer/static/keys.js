@@ -12,7 +12,7 @@ const help = [
 // section(name), theme, language.
 export function keys(actions) {
   const dialog = document.getElementById('keys')
-  const sections = { g: 'groups', i: 'insight', a: 'agents', m: 'mailbox', s: 'system' }
+  const sections = { g: 'groups', a: 'agents', m: 'mailbox', s: 'system' }
   const plainKeys = {
     j: actions.next, k: actions.previous, '/': actions.search, '[': () => actions.beside(-1), ']': () => actions.beside(1),
     t: actions.theme, l: actions.language, '?': () => showKeys(dialog),

@@ -1,15 +1,12 @@
 // Where in the page one is, as the address bar's hash has it:
-// #/groups/feishu/oc_x/om_y, #/insight/feishu/oc_x/2026-11-23, #/agents, #/mailbox, #/system.
+// #/groups/feishu/oc_x/om_y, #/agents, #/mailbox, #/system.
 
-export const sections = ['groups', 'insight', 'agents', 'mailbox', 'system']
+export const sections = ['groups', 'agents', 'mailbox', 'system']
 
 // hash is the address of a group, or of a message in it.
 export function hash(channel, chat, message) {
   return '#/groups' + [channel, chat, message].filter(Boolean).map((p) => '/' + encodeURIComponent(p)).join('')
 }
-
-// insightHash is the address of a group's day, such as 2026-11-23; without one it is the newest.
-export const insightHash = (channel, chat, day) => '#/insight' + [channel, chat, day].filter(Boolean).map((p) => '/' + encodeURIComponent(p)).join('')
 
 // route reads the address.
 export function route() {

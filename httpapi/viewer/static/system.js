@@ -1,9 +1,9 @@
 // The section of the system: GET /v1/status for people.
 
 import * as api from './api.js'
-import { h, show, icon } from './h.js'
+import { h, s as svg, show, icon } from './h.js'
 import { t, explain } from './i18n.js'
-import { number, bytes, span } from './format.js'
+import { number, bytes, span, clock } from './format.js'
 import { plain, cut } from './text.js'
 import { age } from './age.js'
 import { botName } from './person.js'
@@ -12,6 +12,7 @@ import * as seen from './seen.js'
 import { Panel } from './panel.js'
 
 const EVERY = 5000 // ms
+const MINUTE = 60_000 // ms
 
 export class System extends Panel {
   constructor(element) {
@@ -20,7 +21,7 @@ export class System extends Panel {
 
   async load() {
     const [status, groups] = await Promise.all([api.status(), seen.groups()])
-    return { ...status, groups }
+    return { ...status, groups, minute: Math.floor(Date.now() / MINUTE) }
   }
 
   draw() {
@@ -36,6 +37,7 @@ export class System extends Panel {
           [t('version'), mono(s.version)], [t('started'), s.started && age(s.started)], [t('backend'), s.backend],
           [t('membership'), s.membership && `${s.membership.check} · ${t(s.membership.enforced ? 'enforced' : 'not.enforced')}`],
         ])),
+        s.last_hour && h('section', { class: 'card', 'data-testid': 'hour' }, h('h3', null, t('hour.title')), lastHour(s.last_hour, s.minute)),
         s.groups.length > 0 && card('groups', table(seen.lines(s.groups))),
         card('door.title', table([
           [t('door.name'), h('code', null, s.door.name)], [t('door.bot'), s.door.connected === undefined ? t('unknown') : yes(s.door.connected, 'connected', 'away')],
@@ -56,6 +58,19 @@ const card = (title, ...inside) => h('section', { class: 'card' }, h('h3', null,
 const some = (n) => n > 0 && number(n) // zeros are left out
 const mono = (text) => text && h('span', { class: 'mono' }, text)
 const yes = (is, good, bad) => h('span', { class: 'state', 'data-state': is ? 'pass' : 'wait' }, t(is ? good : bad))
+
+// lastHour is what became of messages at this bot in the hour that ends with a minute: a bar for each.
+function lastHour(minutes, end) {
+  const shown = minutes.filter(({ at }) => at / MINUTE > end - 60)
+  const sum = (name) => shown.reduce((n, m) => n + m[name], 0)
+  const label = t('hour.split', { delivered: number(sum('delivered')), stopped: number(sum('stopped')) })
+  const most = Math.max(4, ...shown.map((m) => m.delivered + m.stopped))
+  const bar = (at, low, n, state) => svg('rect', { x: 59.1 - (end - at / MINUTE), y: most - low - n, width: 0.8, height: n, 'data-state': state })
+  return [
+    svg('svg', { class: 'hour', viewBox: `0 0 60 ${most}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': label },
+      shown.map(({ at, delivered, stopped }) => svg('g', null, svg('title', null, `${clock(at)}: ${t('hour.split', { delivered, stopped })}`), bar(at, 0, delivered, 'pass'), bar(at, delivered, stopped, 'stop')))),
+    h('p', { class: 'soft' }, label)]
+}
 
 function limits(l) {
   if (!l) return h('p', { class: 'soft' }, t('unknown'))

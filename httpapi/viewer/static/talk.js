@@ -18,7 +18,7 @@ import { keepFocus } from './focus.js'
 import { Steer } from './steer.js'
 import { details } from './details.js'
 import { fault, say } from './notice.js'
-import { hash, insightHash } from './route.js'
+import { hash } from './route.js'
 
 const GONE = 410 // the record does not reach back to there any more
 const MAILED = 1000 // ms from an event of mail until it is read
@@ -291,7 +291,6 @@ export class Talk {
       h('div', null, h('h2', null, h('bdi', { title: clean(name) }, line(name))),
         h('div', { class: 'soft' }, mail ? t('mail.between') : name !== chat_id && h('span', { class: 'mono' }, chat_id), limits && (name === chat_id ? '' : ' · ') + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))),
       h('div', { class: 'far tags' }, this.steer.badges(),
-        !mail && h('a', { class: 'icon-button', href: insightHash(this.group.channel, chat_id), title: t('insight'), 'aria-label': t('insight'), 'data-testid': 'to-insight' }, icon('insight')),
         !mail && h('button', { type: 'button', class: 'icon-button', title: t('steer'), 'aria-label': t('steer'), 'aria-expanded': String(open), 'aria-controls': this.steering.id, 'data-testid': 'steer-toggle', onclick: () => this.steer.toggle() }, icon('sliders'))))
   }
 

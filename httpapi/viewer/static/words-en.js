@@ -14,7 +14,7 @@ export const en = {
   // keys
   'key.next': 'next message', 'key.previous': 'previous message', 'key.details': 'details of the message', 'key.escape': 'close, leave the filter',
   'key.end': 'newest message', 'key.search': 'search the conversation', 'key.groups': 'previous, next group',
-  'key.sections': 'groups, insight, agents, mailbox, system', 'key.theme': 'Light or dark', 'key.language': '中文 / English', 'key.help': 'this help',
+  'key.sections': 'groups, agents, mailbox, system', 'key.theme': 'Light or dark', 'key.language': '中文 / English', 'key.help': 'this help',
 
   // groups and the conversation
   'groups.filter': 'Find a group', unread: 'unread', 'choose.group': 'Choose a group to see its conversation.',
@@ -55,12 +55,6 @@ export const en = {
   details: 'Details', 'details.outcomes': 'At each bot', 'details.undecided': 'No bot has decided on this message yet.', 'details.unrecorded': 'Nothing is recorded about this message: it is too old, or the record could not be read.', 'took.delivered': 'Delivered {time} after it was said', advice: 'What to do', 'do.wait': 'The bot is not there, or is still at an earlier message. It is given this one when it comes, within `RELAY_MAX_AGE`. `feishu-relay check` shows whether it is connected.', 'do.away': 'Start the sidecar. Of what bots say its bot then gets what is not older than `RELAY_MAX_AGE`; what people say comes from Feishu alone.', 'do.absent': 'Start the bot. What other bots said waits for it, for `RELAY_MAX_AGE` at most; what people say comes from Feishu alone.', 'do.held': 'Start the bot: it is given this message when it comes, within `RELAY_MAX_AGE`.', 'do.left': 'Start the bot, and look into its log for why it ended. It may have to be asked again: what it was given is not sent to it a second time.', 'do.unrecorded': 'The sidecar has decided on later messages, and this result is missing: it was killed at that moment, or does not read this queue. Look into its log.', 'do.unheard': 'Without the permission `im:message.group_msg` Feishu gives a bot only what mentions it. What a bot hears without the gateway it reports to `POST /v1/inbound`.', 'do.heard': 'The bot has it as Feishu sent it. If it does not answer, its own log says why; many frameworks answer in a group only when they are mentioned.', 'do.pass': 'The bot has it. If it does not answer, its framework drops messages of bots or answers only when it is named: set `INJECT_MENTION=always`, then look in docs/frameworks.md.', colon: ': ', comma: ', ', 'took.judge': 'the judge took {time}', 'took.acknowledged': 'confirmed after {time}', 'details.fields': 'Raw fields',
   'copy.link': 'Copy link', 'copy.command': 'Copy command', 'copy.id': 'Copy id', copied: 'Copied.', 'copy.failed': 'The browser did not let the page copy.', 'show.in.flow': 'Show in conversation',
 
-  // insight
-  insight: 'Insight', 'insight.day': 'Day', 'insight.hour': 'from', 'insight.before': 'The day before', 'insight.after': 'The day after', 'insight.empty': 'Nothing was said in this group on this day.', 'insight.incomplete': 'Some messages, or what became of them, are missing in these figures: there are too many, or they are too old.',
-  'insight.split': '{people} by people, {bots} by bots', 'insight.deliveries': 'one count for each bot', 'insight.latency': 'Time until delivery', 'insight.p95': '95 % within {time}', 'insight.half': 'half within', 'insight.most': '95 % within',
-  'insight.messages': 'Messages an hour', 'insight.became': 'Delivered and stopped, for each bot', 'insight.stops': 'Stops by reason', 'insight.no.stops': 'Nothing was stopped.', 'insight.limit': 'limit of bots in a row reached', 'insight.judge': 'The judge’s verdicts', 'insight.no.judge': 'The judge was not asked.', 'insight.took': 'Median {half}, 95 % within {most}.',
-  'judge.yes': 'go on', 'judge.no': 'nothing to answer', 'judge.error': 'no verdict', 'insight.answers': 'Who answers whom', 'insight.no.answers': 'No bot answered anybody.', 'insight.corner': 'answers ↓ to →', 'insight.drawn': 'Plots:',
-
   // agents
   'empty.agents': 'No other agent has registered yet. One appears when its sidecar starts with the same data directory or Redis:', 'mailbox.off.agents': 'The mailbox is off (MAILBOX=off), so only this sidecar is known. What the bots say and decide is under Groups all the same.',
   'presence.idle': 'idle', 'presence.busy': 'busy', 'presence.offline': 'offline', 'presence.unknown': 'here', 'presence.absent': 'sidecar online, bot not connected since {time}', heartbeat: 'heartbeat', 'this.one': 'this one', ready: 'ready', 'not.ready': 'Not ready',
@@ -78,6 +72,7 @@ export const en = {
 
   // system
   'ready.long': 'Ready: the backend answers and is being read.', sidecar: 'Sidecar', agent: 'Agent', 'bot.name': 'Bot', version: 'Version', started: 'Started', backend: 'Backend', membership: 'Membership', enforced: 'checked', 'not.enforced': 'not checked: every group passes',
+  'hour.title': 'The last hour, by minute', 'hour.split': '{delivered} delivered to this bot, {stopped} stopped',
   'door.title': 'The bot', 'door.name': 'Delivery channel', 'door.bot': 'Bot', connected: 'connected', away: 'not connected', connector: 'Feishu connection', 'gateway.bot': 'Gateway', 'gateway.drafts': 'Drafts',
   'limits.title': 'Limits', 'judge.title': 'Judge', 'judge.model': 'Model', 'judge.breaker': 'Circuit breaker', 'judge.failures': 'Failures in a row', 'judge.retry': 'Next try', 'judge.calls': 'Calls in progress',
   'queue.of.outbound': 'Queue of bots (outbound)', 'queue.of.inbound': 'Queue of people (inbound)', 'queue.state': 'State', 'queue.read': 'being read', 'queue.not.read': 'not being read', 'queue.published': 'Published', 'queue.republished': 'Published again', 'queue.failed': 'Failed tries', 'open.tasks': 'Open tasks',

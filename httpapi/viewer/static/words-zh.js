@@ -14,7 +14,7 @@ export const zh = {
   // keys
   'key.next': '下一条消息', 'key.previous': '上一条消息', 'key.details': '消息详情', 'key.escape': '关闭，退出筛选',
   'key.end': '最新消息', 'key.search': '搜索会话', 'key.groups': '上一个、下一个群',
-  'key.sections': '群聊、统计、智能体、信箱、系统', 'key.theme': '浅色或深色', 'key.language': '中文 / English', 'key.help': '本帮助',
+  'key.sections': '群聊、智能体、信箱、系统', 'key.theme': '浅色或深色', 'key.language': '中文 / English', 'key.help': '本帮助',
 
   // groups and the conversation
   'groups.filter': '查找群聊', unread: '未读', 'choose.group': '选择一个群查看会话。',
@@ -55,12 +55,6 @@ export const zh = {
   details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.undecided': '还没有机器人对这条消息作出判定。', 'details.unrecorded': '没有这条消息的处理记录：时间太久，或记录读不到。', 'took.delivered': '发出 {time} 后送达', advice: '怎么办', 'do.wait': '机器人不在线，或还在处理前面的消息。在 `RELAY_MAX_AGE` 之内，它一上线就会收到这条消息。`feishu-relay check` 可以查看它是否已连接。', 'do.away': '启动它的边车。机器人说的话，没有超过 `RELAY_MAX_AGE` 的会补发给它；人说的话只由飞书投递，不会补发。', 'do.absent': '启动机器人。其他机器人说的话会等着它，最久 `RELAY_MAX_AGE`；人说的话只由飞书投递。', 'do.held': '启动机器人：在 `RELAY_MAX_AGE` 之内，它一连上就会收到这条消息。', 'do.left': '启动机器人，并查它的日志，看它为什么退出。已经给过它的消息不会再发第二次，可能需要重新问一遍。', 'do.unrecorded': '边车已判定后面的消息，却没有这一条的记录：它当时被强行结束，或没有读这个队列。请查它的日志。', 'do.unheard': '机器人没有 `im:message.group_msg` 权限时，飞书只把点名它的消息发给它。不经网关接收消息的机器人，要通过 `POST /v1/inbound` 上报。', 'do.heard': '机器人收到的就是飞书发来的原文。如果它没有回答，看它自己的日志；许多框架在群里只有被 @ 才回答。', 'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。', colon: '：', comma: '，', 'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
   'copy.link': '复制链接', 'copy.command': '复制命令', 'copy.id': '复制 ID', copied: '已复制。', 'copy.failed': '浏览器不允许页面复制。', 'show.in.flow': '在会话中显示',
 
-  // insight
-  insight: '统计', 'insight.day': '日期', 'insight.hour': '起始', 'insight.before': '前一天', 'insight.after': '后一天', 'insight.empty': '这一天群里没有消息。', 'insight.incomplete': '数字不完整：消息太多，或时间太久，部分消息或处理结果已缺失。',
-  'insight.split': '人 {people} 条，机器人 {bots} 条', 'insight.deliveries': '次（按机器人计）', 'insight.latency': '送达用时', 'insight.p95': '95% 在 {time} 内', 'insight.half': '半数不超过', 'insight.most': '95% 不超过',
-  'insight.messages': '每小时消息数', 'insight.became': '各机器人：送达与停止', 'insight.stops': '停止原因', 'insight.no.stops': '没有消息被拦下。', 'insight.limit': '连续发言达到上限', 'insight.judge': '裁判的结论', 'insight.no.judge': '没有询问裁判。', 'insight.took': '中位数 {half}，95% 在 {most} 内。',
-  'judge.yes': '放行', 'judge.no': '无需回复', 'judge.error': '没有结论', 'insight.answers': '谁在回答谁', 'insight.no.answers': '没有机器人回答过。', 'insight.corner': '回答者 ↓ 对象 →', 'insight.drawn': '图表：',
-
   // agents
   'empty.agents': '还没有其他智能体注册。另一个边车使用同一数据目录或 Redis 启动后就会出现：', 'mailbox.off.agents': '信箱已关闭（MAILBOX=off），只知道这个边车自己。机器人说了什么、如何判定，仍可在群聊中查看。',
   'presence.idle': '空闲', 'presence.busy': '忙碌', 'presence.offline': '离线', 'presence.unknown': '已注册', 'presence.absent': '边车在线，机器人自 {time} 起未连接', heartbeat: '最近心跳', 'this.one': '本机', ready: '就绪', 'not.ready': '未就绪',
@@ -78,6 +72,7 @@ export const zh = {
 
   // system
   'ready.long': '就绪：后端有响应，并且正在读取。', sidecar: '边车', agent: '智能体', 'bot.name': '机器人', version: '版本', started: '启动于', backend: '后端', membership: '成员检查', enforced: '已检查', 'not.enforced': '未检查：所有群都放行',
+  'hour.title': '最近一小时（每分钟）', 'hour.split': '送达这个机器人 {delivered} 条，停下 {stopped} 条',
   'door.title': '机器人', 'door.name': '投递通道', 'door.bot': '机器人', connected: '已连接', away: '未连接', connector: '飞书连接', 'gateway.bot': '网关', 'gateway.drafts': '草稿',
   'limits.title': '限制', 'judge.title': '裁判', 'judge.model': '模型', 'judge.breaker': '熔断器', 'judge.failures': '连续失败', 'judge.retry': '下次尝试', 'judge.calls': '进行中的调用',
   'queue.of.outbound': '机器人消息队列（outbound）', 'queue.of.inbound': '用户消息队列（inbound）', 'queue.state': '状态', 'queue.read': '正在读取', 'queue.not.read': '没有在读取', 'queue.published': '已发布', 'queue.republished': '重新发布', 'queue.failed': '失败的尝试', 'open.tasks': '未完成任务',
