@@ -272,6 +272,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		defer stop()
 	}
 	out.start()
+	defer out.end()
 	for _, n := range missed {
 		if out.event(n.kind, strconv.FormatInt(n.id, 10), n.data()) != nil {
 			return

@@ -1,7 +1,10 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,6 +14,7 @@ import (
 
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/test/apitest"
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 )
 
@@ -144,5 +148,43 @@ func TestLastHour(t *testing.T) {
 		if got := events.LastHour(); !slices.Equal(got, []httpapi.Minute{last}) {
 			t.Errorf("after an hour: %v", got)
 		}
+	})
+}
+
+// one is a listener with one connection.
+type one chan net.Conn
+
+func (l one) Accept() (net.Conn, error) {
+	if c, ok := <-l; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (l one) Close() error   { return nil }
+func (l one) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A stream that was quiet for longer than a write may take ends with an end: a browser reports
+// anything else as an error of the page.
+func TestAQuietStreamEndsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakes()
+		server, listener := &http.Server{Handler: httpapi.New(f.Options)}, make(one, 1)
+		near, far := net.Pipe()
+		listener <- near
+		go func() { _ = server.Serve(listener) }()
+		if _, err := io.WriteString(far, "GET "+watching+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(far), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(web.WriteTimeout+time.Second, f.Events.Close)
+		if text, err := io.ReadAll(answer.Body); err != nil {
+			t.Errorf("after %q: %v", text, err)
+		}
+		close(listener)
+		_ = far.Close()
+		_ = server.Close()
 	})
 }

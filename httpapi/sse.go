@@ -53,6 +53,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out.start()
+	defer out.end()
 	err = a.Stream.serve(ctx, reader, again, func(m *delivered) error {
 		return out.event("message", string(m.ID), m.Data)
 	}, out.comment)
@@ -145,6 +146,10 @@ func (e *eventWriter) start() {
 	e.w.WriteHeader(http.StatusOK)
 	_ = e.write("retry: 1000\n\n")
 }
+
+// end lets the server write the end of the answer, also when nothing was written for longer than
+// [web.WriteTimeout]: without it a reader takes the stream for one that was cut off.
+func (e *eventWriter) end() { _ = e.ctl.SetWriteDeadline(time.Now().Add(web.WriteTimeout)) }
 
 // event writes one event; data is one line of JSON.
 func (e *eventWriter) event(kind, id string, data []byte) error {
