@@ -80,8 +80,7 @@ type Options struct {
 	Outcomes    Outcomes
 	Mail        Mail // nil: no routes for mail
 	Metrics     http.Handler
-	Failures    *attempts.Failures  // counts wrong tokens; nil: of this API alone
-	Admitted    func(*http.Request) // called for each authorised request before it is served; may be nil
+	Failures    *attempts.Failures // counts wrong tokens; nil: of this API alone
 	Logger      *slog.Logger
 }
 
@@ -146,9 +145,6 @@ func (a *api) guard(next http.Handler) http.Handler {
 		if !link && weborigin.Foreign(nil, r) {
 			web.WriteError(w, errCrossOrigin)
 			return
-		}
-		if a.Admitted != nil {
-			a.Admitted(r)
 		}
 		if session != "" {
 			a.sessions.serve(next, w, r, session)

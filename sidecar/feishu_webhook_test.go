@@ -5,7 +5,6 @@ package sidecar_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -96,54 +95,6 @@ func TestFeishusEventsHaveTheDeliveryTimeout(t *testing.T) {
 	cfg.DeliveryTimeout = 100 * time.Millisecond
 	if code := n.postsEvent(n.start(cfg), apps[0], "e1"); code != http.StatusBadGateway {
 		t.Errorf("got %d, want 502", code)
-	}
-}
-
-// Connections to WEBHOOK_ADDR are bounded. Those without a post of Feishu's make room.
-func TestIdleConnectionsToTheWebhookMakeRoom(t *testing.T) {
-	t.Parallel()
-	const many, most = 1200, 256
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
-	thinking, thought := make(chan struct{}), make(chan struct{})
-	cfg := n.webhookBot(apps[0], func(http.ResponseWriter, *http.Request) {
-		thinking <- struct{}{}
-		<-thought
-	})
-	cfg.WebhookAddr = freeAddr(t)
-	n.start(cfg)
-	codes := make(chan int, 2)
-	post := func(id string) {
-		go func() { codes <- n.postsEventTo(cfg.WebhookAddr, apps[0], id) }()
-		<-thinking
-	}
-	post("e1")
-	closed := make(chan struct{}, many)
-	for range many {
-		c, err := net.Dial("tcp", cfg.WebhookAddr)
-		must(t, err)
-		defer c.Close()
-		_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-		must(t, err)
-		_, err = c.Read(make([]byte, 1)) // it is answered, and then idle
-		must(t, err)
-		go func() {
-			_, _ = io.Copy(io.Discard, c)
-			closed <- struct{}{}
-		}()
-	}
-	for range many - most {
-		select {
-		case <-closed:
-		case <-time.After(time.Minute): // idle ones are closed after two
-			t.Fatal("too many idle connections stay open")
-		}
-	}
-	post("e2")
-	close(thought)
-	for range cap(codes) {
-		if code := <-codes; code != 200 {
-			t.Errorf("Feishu's post: got %d", code)
-		}
 	}
 }
 

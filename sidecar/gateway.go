@@ -40,7 +40,6 @@ type front struct {
 	listen  net.Listener
 	webhook *http.Server // nil where it shares the gateway's address
 	hook    net.Listener
-	conns   connections // to hook; those with a post of Feishu's do not wait
 }
 
 // openFront listens for the bot; it returns nil without a gateway.
@@ -126,8 +125,7 @@ func (f *front) bind(cfg *Config, hook *webhook.Options, log *slog.Logger) (err 
 	if f.hook, err = net.Listen("tcp", cfg.WebhookAddr); err != nil {
 		return errors.Join(bindError("WEBHOOK_ADDR", err), f.listen.Close())
 	}
-	hook.Admitted = f.conns.admitted
-	f.webhook = f.conns.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f.webhook, f.hook = bounded(f.hook, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.gateway.WebhookHandler().ServeHTTP(w, r) // which is made once we know where we listen
 	}), log)
 	return nil
@@ -170,7 +168,6 @@ func (f *front) stop(ctx context.Context) {
 	_ = f.gateway.Close() // the connections first: Shutdown waits for no hijacked one
 	var posts sync.WaitGroup
 	if f.webhook != nil {
-		f.conns.close()
 		posts.Go(func() { _ = f.webhook.Shutdown(ctx) }) // a bot that thinks about an event takes all the time there is
 	}
 	_ = f.entry.Shutdown(ctx) // what is left is closed with the listener

@@ -114,8 +114,7 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, why error, p
 		return bindError("LISTEN_ADDR", err)
 	}
 	defer func() { _ = api.Close() }() // it may not have come to be served
-	conns := connections{}
-	unready := conns.server(httpapi.Unready(fmt.Sprintf("the disk cannot be used: %v; %s", why, mendFolders)), log)
+	unready, api := bounded(api, httpapi.Unready(fmt.Sprintf("the disk cannot be used: %v; %s", why, mendFolders)), log)
 	defer unready.Close()
 	go func() {
 		if err := unready.Serve(api); !errors.Is(err, http.ErrServerClosed) {

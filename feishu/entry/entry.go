@@ -90,8 +90,7 @@ type Options struct {
 	// Counter counts tls_refused (TLS to mode off), tls_failed (a handshake
 	// that did not succeed), opened, tunnel, forward (proxied requests that were
 	// taken), proxy_denied (no token), proxy_refused (to this machine or its link),
-	// proxy_failed (far side not reached), tunnel_full and crowded (a connection was
-	// closed to make room). nil: not counted.
+	// proxy_failed (far side not reached) and tunnel_full. nil: not counted.
 	Counter func(event string)
 }
 
@@ -106,10 +105,10 @@ type Entry struct {
 	server    *http.Server
 	forwarder *httputil.ReverseProxy
 	viaProxy  func(*url.URL) (*url.URL, error) // of the sidecar's own environment
-	tunnels   *tunnels
-	allow     []string      // Options.Allow in the form in which addresses are compared
-	resolver  *net.Resolver // of names that tunnels lead to; nil: the system's
-	closeIdle func()        // closes the forwarder's idle connections
+	tunnels   chan struct{}                    // an element for each open tunnel
+	allow     []string                         // Options.Allow in the form in which addresses are compared
+	resolver  *net.Resolver                    // of names that tunnels lead to; nil: the system's
+	closeIdle func()                           // closes the forwarder's idle connections
 
 	accepting     context.Context // ends when Shutdown begins
 	stopAccepting context.CancelFunc
@@ -138,7 +137,7 @@ func New(o Options) (*Entry, error) {
 	if o.Open == nil {
 		o.Open = feishu.IsOpenHost
 	}
-	e := &Entry{opts: o, notices: newNotices(o.Logger, o.Counter), tunnels: newTunnels(maxTunnels)}
+	e := &Entry{opts: o, notices: newNotices(o.Logger, o.Counter), tunnels: make(chan struct{}, maxTunnels)}
 	var err error
 	if e.names, err = certNames(o.Names); err != nil {
 		return nil, err
@@ -225,7 +224,9 @@ func (e *Entry) Shutdown(ctx context.Context) (err error) {
 			_ = e.server.Close()
 		}
 		e.stopLive()
-		e.tunnels.stop() // each is closed by now
+		for range cap(e.tunnels) {
+			e.tunnels <- struct{}{} // when the last one has ended; there will be no other
+		}
 		e.closeIdle()
 	})
 	return err

@@ -13,7 +13,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -36,7 +35,6 @@ func (e *Entry) newForwarder() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			// A forward proxy changes nothing; the defaults are for a reverse proxy.
-			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 				if values, ok := p.In.Header[name]; ok {
 					p.Out.Header[name] = values
@@ -156,13 +154,11 @@ func askProxy(ctx context.Context, c net.Conn, proxy *url.URL, addr string) (net
 }
 
 const (
-	// maxTunnels is the most tunnels at a time. A further one replaces the one that was
-	// inactive for longest, for tunnelStill at least; else it is answered 503.
+	// maxTunnels is the most tunnels at a time. A further one is answered 503.
 	maxTunnels = 256
-	// tunnelStill is longer than the pause between the pings of a WebSocket.
-	tunnelStill = 5 * time.Minute
-	// tunnelIdle closes a tunnel without data in either direction.
-	tunnelIdle = 10 * time.Minute
+	// tunnelIdle closes a tunnel without data in either direction. It is longer than the pause between the
+	// pings of a WebSocket.
+	tunnelIdle = 5 * time.Minute
 	// dialTimeout is how long connecting to the far side may take, and a
 	// proxy on the way to it may take to answer.
 	dialTimeout = 10 * time.Second
@@ -176,14 +172,15 @@ var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // Feishu's hosts (feishu) is refused if it leads back to this gateway, as a host
 // alias on this machine would make it do.
 func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feishu bool) {
-	slot := e.tunnels.admit(r.Context())
-	if slot == nil {
+	select {
+	case e.tunnels <- struct{}{}:
+		defer func() { <-e.tunnels }()
+	default:
 		e.count("tunnel_full")
 		e.once("too many tunnels at a time", "max", maxTunnels)
 		refuse(w, http.StatusServiceUnavailable, "too many tunnels at a time")
 		return
 	}
-	defer e.tunnels.release(slot)
 	far, err := e.dial(r.Context(), addr)
 	if errors.Is(err, errForbidden) {
 		e.forbid(w, addr)
@@ -213,72 +210,7 @@ func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feis
 		return
 	}
 	e.count("tunnel")
-	join(slot.ctx, near, far, slot.move)
-}
-
-// tunnels bounds how many are open.
-type tunnels struct {
-	open sync.WaitGroup
-
-	mu    sync.Mutex
-	max   int                      // guarded by mu
-	slots map[*tunnelSlot]struct{} // guarded by mu
-}
-
-func newTunnels(most int) *tunnels {
-	return &tunnels{max: most, slots: map[*tunnelSlot]struct{}{}}
-}
-
-// tunnelSlot is one tunnel's share of the limit.
-type tunnelSlot struct {
-	ctx   context.Context // ends when another tunnel replaces this one
-	end   context.CancelFunc
-	moved atomic.Int64 // when data passed last, in Unix milliseconds
-}
-
-func (p *tunnelSlot) move() { p.moved.Store(time.Now().UnixMilli()) }
-
-// admit returns a slot, if needed that of another tunnel, which it ends; nil: there is no room.
-func (t *tunnels) admit(ctx context.Context) *tunnelSlot {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.max > 0 && len(t.slots) >= t.max {
-		var stillest *tunnelSlot
-		for p := range t.slots {
-			if stillest == nil || p.moved.Load() < stillest.moved.Load() {
-				stillest = p
-			}
-		}
-		if time.Since(time.UnixMilli(stillest.moved.Load())) >= tunnelStill {
-			delete(t.slots, stillest)
-			stillest.end()
-		}
-	}
-	if len(t.slots) >= t.max {
-		return nil
-	}
-	p := &tunnelSlot{}
-	p.ctx, p.end = context.WithCancel(ctx)
-	p.move()
-	t.slots[p] = struct{}{}
-	t.open.Add(1)
-	return p
-}
-
-func (t *tunnels) release(p *tunnelSlot) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.slots, p)
-	p.end()
-	t.open.Done()
-}
-
-// stop admits no more tunnels and waits until all are closed.
-func (t *tunnels) stop() {
-	t.mu.Lock()
-	t.max = 0
-	t.mu.Unlock()
-	t.open.Wait()
+	join(r.Context(), near, far)
 }
 
 // isOurselves reports whether far was connected to the listener on which the
@@ -295,7 +227,7 @@ func (e *Entry) isOurselves(ctx context.Context, far net.Conn) bool {
 
 // join copies both ways until both sides have ended, one of them
 // fails, no data came for tunnelIdle, or ctx ends. It closes both.
-func join(ctx context.Context, a, b net.Conn, noteMove func()) {
+func join(ctx context.Context, a, b net.Conn) {
 	hangUp := func() {
 		_ = a.Close()
 		_ = b.Close()
@@ -304,10 +236,7 @@ func join(ctx context.Context, a, b net.Conn, noteMove func()) {
 	defer context.AfterFunc(ctx, hangUp)()
 	idle := time.AfterFunc(tunnelIdle, hangUp)
 	defer idle.Stop()
-	moved := func() {
-		idle.Reset(tunnelIdle)
-		noteMove()
-	}
+	moved := func() { idle.Reset(tunnelIdle) }
 	var back sync.WaitGroup
 	back.Go(func() { oneWay(a, b, moved, hangUp) })
 	oneWay(b, a, moved, hangUp)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -16,18 +15,12 @@ import (
 )
 
 const (
-	// maxConns and maxPerAddr are the most connections at a time, of all clients
-	// and of one address. A further one replaces one whose client keeps the server
-	// waiting, and is closed if there is none.
-	maxConns   = 768
-	maxPerAddr = 512
-	// minRate is the rate of a body, in bytes a second, from which on its client does not keep the server waiting.
-	minRate = 1 << 10
+	// maxConns is the most connections at a time. A further one waits until one of them ends.
+	maxConns = 512
 	// stallTimeout is how long a client may pause within a request's body.
 	stallTimeout = 30 * time.Second
-	// writeTimeout is how long a client may take for maxWrite bytes of an answer.
+	// writeTimeout is how long a write of an answer may take.
 	writeTimeout = time.Minute
-	maxWrite     = 32 << 10
 	// startTimeout is how long a connection may take to send its first byte
 	// and, in TLS, to shake hands; then it is closed.
 	startTimeout = 10 * time.Second
@@ -51,9 +44,9 @@ type listener struct {
 	work  sync.WaitGroup
 	done  chan struct{}
 	close func() error
-
-	mu    sync.Mutex
-	slots map[*slot]struct{} // guarded by mu
+	// open has an element for each open connection. It is a netutil.LimitListener whose connections
+	// can still close one direction.
+	open chan struct{}
 }
 
 type accepted struct {
@@ -62,7 +55,8 @@ type accepted struct {
 }
 
 func newListener(e *Entry, l net.Listener) *listener {
-	d := &listener{entry: e, outer: l, ready: make(chan accepted), done: make(chan struct{}), slots: map[*slot]struct{}{}}
+	d := &listener{entry: e, outer: l, ready: make(chan accepted), done: make(chan struct{}),
+		open: make(chan struct{}, maxConns)}
 	d.close = sync.OnceValue(func() error {
 		close(d.done)
 		return l.Close()
@@ -88,8 +82,14 @@ func (d *listener) Addr() net.Addr { return d.outer.Addr() }
 
 func (d *listener) listen() {
 	for {
+		select {
+		case d.open <- struct{}{}:
+		case <-d.done:
+			return
+		}
 		c, err := d.outer.Accept()
 		if err != nil {
+			<-d.open
 			select {
 			case d.ready <- accepted{err: err}: // the server tries again after a pause, or closes the listener
 				continue
@@ -97,11 +97,8 @@ func (d *listener) listen() {
 				return
 			}
 		}
-		if p := d.admit(c); p != nil {
-			d.work.Go(func() { d.start(&conn{Conn: c, listener: d, slot: p, outer: true}) })
-		} else {
-			_ = c.Close()
-		}
+		free := sync.OnceFunc(func() { <-d.open })
+		d.work.Go(func() { d.start(&conn{Conn: c, listener: d, free: free}) })
 	}
 }
 
@@ -184,8 +181,7 @@ func (e *Entry) handshakeFailed(err error) {
 	e.once("TLS handshake failed", "err", err)
 }
 
-// connState records when the server waits for a client. It reports a client that left after the
-// TLS handshake without a request: Node checks the certificate only then, without an alert.
+// connState reports a client that left after the TLS handshake without a request: Node checks the certificate only then, without an alert.
 func (e *Entry) connState(nc net.Conn, state http.ConnState) {
 	t, overTLS := nc.(*tls.Conn)
 	if overTLS {
@@ -200,9 +196,6 @@ func (e *Entry) connState(nc net.Conn, state http.ConnState) {
 		c.served.Store(true)
 	case http.StateActive:
 		c.asked = true
-		c.slot.begin(false)
-	case http.StateIdle:
-		c.slot.begin(true)
 	case http.StateHijacked:
 		c.served.Store(false)
 	case http.StateClosed:
@@ -219,8 +212,7 @@ type conn struct {
 	net.Conn
 	ahead    []byte // read, and not yet returned by Read
 	listener *listener
-	slot     *slot
-	outer    bool        // it was accepted, and releases the slot when it is closed
+	free     func()      // makes room for another connection; nil inside of a tunnel
 	target   string      // inside a CONNECT tunnel: the host of the CONNECT request
 	asked    bool        // a request was read
 	served   atomic.Bool // by the HTTP server: what is written are responses
@@ -236,10 +228,12 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Write writes a response with time limits for its client, and anything else as it is.
+// Write writes a response within writeTimeout, and anything else as it is.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.served.Load() {
-		return c.slot.write(c.Conn, p)
+		if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return 0, err
+		}
 	}
 	return c.Conn.Write(p)
 }
@@ -250,8 +244,8 @@ func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 // Close closes the connection.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
-	if c.outer {
-		c.listener.release(c.slot)
+	if c.free != nil {
+		c.free()
 	}
 	return err
 }
@@ -298,224 +292,38 @@ func Address(r *http.Request) (scheme, host string) {
 	return scheme, host
 }
 
-// slot is an open connection's share of the limits.
-type slot struct {
-	conn net.Conn
-	from netip.Prefix
-
-	mu       sync.Mutex // guards the fields below; taken after that of the listener
-	idle     bool       // no request is served on it
-	waits    int        // reads of a body and writes to the client in progress
-	began    time.Time  // the request, the pause before it, or the last write
-	body     int64      // bytes of the body received since
-	answered bool       // a request on it was answered
-	closed   bool       // to make room for another
-}
-
-// begin records that the server waits for the client again: for a request, or for more of one.
-func (p *slot) begin(answered bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle, p.began, p.body = true, time.Now(), 0
-	p.answered = p.answered || answered
-}
-
-// work records that the client waits for the server. It is false if the connection was closed.
-func (p *slot) work() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = false
-	return !p.closed
-}
-
-// rest records that the server waits for the rest of a request.
-func (p *slot) rest() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = true
-}
-
-// read does a read of the request's body.
-func (p *slot) read(r io.Reader, data []byte) (n int, err error) {
-	p.mu.Lock()
-	p.waits++
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.waits--
-		p.body += int64(n)
-	}()
-	return r.Read(data)
-}
-
-// write writes to the client, which has writeTimeout for each maxWrite bytes.
-func (p *slot) write(c net.Conn, data []byte) (n int, err error) {
-	for err == nil && n < len(data) {
-		p.mu.Lock()
-		p.waits++
-		p.began, p.body = time.Now(), 0
-		err = c.SetWriteDeadline(p.began.Add(writeTimeout))
-		p.mu.Unlock()
-		if err == nil {
-			var k int
-			k, err = c.Write(data[n:min(len(data), n+maxWrite)])
-			n += k
-		}
-		p.mu.Lock()
-		p.waits--
-		p.mu.Unlock()
-	}
-	return n, err
-}
-
-// The kinds of clients that the server waits for.
-const (
-	neverAnswered = iota // no request of the connection was answered yet
-	answered
-	sending // a body arrives at minRate at least
-	kinds
-)
-
-// candidate is a slot whose connection may be closed to make room.
-type candidate struct {
-	*slot
-	kind  int
-	since time.Time // when the waiting began; each KiB of a body makes it a second later
-}
-
-// candidate is false if the server does not wait for the client.
-func (p *slot) candidate() (candidate, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := candidate{slot: p, since: p.began.Add(time.Duration(p.body/minRate) * time.Second)}
-	switch {
-	case c.since.After(time.Now()):
-		c.kind = sending
-	case p.answered:
-		c.kind = answered
-	}
-	return c, p.idle || p.waits > 0
-}
-
-// makeRoom closes the connection, unless its client waits for the server by now.
-func (p *slot) makeRoom() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.idle && p.waits == 0 {
-		return false
-	}
-	p.closed = true
-	_ = p.conn.Close()
-	return true
-}
-
-// sender returns what counts as one address: this whole machine, an IPv4 address,
-// or an IPv6 network, in which a host may use any address.
-func sender(c net.Conn) netip.Prefix {
-	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	bits := ip.BitLen()
-	switch {
-	case ip.IsLoopback():
-		return netip.Prefix{}
-	case ip.Is6():
-		bits = 64
-	}
-	prefix, _ := ip.Prefix(bits) // fails only for more bits than there are
-	return prefix
-}
-
-// admit returns a slot for an accepted connection, if needed that of another connection, which
-// it closes; nil: there is no room. It never waits, so that Accept goes on.
-func (d *listener) admit(c net.Conn) *slot {
-	p := &slot{conn: c, from: sender(c)}
-	p.begin(false)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	same := 0
-	for q := range d.slots {
-		if q.from == p.from {
-			same++
-		}
-	}
-	if same >= maxPerAddr || len(d.slots) >= maxConns {
-		d.entry.count("crowded")
-		d.entry.once("too many connections: those are closed whose clients keep the gateway waiting",
-			"max", maxConns, "of_one_address", maxPerAddr)
-		for {
-			q := d.expendable(p, same >= maxPerAddr)
-			if q == nil {
-				return nil
-			}
-			if q.makeRoom() {
-				delete(d.slots, q)
-				break
-			}
-		}
-	}
-	d.slots[p] = struct{}{}
-	return p
-}
-
-// expendable returns the slot to be given to p, of p's address where sameAddr: of the kind
-// that most clients that the server waits for are of, the one that it has waited for
-// longest. So p itself stays until as many others have come as there are slots,
-// whatever their clients do. The caller holds mu.
-func (d *listener) expendable(p *slot, sameAddr bool) *slot {
-	var counts [kinds]int
-	var oldest [kinds]candidate
-	most := neverAnswered
-	for q := range d.slots {
-		c, waited := q.candidate()
-		if !waited || sameAddr && q.from != p.from {
-			continue
-		}
-		if counts[c.kind] == 0 || c.since.Before(oldest[c.kind].since) {
-			oldest[c.kind] = c
-		}
-		if counts[c.kind]++; counts[c.kind] > counts[most] {
-			most = c.kind
-		}
-	}
-	return oldest[most].slot
-}
-
-func (d *listener) release(p *slot) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.slots, p)
-}
-
-// incoming is a request's body. Its connection is closed when its sender pauses for
-// longer than stallTimeout.
+// incoming is a request's body. Its sender may pause for stallTimeout at most.
 type incoming struct {
 	io.ReadCloser
-	slot  *slot
-	ended atomic.Bool // read to its end, or its request was answered
+	control *http.ResponseController
+
+	mu    sync.Mutex
+	ended bool // read to its end, or its request was answered; guarded by mu
+}
+
+// deadline sets the deadline of reads of the body, unless it has ended: the connection serves the next request then,
+// while a copy to Feishu may outlive this one. Setting it fails if the connection has gone, which a read reports.
+func (b *incoming) deadline(at time.Time, end bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		b.ended = end
+		_ = b.control.SetReadDeadline(at)
+	}
 }
 
 // leave is called when the request was answered. What is left of the body is read by
 // the HTTP server then.
-func (b *incoming) leave(w http.ResponseWriter) {
-	if !b.ended.Swap(true) {
-		b.slot.rest()
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(stallTimeout)) // fails if the connection has gone
-	}
-}
+func (b *incoming) leave() { b.deadline(time.Now().Add(stallTimeout), true) }
 
 func (b *incoming) Read(data []byte) (int, error) {
-	if b.ended.Load() { // a copy to Feishu may outlive its request, and the slot serves the next one then
-		return b.ReadCloser.Read(data)
-	}
-	late := time.AfterFunc(stallTimeout, func() { _ = b.slot.conn.Close() })
-	n, err := b.slot.read(b.ReadCloser, data)
-	late.Stop()
-	if err != nil {
-		b.ended.Store(true)
+	b.deadline(time.Now().Add(stallTimeout), false)
+	n, err := b.ReadCloser.Read(data)
+	switch {
+	case errors.Is(err, io.EOF):
+		b.deadline(time.Time{}, true)
+	case err != nil:
+		b.deadline(time.Unix(1, 0), true) // the HTTP server does not wait for the rest
 	}
 	return n, err
 }

@@ -109,61 +109,11 @@ var errForbidden = errors.New("the address is one of this machine or of its link
 // thisNetwork holds addresses of this machine other than 0.0.0.0 (RFC 1122 3.2.1.3).
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
-// embeddings are the IPv6 addresses that carry an IPv4 address, and the bytes where.
-var embeddings = []struct {
-	prefix netip.Prefix
-	at     [4]int
-}{
-	{netip.MustParsePrefix("::/96"), last},                   // IPv4-compatible (RFC 4291)
-	{netip.MustParsePrefix("::ffff:0:0:0/96"), last},         // IPv4-translated (RFC 2765)
-	{netip.MustParsePrefix("64:ff9b::/96"), last},            // NAT64 (RFC 6052)
-	{netip.MustParsePrefix("2002::/16"), [4]int{2, 3, 4, 5}}, // 6to4 (RFC 3056)
-}
-
-// localNAT64 is a network's own to divide (RFC 8215): where its addresses carry an
-// IPv4 address depends on the length of the prefix in use (RFC 6052 2.2).
-var (
-	localNAT64  = netip.MustParsePrefix("64:ff9b:1::/48")
-	localPlaces = [][4]int{last, {6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}}
-	last        = [4]int{12, 13, 14, 15}
-	teredo      = netip.MustParsePrefix("2001::/32")
-)
-
-// isForbidden reports whether ip is loopback, link-local or unspecified, or an IPv6 form of one that is.
+// isForbidden reports whether ip is loopback, link-local or unspecified.
 func isForbidden(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
-	if isLocal(ip) || thisNetwork.Contains(ip) {
-		return true
-	}
-	if ip.Is4() {
-		return false
-	}
-	all := ip.As16()
-	carried := func(at [4]int) netip.Addr {
-		return netip.AddrFrom4([4]byte{all[at[0]], all[at[1]], all[at[2]], all[at[3]]})
-	}
-	for _, e := range embeddings {
-		if e.prefix.Contains(ip) && isForbidden(carried(e.at)) {
-			return true
-		}
-	}
-	switch {
-	case all[8]&^2 == 0 && all[9] == 0 && all[10] == 0x5e && all[11] == 0xfe: // ISATAP (RFC 5214 6.1)
-		return isForbidden(carried(last))
-	case teredo.Contains(ip): // RFC 4380 4: inverted
-		return isForbidden(netip.AddrFrom4([4]byte{^all[12], ^all[13], ^all[14], ^all[15]}))
-	case localNAT64.Contains(ip): // zeros may be no address
-		return slices.ContainsFunc(localPlaces, func(at [4]int) bool {
-			four := carried(at)
-			return isLocal(four) && !four.IsUnspecified()
-		})
-	}
-	return false
-}
-
-func isLocal(ip netip.Addr) bool {
 	return ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() ||
-		ip.IsInterfaceLocalMulticast()
+		ip.IsInterfaceLocalMulticast() || thisNetwork.Contains(ip)
 }
 
 // mayReach reports whether addr (host:port) may be connected to as far as its text shows: a name may still

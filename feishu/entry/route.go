@@ -17,15 +17,10 @@ const established = "HTTP/1.1 200 Connection established\r\n\r\n"
 
 // route serves the three forms of a request (RFC 9112 3.2).
 func (e *Entry) route(w http.ResponseWriter, r *http.Request) {
-	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-		if !c.slot.work() {
-			panic(http.ErrAbortHandler) // it was closed to make room, and the client tries again
-		}
-		if r.Body != nil && r.Body != http.NoBody {
-			in := &incoming{ReadCloser: r.Body, slot: c.slot}
-			r.Body = in
-			defer in.leave(w)
-		}
+	if r.Body != nil && r.Body != http.NoBody {
+		in := &incoming{ReadCloser: r.Body, control: http.NewResponseController(w)}
+		r.Body = in
+		defer in.leave()
 	}
 	switch {
 	case r.Method == http.MethodConnect:
@@ -71,8 +66,7 @@ func (e *Entry) enter(w http.ResponseWriter, c *conn, host string) {
 		return
 	}
 	e.count("opened")
-	near.listener, near.slot, near.target = c.listener, c.slot, host
-	near.slot.begin(false)
+	near.listener, near.target = c.listener, host
 	if _, err := near.Conn.Write([]byte(established)); err != nil {
 		_ = near.Close()
 		return
@@ -113,8 +107,7 @@ func (e *Entry) absolute(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// originForm returns r as the host itself would have received it: path and query
-// byte for byte, and without the headers for a proxy.
+// originForm returns r as the host itself would have received it, without the headers for a proxy.
 func originForm(r *http.Request) *http.Request {
 	out := r.WithContext(context.WithValue(r.Context(), proxiedKey{}, true))
 	u := *r.URL
@@ -122,16 +115,7 @@ func originForm(r *http.Request) *http.Request {
 	if u.Path == "" {
 		u.Path = "/"
 	}
-	out.URL = &u
-	_, rest, _ := strings.Cut(r.RequestURI, "://")
-	switch i := strings.IndexAny(rest, "/?"); {
-	case i < 0:
-		out.RequestURI = "/"
-	case rest[i] == '?':
-		out.RequestURI = "/" + rest[i:]
-	default:
-		out.RequestURI = rest[i:]
-	}
+	out.URL, out.RequestURI = &u, u.RequestURI()
 	out.Header = r.Header.Clone()
 	out.Header.Del("Proxy-Authorization")
 	out.Header.Del("Proxy-Connection")

@@ -137,58 +137,16 @@ func TestAnUnreachableHostIsSaid(t *testing.T) {
 func TestTunnelsAreBounded(t *testing.T) {
 	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}})
-	r.tunnels.max = 0
+	r.tunnels = make(chan struct{}, 1)
+	r.tunnels <- struct{}{}
 	res, _ := raw(t, r.addr, fmt.Sprintf("CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", addr))
 	if res.StatusCode != http.StatusServiceUnavailable || r.counted("tunnel_full") != 1 {
 		t.Errorf("got %s", res.Status)
 	}
-	r.tunnels.max = 1
+	<-r.tunnels
 	c, in := connect(t, r, addr)
 	_ = c.CloseWrite()
 	_, _ = io.ReadAll(in)
-}
-
-// A tunnel in which nothing moves makes room for another, one in which something does
-// not: who opens as many as there are slots does not keep the bot out.
-func TestAStillTunnelMakesRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := newTunnels(2)
-		opened := func() (host net.Conn, joined chan struct{}) {
-			slot := all.admit(t.Context())
-			if slot == nil {
-				return nil, nil
-			}
-			near, bot := net.Pipe()
-			far, host := net.Pipe()
-			go func() { _, _ = io.Copy(io.Discard, bot) }()
-			joined = make(chan struct{})
-			go func() {
-				defer close(joined)
-				defer all.release(slot)
-				join(slot.ctx, near, far, slot.move)
-			}()
-			return host, joined
-		}
-		busy, first := opened()
-		_, still := opened()
-		time.Sleep(tunnelStill - time.Second)
-		if host, _ := opened(); host != nil {
-			t.Error("a tunnel made room that was not still for long")
-		}
-		_, _ = io.WriteString(busy, "x")
-		synctest.Wait()
-		time.Sleep(time.Second)
-		if host, _ := opened(); host == nil {
-			t.Error("no tunnel made room")
-		}
-		<-still
-		select {
-		case <-first:
-			t.Error("the tunnel made room in which something moved")
-		default:
-		}
-		_ = busy.Close()
-	})
 }
 
 func TestAnIdleTunnelIsClosed(t *testing.T) {
@@ -196,7 +154,7 @@ func TestAnIdleTunnelIsClosed(t *testing.T) {
 		near, bot := net.Pipe()
 		far, host := net.Pipe()
 		joined := make(chan struct{})
-		go func() { defer close(joined); join(t.Context(), near, far, func() {}) }()
+		go func() { defer close(joined); join(t.Context(), near, far) }()
 		begin := time.Now()
 		say := func(from, to net.Conn) {
 			t.Helper()
@@ -415,7 +373,7 @@ func TestTheSidecarsOwnProxy(t *testing.T) {
 			return
 		}
 		fmt.Fprint(c, "HTTP/1.1 200 OK\r\n\r\n")
-		join(context.Background(), c, far, func() {})
+		join(context.Background(), c, far)
 	})
 	t.Setenv("HTTPS_PROXY", "http://user:pass@"+proxy)
 	r := start(t, Options{Mode: ModeOff, Loopback: true})

@@ -93,19 +93,10 @@ func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {
 	}
 }
 
-// rewrite sends the request on as it came, only to another host: what
-// ReverseProxy tidies up beyond the hop-by-hop headers is put back.
+// rewrite sends the request on to Feishu, with the forwarding headers that it came with.
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	in, out := p.In, p.Out
-	out.URL.Scheme, out.URL.Host, out.URL.User = g.opts.Upstream.Scheme, g.opts.Upstream.Host, nil
-	out.Host = g.opts.Upstream.Host
-	out.URL.RawQuery, out.URL.ForceQuery = in.URL.RawQuery, in.URL.ForceQuery
-	if base := strings.TrimRight(g.opts.Upstream.EscapedPath(), "/"); base != "" {
-		out.URL.Path = strings.TrimRight(g.opts.Upstream.Path, "/") + in.URL.Path
-		out.URL.RawPath = base + in.URL.EscapedPath()
-	} else if raw, ok := rawPath(in); ok && raw != out.URL.EscapedPath() && !strings.HasPrefix(raw, "//") {
-		out.URL.Opaque = raw // a spelling that net/url would tidy up
-	}
+	p.SetURL(g.opts.Upstream)
 	retarget(in, out)
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if v, ok := in.Header[name]; ok {
@@ -127,16 +118,7 @@ func retarget(in, out *http.Request) {
 		return
 	}
 	swap := func(path string) string { return strings.Replace(path, string(c.mail), string(c.message), 1) }
-	out.URL.Opaque, out.URL.Path, out.URL.RawPath = swap(out.URL.Opaque), swap(out.URL.Path), swap(out.URL.RawPath)
-}
-
-// rawPath is the path as it stood in the request line of an origin-form request.
-func rawPath(r *http.Request) (string, bool) {
-	if !strings.HasPrefix(r.RequestURI, "/") {
-		return "", false
-	}
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	return path, true
+	out.URL.Path, out.URL.RawPath = swap(out.URL.Path), swap(out.URL.RawPath)
 }
 
 // codeUnreachable is the code of our own error answers. Feishu uses none like it.

@@ -47,7 +47,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = reading.SetReadDeadline(time.Time{})
-	s.Admitted(r)
 	select {
 	case s.posts <- struct{}{}:
 		defer func() { <-s.posts }()

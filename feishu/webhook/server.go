@@ -76,8 +76,6 @@ type Options struct {
 	Client *http.Client
 	// Verified is called with the app of every verified event.
 	Verified func(appID string)
-	// Admitted is called for each verified post; nil: nothing is called.
-	Admitted func(*http.Request)
 }
 
 // Server receives Feishu's posts. Its methods are safe for concurrent use.
@@ -116,9 +114,6 @@ func New(o Options) (*Server, error) {
 		o.Client = &http.Client{Transport: &http.Transport{
 			DisableCompression: true, MaxIdleConnsPerHost: maxPosts, IdleConnTimeout: time.Minute,
 		}}
-	}
-	if o.Admitted == nil {
-		o.Admitted = func(*http.Request) {}
 	}
 	return &Server{
 		Options: o, bot: bot, client: feishu.WithoutRedirects(o.Client),
