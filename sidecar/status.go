@@ -118,7 +118,8 @@ func (s *Sidecar) Status() Status {
 		Identity: Identity{s.cfg.Agent, self.Name, self.OpenID, self.AppID},
 		Door:     DoorStatus{Name: s.deliver.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
 		Members: MembersStatus{s.cfg.MembershipCheck,
-			s.chats.enforced()}, Judge: "off", LastHour: s.deliver.watch.events.LastHour(), Errors: s.problems.list(), Limits: s.limits(),
+			s.chats.enforced()}, Judge: "off",
+		LastHour: s.deliver.watch.events.LastHour(), Errors: s.problems.list(), Limits: s.limits(),
 		Steering: s.steer.status(), Settings: s.settings, Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
 	undelivered, _ := s.deliver.deliveries.Counts()
 	st.Waiting = WaitingStatus{undelivered.Messages, relay.Millis(undelivered.Oldest.Milliseconds())}

@@ -181,7 +181,8 @@ func (e *Entry) handshakeFailed(err error) {
 	e.once("TLS handshake failed", "err", err)
 }
 
-// connState reports a client that left after the TLS handshake without a request: Node checks the certificate only then, without an alert.
+// connState reports a client that left after the TLS handshake without a request: Node checks
+// the certificate only then, without an alert.
 func (e *Entry) connState(nc net.Conn, state http.ConnState) {
 	t, overTLS := nc.(*tls.Conn)
 	if overTLS {
