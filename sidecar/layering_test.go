@@ -17,6 +17,7 @@ import (
 // files and nothing else, is allowed to all but the pure ones.
 var mayImport = map[string][]string{
 	"relay":                     {"internal/runes"},
+	"book":                      {"internal/jsonl", "internal/safefile"},
 	"relay/filerelay":           {"relay", "internal/safefile", "internal/jsonl", "internal/wait"},
 	"relay/redisrelay":          {"relay", "internal/redislink", "internal/safefile", "internal/wait"},
 	"relay/relaytest":           {"relay"},
