@@ -71,6 +71,7 @@ var mayImport = map[string][]string{
 	"internal/weborigin":        {},
 	"internal/test/bench":       {},
 	"internal/test/scale":       {"internal/loopback", "internal/test/redistest", "internal/sse", "internal/subprocess"},
+	"internal/test/verify":      {},
 	"internal/attempts":         {},
 	"internal/demo":             {"relay", "transcript", "outcome", "internal/feishusim", "internal/loopback", "internal/runes", "internal/sse", "internal/subprocess", "internal/wait"},
 	"sidecar":                   {"*"},
