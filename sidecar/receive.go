@@ -110,15 +110,6 @@ func (r *receiver) take(ctx context.Context, along path, d relay.Delivery) {
 	})
 }
 
-// finished takes a line that this sidecar sent, and that is in the transcript already. It is
-// not decoded: the log has only its seq, and its stages are not timed.
-func (r *receiver) finished(along path, d relay.Delivery, seq relay.Seq) {
-	r.metrics.read(along.queue, time.Now())
-	r.metrics.stopped.WithLabelValues(string(relay.OwnMessage)).Inc()
-	r.log.Debug("stopped", keyReason, relay.OwnMessage, keyStage, ownStage, "seq", seq)
-	d.Settle()
-}
-
 func newArrival(d relay.Delivery) *arrival {
 	return &arrival{Delivery: d, arrived: time.Now()}
 }

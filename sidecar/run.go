@@ -57,10 +57,6 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		reading.Go(func() {
 			s.keep(ctx, "reading "+l.name, func(ctx context.Context) error {
 				return l.queue.Subscribe(ctx, func(ctx context.Context, d relay.Delivery) {
-					if seq, ok := l.box.Finished(d.Line); ok {
-						s.receive.finished(paths[l], d, seq)
-						return
-					}
 					s.receive.take(ctx, paths[l], d)
 				})
 			})

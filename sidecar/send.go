@@ -178,8 +178,6 @@ func (s *sender) recorded(m *relay.Message, err error) {
 	if err != nil {
 		s.problems.set("transcript", err)
 		s.log.Error("the bot's message is not in the transcript", keyMsg, m.ID(), keyErr, err)
-	} else {
-		s.lanes.bots.box.Finish(m.Seq)
 	}
 	s.trace("recorded")
 }

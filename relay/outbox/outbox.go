@@ -83,8 +83,6 @@ type Box struct {
 	opts Options
 	wake chan struct{}
 
-	returned *returned
-
 	mu       sync.Mutex
 	segments []*segment          // oldest first; the last one is written to; guarded by mu
 	seq      relay.Seq           // of the newest message; guarded by mu
@@ -142,7 +140,7 @@ func Open(root *os.Root, opts Options) (*Box, error) {
 		opts.At = finalAt
 	}
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	b := &Box{root: root, opts: opts, wake: make(chan struct{}, 1), returned: newReturned(), batch: batchBytes}
+	b := &Box{root: root, opts: opts, wake: make(chan struct{}, 1), batch: batchBytes}
 	if err := b.load(); err != nil {
 		return nil, fmt.Errorf("open outbox %s: %w", root.Name(), err)
 	}
@@ -365,7 +363,6 @@ func (b *Box) append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 		b.seq++
 		end := at + int64(len(line))
 		line = line[:len(line)-1]
-		b.returned.add(b.seq, line)
 		b.keepFresh(fresh{line, at, end})
 		at = end
 	}
