@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"transcript":                {"internal/safefile", "internal/jsonl"},
 	"mention":                   {"internal/runes"},
 	"policy":                    {"internal/runes"},
+	"group":                     {"relay", "policy", "mention", "internal/runes"},
 	"steer":                     {"relay", "mention", "internal/spelling", "internal/runes"},
 	"policy/judge":              {"policy", "internal/wait"},
 	"mailbox":                   {"relay", "internal/spelling", "internal/runes"},

@@ -1,0 +1,439 @@
+package group
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+)
+
+// command plans a person's message that is a command, and reports whether it is one.
+func (s *State) command(m *relay.Message, mayEdit bool) bool {
+	a, is := s.parse(m)
+	if !is {
+		return false
+	}
+	l := later{Key: "command/" + string(m.ID()), ID: m.ID(), MayEdit: mayEdit}
+	if !mayEdit && a.mistake == nil && changes(a.verb) {
+		l.Due = s.now + refuseTurn
+	}
+	if !slices.Contains(s.d.Seen, l.Key) {
+		l.Due = max(l.Due, s.d.Joined+joinTurn)
+		s.plan(l, m)
+	}
+	return true
+}
+
+// changes reports whether only those in [Config.SteerBy] may give a command.
+func changes(v Verb) bool {
+	return !slices.Contains([]Verb{VerbStatus, VerbHelp, VerbWhy, VerbContinue}, v)
+}
+
+// execute carries out a person's command, or a person's word that lets bots go on.
+func (s *State) execute(l *later) {
+	if slices.Contains(s.d.Seen, l.Key) {
+		return
+	}
+	m := s.d.Texts[l.ID].Msg
+	r := Record{Kind: KindCommand, ID: l.Key, Act: ActContinue, Of: l.ID, Message: l.ID, Thread: m.ThreadID,
+		By: cmp.Or(m.SenderName, string(m.SenderID), "user"), Bots: l.Bots, Text: m.Content, TS: s.believed(m.TS)}
+	if !l.Word {
+		a, _ := s.parse(m)
+		r.Bots, r.Chinese, r.Act = a.bots, a.chinese, ActAnswer
+		if s.now-r.TS <= relay.Millis(s.cfg.MaxAge.Milliseconds()) { // else it is too late, and not unseen
+			r.Act, r.Set, r.Answer = s.carryOut(&a, m, l.MayEdit, r.TS)
+		}
+	}
+	s.at(r.Set, r.TS, r.ID, false)
+	s.share(r)
+	s.follow(&r)
+}
+
+// carryOut is what a command does: its act, what it changes, and its answer.
+func (s *State) carryOut(a *asked, m *relay.Message, mayEdit bool, at relay.Millis) (Act, Changes, string) {
+	tell := func(key string, args ...any) (Act, Changes, string) {
+		return ActAnswer, nil, say(a.chinese, key, args...)
+	}
+	set, wrong := s.changesOf(a, at)
+	switch {
+	case wrong != nil:
+		return tell(wrong.key, wrong.args...)
+	case a.verb == VerbHelp:
+		return ActAnswer, nil, helpText(s.cfg.Commands, a.chinese)
+	case a.verb == VerbStatus:
+		return ActAnswer, nil, s.statusText(a.chinese)
+	case a.verb == VerbWhy:
+		return ActAnswer, nil, s.whyText(m.ParentID, a.chinese)
+	case s.cfg.Locked:
+		return tell("locked")
+	case a.verb == VerbContinue:
+		if wrong := s.cannotContinue(m.ThreadID, at, a.bots); wrong != nil {
+			return tell(wrong.key, wrong.args...)
+		}
+		return ActContinue, nil, s.answerText(a, at)
+	case !mayEdit:
+		key := "list"
+		if s.cfg.SteerBy == "members" || s.cfg.SteerBy == "admins" {
+			key = s.cfg.SteerBy
+		}
+		return tell(key)
+	case a.verb == VerbStop:
+		return ActStop, set, s.answerText(a, at)
+	}
+	return ActSet, set, s.answerText(a, at)
+}
+
+// bounds are the numbers that a group takes for a verb.
+func (s *State) bounds(v Verb) (low, high int) {
+	set, _ := s.settings()
+	high = maxNumber
+	switch operator := s.operator(); {
+	case v == VerbLimit:
+		if low = 1; s.cfg.MaxDepth > 0 {
+			high = s.cfg.MaxDepth
+		}
+	case v == VerbThreshold:
+		high = set.Limit
+	case v == VerbBudget && operator > 0:
+		high = operator
+	}
+	return low, high
+}
+
+// changesOf is what a command given at a time changes. The end of a pause counts from that time.
+func (s *State) changesOf(a *asked, at relay.Millis) (Changes, *mistake) {
+	if a.mistake != nil {
+		return nil, a.mistake
+	}
+	set, _ := s.settings()
+	c := Changes{}
+	end := Until{}
+	if until := at + relay.Millis(a.pause.Milliseconds()); a.pause > 0 {
+		end.Until = &until
+	}
+	switch a.verb {
+	case VerbPause:
+		c.set(keyPaused, end)
+	case VerbResume:
+		c[keyPaused] = Value{V: unset}
+	case VerbMute, VerbUnmute:
+		for _, bot := range a.bots {
+			c[keyMuted+string(bot)] = Value{V: unset}
+			if a.verb == VerbMute {
+				c.set(keyMuted+string(bot), end)
+			}
+		}
+	case VerbAnswer:
+		c.set(keyAnswer, a.mode)
+		if len(a.bots) > 0 {
+			c.set(keyDefaultBot, a.bots[0])
+		}
+	case VerbLimit, VerbThreshold, VerbBudget:
+		low, high := s.bounds(a.verb)
+		switch {
+		case a.n < 0 && a.noNumber == "":
+			return nil, mistakeOf("no number", a.verb, low, high)
+		case a.n < 0:
+			return nil, mistakeOf("bad number", a.verb, low, high, a.noNumber)
+		case a.n < low || a.n > high:
+			return nil, mistakeOf("bad number", a.verb, low, high, strconv.Itoa(a.n))
+		}
+		c.set(string(a.verb), a.n)
+		if a.verb == VerbLimit && a.n < set.Threshold {
+			c.set(keyThreshold, a.n)
+		}
+	case VerbJudge:
+		c.set(keyJudge, a.on)
+	case VerbStop:
+		c.set(keyStopped, true)
+	case VerbContinue:
+		if set.Paused.Holds(s.now) { // what is held stays so
+			return nil, mistakeOf("still paused")
+		}
+	case VerbForget:
+		c.set(keyForgotten, true)
+	}
+	return c, nil
+}
+
+// stopped is the last round of a conversation that stopped.
+type stopped struct {
+	Round   relay.Millis    `json:"round"`
+	Said    relay.Millis    `json:"said"` // of the first message that stopped
+	Of      relay.MessageID `json:"of"`
+	Sender  relay.AgentName `json:"sender"`
+	Reason  relay.Reason    `json:"reason"`
+	At      []stoppedAt     `json:"at"`
+	Noticed bool            `json:"noticed,omitempty"` // the group is shown it, or was
+}
+
+// stoppedAt is a message of the round that stopped at a bot.
+type stoppedAt struct {
+	Agent relay.AgentName `json:"agent"`
+	Of    relay.MessageID `json:"of"`
+	At    relay.Millis    `json:"at"`
+}
+
+const (
+	// maxStoppedAt is how many stops of one round are known; further ones cannot make a word a continue.
+	maxStoppedAt = 200
+	// hour is for how long the group is not shown again that its budget is used up.
+	hour = 60 * minute
+)
+
+// releasable reports whether what stopped for a reason is shown, and can be released.
+func releasable(why relay.Reason) bool { return why == relay.MaxDepth || why == relay.Budget }
+
+// foldStop takes in that a message stopped. The first of its round is shown in the group.
+func (s *State) foldStop(r *Record) {
+	d, st := s.d, s.d.Stops[r.Thread]
+	if st != nil && r.Round < st.Round && r.Said < st.Round {
+		return // of an earlier round
+	}
+	if st == nil || r.Round > st.Round && st.Said < r.Round {
+		st = &stopped{Round: r.Round, Said: r.Said, Of: r.Of, Sender: r.Sender, Reason: r.Verdict.Stopped}
+		d.Stops[r.Thread] = st
+	}
+	s.sameRound(st, r)
+	if len(st.At) < maxStoppedAt {
+		st.At = append(st.At, stoppedAt{r.Verdict.Agent, r.Of, r.Verdict.At})
+	}
+	if st.Noticed {
+		return
+	}
+	if r.Verdict.Stopped == relay.Budget {
+		if d.Budgeted > 0 && r.Verdict.At-d.Budgeted < hour {
+			return
+		}
+		d.Budgeted = r.Verdict.At
+	}
+	st.Noticed = true
+	s.foldShow(&show{Key: stopKey(r.Thread, st.Round), Act: ActStop, Of: st.Of, Thread: r.Thread, Round: st.Round, Said: st.Said,
+		Since: r.Local + showGather})
+}
+
+func stopKey(thread string, round relay.Millis) string {
+	return "stop/" + thread + "/" + nr(uint64(round))
+}
+
+// sameRound joins a stop that another sidecar takes for one of another round, because it did not know yet, or did,
+// that a person has spoken in between.
+func (s *State) sameRound(st *stopped, r *Record) {
+	if r.Round <= st.Round {
+		return
+	}
+	was, is := stopKey(r.Thread, st.Round), stopKey(r.Thread, r.Round)
+	st.Round = r.Round
+	if w := s.d.Shows[was]; w != nil {
+		delete(s.d.Shows, was)
+		w.Key, w.Round = is, r.Round
+		s.d.Shows[is] = w
+	}
+}
+
+// stillStopped are the bots at which something stopped that a continue at a time can release, and those that are
+// muted. Only the named bots count, if there are any.
+func (s *State) stillStopped(thread string, at relay.Millis, named []relay.AgentName) (bots, muted []relay.AgentName) {
+	st := s.d.Stops[thread]
+	if st == nil || st.Said >= at || s.spoke(thread, at-1) > st.Said {
+		return nil, nil
+	}
+	set, _ := s.settings()
+	for _, x := range st.At {
+		list := &bots
+		if set.Muted[x.Agent].Holds(s.now) {
+			list = &muted
+		}
+		if (len(named) == 0 || slices.Contains(named, x.Agent)) && s.fresh(at, x.At) && !s.isGone(x.Of) &&
+			!slices.Contains(*list, x.Agent) {
+			*list = append(*list, x.Agent)
+		}
+	}
+	return bots, muted
+}
+
+func (s *State) fresh(at, stopped relay.Millis) bool {
+	return at-stopped <= relay.Millis(s.cfg.Window.Milliseconds())
+}
+
+// continueWord reports whether a person's message lets bots go on, and which; none: all. It does so while the group is
+// shown that bots stopped, and something can be released; else it is an ordinary message.
+func (s *State) continueWord(m *relay.Message) (bots []relay.AgentName, is bool) {
+	members := s.d.Settings.members()
+	if bots, is = isContinue(m.Content, s.mentionedIn(m, members), members); !is {
+		return nil, false
+	}
+	set, _ := s.settings()
+	st := s.d.Stops[m.ThreadID]
+	if st == nil || !st.Noticed || s.cfg.Notice == "off" || set.Paused.Holds(s.now) {
+		return nil, false
+	}
+	at, _ := s.stillStopped(m.ThreadID, s.believed(m.TS), bots)
+	return bots, len(at) > 0
+}
+
+// cannotContinue says why bots cannot go on; nil: they can, also where only a person's stop is ended.
+func (s *State) cannotContinue(thread string, at relay.Millis, named []relay.AgentName) *mistake {
+	stop := s.d.Settings.since(keyStopped)
+	for _, c := range s.d.Continued {
+		if c.At > stop {
+			stop = 0
+		}
+	}
+	bots, muted := s.stillStopped(thread, at, named)
+	switch {
+	case stop > 0 || len(bots) > 0:
+		return nil
+	case len(muted) == 1:
+		return mistakeOf("one still muted", labels(s.d.Settings.members(), muted))
+	case len(muted) > 1:
+		return mistakeOf("some still muted", labels(s.d.Settings.members(), muted))
+	}
+	return mistakeOf("nothing to continue")
+}
+
+// goneOn is a continue.
+type goneOn struct {
+	At   relay.Millis      `json:"at"`
+	Bots []relay.AgentName `json:"bots,omitempty"` // none: all
+}
+
+// has reports whether it is for a bot.
+func (c goneOn) has(agent relay.AgentName) bool {
+	return len(c.Bots) == 0 || slices.Contains(c.Bots, agent)
+}
+
+// held is a message that stopped at this bot and can be released.
+type held struct {
+	ID     relay.MessageID `json:"id"`
+	Thread string          `json:"thread,omitempty"`
+	Said   relay.Millis    `json:"said"`
+	At     relay.Millis    `json:"at"` // when it stopped
+}
+
+const (
+	// maxHeld and maxHeldBytes bound the messages that can be released; beyond it the one stopped first cannot.
+	maxHeld      = 500
+	maxHeldBytes = 8 << 20
+)
+
+// hold keeps a message that stopped.
+func (s *State) hold(a *arrival, l *Line) {
+	if s.d.Held[a.ID] == nil {
+		s.add(Record{Kind: kindHold, Held: &held{ID: a.ID, Thread: l.Thread, Said: l.TS, At: s.now}, Msg: a.msg})
+	}
+}
+
+func (s *State) foldHeld(h *held, m *relay.Message) {
+	d := s.d
+	d.Held[h.ID] = new(*h)
+	s.keep(h.ID, m)
+	bytes := 0
+	for id := range d.Held {
+		bytes += len(d.Texts[id].Msg.Content)
+	}
+	for _, h := range s.sortedHeld() {
+		if len(d.Held) <= maxHeld && bytes <= maxHeldBytes {
+			return
+		}
+		bytes -= len(d.Texts[h.ID].Msg.Content)
+		delete(d.Held, h.ID)
+		s.drop(h.ID)
+	}
+}
+
+// sortedHeld lists what is held, what stopped first at the front.
+func (s *State) sortedHeld() []*held {
+	return slices.SortedFunc(maps.Values(s.d.Held), func(a, b *held) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Said, b.Said), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// letGo is the decision on what a person releases.
+func letGo() *policy.Decision {
+	return &policy.Decision{Allow: true, Tier: policy.TierReleased, Depth: 1, Reason: "a person let the bots go on"}
+}
+
+// release gives the bot what stopped in the last round of a conversation. What it does not release it forgets: a later
+// continue is about a later round.
+func (s *State) release(r *Record) {
+	set, _ := s.settings()
+	mine := goneOn{Bots: r.Bots}.has(s.cfg.Agent) && !set.Paused.Holds(s.now) && !set.Muted[s.cfg.Agent].Holds(s.now)
+	for _, h := range s.sortedHeld() {
+		if r.Thread != everywhere && r.Thread != h.Thread || h.Said >= r.TS {
+			continue
+		}
+		if mine && s.spoke(h.Thread, r.TS-1) <= h.Said && s.fresh(r.TS, h.At) && !s.isGone(h.ID) {
+			s.pass(h.ID, nil, letGo())
+		}
+		s.add(Record{Kind: kindDrop, Of: h.ID})
+	}
+}
+
+// released reports whether the bots went on while a message was on its way.
+func (s *State) released(a *arrival) bool {
+	l := s.byID[a.ID]
+	for _, key := range []string{l.Thread, everywhere} {
+		c := s.d.Continued[key]
+		if c.At > l.TS && c.has(s.cfg.Agent) && s.spoke(l.Thread, c.At-1) <= l.TS {
+			return true
+		}
+	}
+	return false
+}
+
+// changed carries out a request over the API.
+func (s *State) changed(e Changed) {
+	respond := func(code, field, message string) {
+		s.effect(Effect{Do: Respond, Call: e.Call, Err: &relay.Error{Code: relay.Code(code), Field: field, Message: message}})
+	}
+	set, wrong := Changes{}, (*FieldError)(nil)
+	r := Record{Kind: KindCommand, ID: "api/" + string(s.cfg.Agent) + "/" + nr(s.d.Nr), Act: ActSet, By: "api", Bots: e.Bots,
+		Thread: everywhere, TS: s.now}
+	switch {
+	case !s.isMember():
+		respond("unknown_group", "", "this bot is not in this group; GET /v1/groups lists its groups")
+		return
+	case s.cfg.Locked:
+		respond("locked", "", say(false, "locked"))
+		return
+	case e.Verb == VerbStop:
+		r.Act = ActStop
+		set.set(keyStopped, true)
+	case e.Verb == VerbForget:
+		set.set(keyForgotten, true)
+	case e.Verb == VerbContinue:
+		if n := len(s.d.Lines); n > 0 { // whatever the clocks of the others
+			r.TS = max(r.TS, s.d.Lines[n-1].TS+1)
+		}
+		if r.Act = ActContinue; s.paused() {
+			wrong = &FieldError{"", say(false, "still paused")}
+		}
+	default:
+		var version string
+		set, version, wrong = s.patch(e.Body)
+		if wrong == nil && version != "" && version != s.d.Settings.version() {
+			respond("conflict", "", "version: the group has changed since; its version is "+s.d.Settings.version()+" now, read it again")
+			return
+		}
+	}
+	if wrong != nil {
+		respond("invalid_request", wrong.Field, wrong.Error())
+		return
+	}
+	if len(set) > 0 || r.Act == ActContinue {
+		r.Message = relay.MessageID("notice:" + r.ID)
+		r.Set = s.at(set, s.now, r.ID, true)
+		s.share(r)
+		s.follow(&r)
+	}
+	s.effect(Effect{Do: Respond, Call: e.Call})
+}
+
+func (s *State) paused() bool {
+	set, _ := s.settings()
+	return set.Paused.Holds(s.now)
+}

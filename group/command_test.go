@@ -1,0 +1,298 @@
+package group
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+var commandWords = []string{"/relay", "/中继"}
+
+func roomBots() []Member {
+	return []Member{{Agent: "agent_a", Name: "BotA"}, {Agent: "agent_b", Name: "Bot B"}, {Agent: "agent_c", Name: "小助手"}}
+}
+
+// room is a group of these bots.
+func room() *State {
+	s := New(Config{Agent: "agent_a", Base: Settings{Answer: ModeAll, Limit: 5, Threshold: 2, Judge: true}, MaxDepth: 10,
+		Commands: commandWords, AnyChat: true, MaxAge: time.Hour, SteerBy: "members"})
+	for _, b := range roomBots() {
+		c := Changes{}
+		c.set(keyIn+string(b.Agent), b)
+		s.d.Settings.merge(s.at(c, 1, string(b.Agent), false))
+	}
+	return s
+}
+
+func bots(agents ...relay.AgentName) []relay.AgentName { return agents }
+
+func TestParseCommand(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text string
+		want asked // Chinese is expected where the text has 中继
+	}{
+		{"/relay", asked{verb: VerbStatus}},
+		{"  /RELAY  ", asked{verb: VerbStatus}},
+		{"/relay status", asked{verb: VerbStatus}},
+		{"/relay 状态", asked{verb: VerbStatus}},
+		{"/中继", asked{verb: VerbStatus}},
+		{"／中继　状态。", asked{verb: VerbStatus}},
+		{"／ｒｅｌａｙ help", asked{verb: VerbHelp}},
+		{"/中继 help", asked{verb: VerbHelp}},
+		{"/中继帮助", asked{verb: VerbHelp}},
+		{"/relay, help!", asked{verb: VerbHelp}},
+		{"/relay pause", asked{verb: VerbPause}},
+		{"/relay\npause\n30m", asked{verb: VerbPause, pause: 30 * time.Minute}},
+		{"/relay pause 2H", asked{verb: VerbPause, pause: 2 * time.Hour}},
+		{"/relay pause 1d.", asked{verb: VerbPause, pause: 24 * time.Hour}},
+		{"/relay pause 7d", asked{verb: VerbPause, pause: maxPause}},
+		{"/relay pause 1h30m", asked{verb: VerbPause, pause: 90 * time.Minute}},
+		{"/中继 暂停 30分钟", asked{verb: VerbPause, pause: 30 * time.Minute}},
+		{"/中继暂停３０分钟", asked{verb: VerbPause, pause: 30 * time.Minute}},
+		{"/中继 暂停 2小时", asked{verb: VerbPause, pause: 2 * time.Hour}},
+		{"/relay resume", asked{verb: VerbResume}},
+		{"/中继 恢复", asked{verb: VerbResume}},
+		{"/relay mute agent_a", asked{verb: VerbMute, bots: bots("agent_a")}},
+		{"/relay mute bot b 2h", asked{verb: VerbMute, bots: bots("agent_b"), pause: 2 * time.Hour}},
+		{"/relay mute BotA BotA", asked{verb: VerbMute, bots: bots("agent_a")}},
+		{"/中继 静音 ＠小助手 1天", asked{verb: VerbMute, bots: bots("agent_c"), pause: 24 * time.Hour}},
+		{"/中继静音小助手", asked{verb: VerbMute, bots: bots("agent_c")}},
+		{"/relay unmute @BotA", asked{verb: VerbUnmute, bots: bots("agent_a")}},
+		{"/中继 取消静音 BotA", asked{verb: VerbUnmute, bots: bots("agent_a")}},
+		{"/relay answer all", asked{verb: VerbAnswer, mode: ModeAll}},
+		{"/relay answer Named", asked{verb: VerbAnswer, mode: ModeNamed}},
+		{"/relay answer default", asked{verb: VerbAnswer, mode: ModeDefault}},
+		{"/relay answer one", asked{verb: VerbAnswer, mode: ModeOne}},
+		{"/relay answer @BotA", asked{verb: VerbAnswer, mode: ModeDefault, bots: bots("agent_a")}},
+		{"/relay answer default Bot B", asked{verb: VerbAnswer, mode: ModeDefault, bots: bots("agent_b")}},
+		{"/中继 回答 全部", asked{verb: VerbAnswer, mode: ModeAll}},
+		{"/中继 回答 点名", asked{verb: VerbAnswer, mode: ModeNamed}},
+		{"/中继 回答 默认", asked{verb: VerbAnswer, mode: ModeDefault}},
+		{"/中继回答一个", asked{verb: VerbAnswer, mode: ModeOne}},
+		{"/relay limit 5", asked{verb: VerbLimit, n: 5}},
+		{"/中继 上限 ５", asked{verb: VerbLimit, n: 5}},
+		{"/relay threshold 0", asked{verb: VerbThreshold}},
+		{"/中继 阈值 1", asked{verb: VerbThreshold, n: 1}},
+		{"/relay judge on", asked{verb: VerbJudge, on: true}},
+		{"/relay judge OFF", asked{verb: VerbJudge}},
+		{"/中继 裁判 开", asked{verb: VerbJudge, on: true}},
+		{"/中继 裁判关", asked{verb: VerbJudge}},
+		{"/relay budget 100", asked{verb: VerbBudget, n: 100}},
+		{"/中继 预算 100", asked{verb: VerbBudget, n: 100}},
+		{"/relay continue", asked{verb: VerbContinue}},
+		{"/relay continue @BotA、agent_b", asked{verb: VerbContinue, bots: bots("agent_a", "agent_b")}},
+		{"/中继 继续", asked{verb: VerbContinue}},
+		{"/relay stop", asked{verb: VerbStop}},
+		{"/中继 停止！", asked{verb: VerbStop}},
+		{"/relay why?", asked{verb: VerbWhy}},
+		{"/中继 为什么", asked{verb: VerbWhy}},
+		{"/relay forget", asked{verb: VerbForget}},
+		{"/中继 还原", asked{verb: VerbForget}},
+		{"@BotA /relay stop", asked{verb: VerbStop}},
+		{"@Bot B @小助手，/relay mute BotA", asked{verb: VerbMute, bots: bots("agent_a")}},
+	} {
+		got, is := parseCommand(tt.text, nil, commandWords, roomBots())
+		tt.want.chinese = strings.Contains(tt.text, "中继")
+		if !is || got.mistake != nil || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%q: %t, mistake: %s\n got %+v\nwant %+v", tt.text, is, wrong(got.mistake), got, tt.want)
+		}
+	}
+}
+
+func wrong(m *mistake) string {
+	if m == nil {
+		return "none"
+	}
+	return m.text(false) + " / " + m.text(true)
+}
+
+func TestParseCommandWithAMistake(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text             string
+		want             asked
+		english, chinese string // parts of what the person is told
+	}{
+		{"/relay mute＠BOTA, @小助手 and", asked{verb: VerbMute, bots: bots("agent_a", "agent_c")}, "“and”", "“and”"},
+		{"/relay tell me a joke", asked{}, "no command “tell”. “/relay help” lists", "没有“tell”这个命令。“/relay 帮助”"},
+		{"/relay @BotA", asked{}, "no command “BotA”", "没有“BotA”"},
+		{"/relay pause 8d", asked{verb: VerbPause}, "“8d” is not a duration", "最长 7 天"},
+		{"/relay pause 0m", asked{verb: VerbPause}, "“0m”", "“0m”"},
+		{"/relay pause 30", asked{verb: VerbPause}, "30m, 2h or 1d, at most 7 days", "30分钟、2小时、1天"},
+		{"/relay pause 99999999999999999999d", asked{verb: VerbPause}, "at most 7 days", "最长 7 天"},
+		{"/relay pause 213504d", asked{verb: VerbPause}, "at most 7 days", "最长 7 天"},
+		// 19 minutes more than an int64 holds
+		{"/relay pause 1000000d", asked{verb: VerbPause}, "at most 7 days", "最长 7 天"},
+		{"/relay pause forever", asked{verb: VerbPause}, "“forever” is not a duration", "“forever”不是时长"},
+		{"/relay mute", asked{verb: VerbMute}, "Which bot?", "哪个机器人？"},
+		{"/relay mute 2h", asked{verb: VerbMute}, "“2h” is not a bot", "“2h”不是"},
+		{"/relay mute @Foo", asked{verb: VerbMute},
+			"“Foo” is not a bot in this group. Bots here: BotA, Bot B and 小助手.",
+			"“Foo”不是这里的机器人。这里的机器人：BotA、Bot B、小助手。"},
+		{"/relay mute BotA 9d", asked{verb: VerbMute, bots: bots("agent_a")}, "“9d”", "“9d”"},
+		{"/relay mute BotAnna", asked{verb: VerbMute}, "“BotAnna” is not a bot", "“BotAnna”"},
+		{"/relay unmute BotA 2h", asked{verb: VerbUnmute, bots: bots("agent_a")}, "“2h” after “unmute”",
+			"“取消静音”后面的“2h”"},
+		{"/relay answer", asked{verb: VerbAnswer}, "Who answers? all, named, default, one", "由谁回答？全部、点名、默认、一个"},
+		{"/relay answer nobody", asked{verb: VerbAnswer}, "“nobody” is not valid", "不能是“nobody”"},
+		{"/relay answer all BotA", asked{verb: VerbAnswer, mode: ModeAll}, "“BotA” after “answer”", "“BotA”"},
+		{"/relay limit", asked{verb: VerbLimit, n: -1}, "takes a whole number from 1 to 10.", "要写 1 到 10 "},
+		{"/relay limit ten", asked{verb: VerbLimit, n: -1, noNumber: "ten"}, "from 1 to 10, not “ten”", "1 到 10 的整数，不能是“ten”"},
+		{"/relay limit 11", asked{verb: VerbLimit, n: 11}, "from 1 to 10, not “11”", "1 到 10 的整数"},
+		{"/relay threshold", asked{verb: VerbThreshold, n: -1}, "from 0 to 5.", "0 到 5 的整数"},
+		{"/relay threshold a b", asked{verb: VerbThreshold, n: -1, noNumber: "a"}, "from 0 to 5, not “a”", "0 到 5 的整数"},
+		{"/relay budget -1", asked{verb: VerbBudget, n: -1, noNumber: "-1"}, "from 0 to 1000000, not “-1”", "0 到 1000000"},
+		{"/relay budget 1.5", asked{verb: VerbBudget, n: -1, noNumber: "1.5"}, "not “1.5”", "“1.5”"},
+		{"/relay judge", asked{verb: VerbJudge}, "on or off?", "开还是关？"},
+		{"/relay judge maybe", asked{verb: VerbJudge}, "not “maybe”", "不能是“maybe”"},
+		{"/relay stop now, please", asked{verb: VerbStop}, "“now” after “stop”", "“停止”后面的“now”"},
+		{"/中继 状态 如何", asked{verb: VerbStatus}, "“如何”", "“状态”后面的“如何”"},
+		{"/relay continue @Foo", asked{verb: VerbContinue}, "“Foo” is not a bot", "“Foo”"},
+	} {
+		got, is := parseCommand(tt.text, nil, commandWords, roomBots())
+		_, m := room().changesOf(&got, 1)
+		if !is || m == nil || !strings.Contains(m.text(false), tt.english) || !strings.Contains(m.text(true),
+			tt.chinese) {
+			t.Errorf("%q: %t, mistake: %s\nwant %s / %s", tt.text, is, wrong(m), tt.english, tt.chinese)
+		}
+		if set, again := room().changesOf(&got, 1); set != nil || again == nil {
+			t.Errorf("%q changes %v", tt.text, set)
+		}
+		got.mistake, tt.want.chinese = nil, strings.Contains(tt.text, "中继")
+		if !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%q:\n got %+v\nwant %+v", tt.text, got, tt.want)
+		}
+	}
+}
+
+func TestWhatIsNoCommand(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"", "@BotA", "relay status", "please /relay status", "/relayed", "/relay-config", "/relay/x",
+		"/relay.exe crashed",
+		"/relay:8080 answers", "/中继器 坏了", "@Foo /relay stop", "@BotAnna /relay stop", "@所有人 /relay stop",
+		"BotA /relay stop",
+		"> /relay stop", "/other stop",
+	} {
+		if c, is := parseCommand(text, nil, commandWords, roomBots()); is {
+			t.Errorf("%q is a command: %+v", text, c)
+		}
+	}
+	if _, is := parseCommand(" x", nil, []string{"", " "}, nil); is {
+		t.Error("an empty command word begins a command")
+	}
+}
+
+func TestParseCommandWithMentions(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text     string
+		mentions []named
+		bots     []relay.AgentName
+		is       bool
+		mistake  string
+	}{
+		{"@Helper /relay mute @Other", []named{{text: "@Helper", agent: "agent_a"}, {text: "@Other", agent: "agent_b"}}, bots("agent_b"),
+			true, ""},
+		{"@Helper/relay mute @Helper", []named{{text: "@Helper", agent: "agent_a"}, {text: "@Helper", agent: "agent_b"}}, bots("agent_b"),
+			true, ""},
+		{"/relay mute @Bot @BotA 2h", []named{{text: "@Bot", agent: "agent_b"}, {text: "@BotA", agent: "agent_c"}}, bots("agent_b",
+			"agent_c"), true, ""},
+		{"/relay mute @BotA", []named{{text: "@Bot", agent: "agent_b"}}, bots("agent_a"), true, ""}, // typed, and longer
+		{"/relay mute Helper stop", []named{{text: "Helper stop", agent: "agent_a"}}, bots("agent_a"), true, ""},
+		{"/relay mute @BotA", []named{{text: "@BotA"}}, nil, true, "“BotA” is not a bot"},                  // a person of that name
+		{"/relay mute @Zoe", []named{{text: "@Zoe", agent: "agent_z"}}, nil, true, "“Zoe” is not a bot"},   // in another group
+		{"/relay answer @Zoe", []named{{text: "@Zoe", agent: "agent_z"}}, nil, true, "“Zoe” is not valid"}, // the same
+		{"@Alice /relay stop", []named{{text: "@Alice"}}, nil, false, ""},
+		{"@Far /relay stop", []named{{text: "@Far", isBot: true}}, nil, true, ""}, // a bot without a sidecar
+		{"@Far @BotA /relay stop", []named{{text: "@Far", isBot: true}, {text: "@BotA", agent: "agent_a"}}, nil, true, ""},
+		{"@BotA @Alice /relay stop", []named{{text: "@BotA", agent: "agent_a"}, {text: "@Alice"}}, nil, false, ""},
+	} {
+		got, is := parseCommand(tt.text, tt.mentions, commandWords, roomBots())
+		if is != tt.is || !slices.Equal(got.bots, tt.bots) || (got.mistake != nil) != (tt.mistake != "") ||
+			!strings.Contains(wrong(got.mistake), tt.mistake) {
+			t.Errorf("%q: %t, %+v, mistake: %s", tt.text, is, got, wrong(got.mistake))
+		}
+	}
+}
+
+func TestCommandWordsOfAnOperator(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text    string
+		chinese bool
+	}{{"!bots stop", false}, {"机器人 stop", true}, {"机器人管家 停止", true}, {"Straße stop", false},
+		{"!bots please stop", false}} {
+		got, is := parseCommand(tt.text, nil, []string{"!Bots please", "!Bots", "机器人", "机器人管家",
+			"straße"}, nil)
+		if !is || got.verb != VerbStop || got.mistake != nil || got.chinese != tt.chinese {
+			t.Errorf("%q: %t, %+v, mistake: %s", tt.text, is, got, wrong(got.mistake))
+		}
+	}
+}
+
+func TestTwoBotsOfOneNameAreToldApart(t *testing.T) {
+	t.Parallel()
+	twins := []Member{{Agent: "agent_a", Name: "Bot"}, {Agent: "agent_b", Name: "Bot"}}
+	got, _ := parseCommand("/relay mute Bot", nil, commandWords, twins)
+	if want := "Bots here: Bot (agent_a) and Bot (agent_b)."; !strings.Contains(wrong(got.mistake), want) {
+		t.Errorf("mistake: %s\nwant %s", wrong(got.mistake), want)
+	}
+	got, _ = parseCommand("/relay mute agent_b", nil, commandWords, twins)
+	if !slices.Equal(got.bots, bots("agent_b")) {
+		t.Errorf("by agent name: %+v", got)
+	}
+}
+
+func TestIsContinue(t *testing.T) {
+	t.Parallel()
+	a, b, person := named{text: "@BotA", agent: "agent_a"}, named{text: "@Bot B!",
+		agent: "agent_b"},
+		named{text: "@Alice"}
+	long := named{text: "@BotAnna", agent: "agent_l"}
+	for _, tt := range []struct {
+		text     string
+		mentions []named
+		bots     []relay.AgentName
+		is       bool
+	}{
+		{"继续", nil, nil, true},
+		{" 继续。", nil, nil, true},
+		{"Continue!", nil, nil, true},
+		{"GO  on…", nil, nil, true},
+		{"@BotA 继续", []named{a}, bots("agent_a"), true},
+		{"@BotA，继续，@Bot B!", []named{a, b}, bots("agent_a", "agent_b"), true},
+		{"continue @BotA @BotA", []named{a, a}, bots("agent_a"), true},
+		{"@BotAnna@BotA continue", []named{a, long}, bots("agent_a", "agent_l"), true},
+		{"@小助手 继续", nil, bots("agent_c"), true}, // typed, as in a terminal
+		{"继续@小助手！", nil, bots("agent_c"), true},
+		{"@Bot B continue", nil, bots("agent_b"), true},
+		{"continue ＠bot b, @BotA", nil, bots("agent_b", "agent_a"), true},
+		{"@BotA go on @小助手", []named{a}, bots("agent_a", "agent_c"), true},
+		{"BotA 继续", nil, nil, false},
+		{"@BotAnna continue", nil, nil, false},
+		{"@所有人 继续", nil, nil, false},
+		{"@Alice 继续", nil, nil, false},
+		{"@小助手 继续 说", nil, nil, false},
+		{"goon", nil, nil, false},
+		{"@BotA 继续 @Alice", []named{a, person}, nil, false},
+		{"@Alice 继续", []named{person}, nil, false},
+		{"go @BotA on", []named{a}, nil, false},
+		{"继续说", nil, nil, false},
+		{"please continue", nil, nil, false},
+		{"continued", nil, nil, false},
+		{"@BotA", []named{a}, nil, false},
+		{"", nil, nil, false},
+		{"。", nil, nil, false},
+	} {
+		got, is := isContinue(tt.text, tt.mentions, roomBots())
+		if is != tt.is || !slices.Equal(got, tt.bots) {
+			t.Errorf("%q: %v, %t", tt.text, got, is)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+
+	"feishu-relay/mention"
+	"feishu-relay/relay"
+)
+
+// Line is a message of the chat without its text.
+type Line struct {
+	ID     relay.MessageID `json:"id"`
+	Bot    relay.AgentName `json:"bot,omitempty"`    // who said it; "": a person
+	Person string          `json:"person,omitempty"` // the person; "": not known
+	TS     relay.Millis    `json:"ts"`
+	UserTS relay.Millis    `json:"user_ts,omitempty"` // when a person last spoke, as far as the bot knew
+	Parent relay.MessageID `json:"parent,omitempty"`
+	Root   relay.MessageID `json:"root,omitempty"`
+	Thread string          `json:"thread,omitempty"`
+	PartOf relay.MessageID `json:"part_of,omitempty"` // the first message of a send of which this is a later piece
+	Named  Names           `json:"named,omitzero"`
+
+	// These are known once the message is recorded.
+	Nr       uint64       `json:"nr"`              // counts the lines as they came
+	Round    relay.Millis `json:"round,omitempty"` // when its round began
+	Depth    int          `json:"depth,omitempty"` // 0: a person's
+	Chinese  bool         `json:"chinese,omitempty"`
+	Recalled bool         `json:"recalled,omitempty"`
+	Verdicts []Verdict    `json:"verdicts,omitempty"` // one for each agent, at most maxVerdicts
+}
+
+// Names are who a message names.
+type Names struct {
+	Bots   []relay.AgentName `json:"bots,omitempty"` // with or without a sidecar here, at most maxNamed
+	All    bool              `json:"all,omitempty"`  // everybody
+	Others bool              `json:"others,omitempty"`
+}
+
+func (n Names) any() bool { return len(n.Bots) > 0 || n.All || n.Others }
+
+const (
+	// maxLines is how many messages of the chat are known. Beyond it the oldest are forgotten: depth counts "at
+	// least", and the audience of a reply to one of them is not known.
+	maxLines = 4096
+	// maxVerdicts is how many agents have a verdict on one message; those of more agents are dropped.
+	maxVerdicts = 64
+	// maxNamed is how many bots one message names; further ones are not named.
+	maxNamed = 64
+	// maxEarly is how many verdicts are kept whose message has not come; beyond it all are forgotten.
+	maxEarly = 500
+)
+
+func (v *Verdict) delivered() bool { return v.Delivered != 0 }
+
+// of is the verdict of an agent, nil if there is none.
+func (l *Line) of(agent relay.AgentName) *Verdict {
+	for i := range l.Verdicts {
+		if l.Verdicts[i].Agent == agent {
+			return &l.Verdicts[i]
+		}
+	}
+	return nil
+}
+
+// judge adds a verdict. Of two of one agent the newer fields count, and a delivery is not undone.
+func (l *Line) judge(v Verdict) {
+	was := l.of(v.Agent)
+	if was == nil {
+		if len(l.Verdicts) < maxVerdicts {
+			l.Verdicts = append(l.Verdicts, v)
+		}
+		return
+	}
+	if v.At < was.At {
+		v, *was = *was, v
+	}
+	v.Decision = cmp.Or(v.Decision, was.Decision)
+	v.Delivered = cmp.Or(v.Delivered, was.Delivered)
+	v.Door = cmp.Or(v.Door, was.Door)
+	v.Acknowledged = cmp.Or(v.Acknowledged, was.Acknowledged)
+	if v.Stopped == "" {
+		v.Stopped, v.Detail = was.Stopped, was.Detail
+	}
+	if v.delivered() || v.Decision != nil && v.Decision.Allow && v.Stopped != relay.Undeliverable && v.Stopped != relay.Expired {
+		v.Stopped, v.Detail = "", ""
+	}
+	*was = v
+}
+
+// lineOf is a message as a line. ts is when it was said, as far as that is believed.
+func (s *State) lineOf(m *relay.Message, ts relay.Millis) Line {
+	l := Line{ID: m.ID(), TS: ts, UserTS: m.UserTS, Parent: m.ParentID, Root: m.RootID, Thread: m.ThreadID,
+		PartOf: relay.MessageID(m.Metadata.Text("part_of")), Named: s.names(m), Chinese: hasHan(m.Content)}
+	if m.Role == relay.RoleUser {
+		l.Person = cmp.Or(m.SenderName, string(m.SenderID))
+	} else {
+		l.Bot = cmp.Or(m.SenderAgentName, relay.AgentName(m.SenderBotOpenID))
+	}
+	return l
+}
+
+// names is who a message names.
+func (s *State) names(m *relay.Message) (n Names) {
+	refs := make([]mention.Ref, len(m.Mentions))
+	for i, x := range m.Mentions {
+		refs[i] = mention.Ref{Key: x.Key, Name: x.Name, OpenID: string(x.OpenID), AgentName: string(x.AgentName)}
+		n.Others = n.Others || x.AgentName == "" && x.OpenID != ""
+	}
+	if s.cfg.Directory == nil {
+		return n
+	}
+	found := s.cfg.Directory.Find(mention.Text{Content: m.Content, MsgType: m.MsgType, Refs: refs})
+	n.All = found.All
+	for _, agent := range found.Agents[:min(len(found.Agents), maxNamed)] {
+		n.Bots = append(n.Bots, relay.AgentName(agent))
+	}
+	return n
+}
+
+// insert adds a line in the order of time; of equal times the later one is last.
+func (s *State) insert(l *Line) {
+	d := s.d
+	d.Nr++
+	l.Nr = d.Nr
+	at := s.after(l.TS)
+	d.Lines = slices.Insert(d.Lines, at, l)
+	s.byID[l.ID] = l
+	if l.Thread == "" {
+		s.plain++
+	}
+	for len(d.Lines) > maxLines {
+		oldest := d.Lines[0]
+		d.Lines[0] = nil
+		d.Lines = d.Lines[1:]
+		delete(s.byID, oldest.ID)
+		if oldest.Thread == "" {
+			s.plain--
+		}
+	}
+	if l.Bot != "" {
+		d.Hour.add(l.TS)
+	}
+}
+
+// after is the index behind the lines up to a time.
+func (s *State) after(ts relay.Millis) int {
+	at, _ := slices.BinarySearchFunc(s.d.Lines, ts, func(l *Line, ts relay.Millis) int {
+		if l.TS <= ts {
+			return -1
+		}
+		return 1
+	})
+	return at
+}
+
+// counter counts messages by the minute, for the budget of an hour.
+type counter [64]struct{ Minute, N int64 }
+
+const minute = 60_000
+
+func (c *counter) add(at relay.Millis) {
+	m := int64(at) / minute
+	slot := &c[m%int64(len(c))]
+	if slot.Minute > m {
+		return // it is of before the last hour
+	}
+	if slot.Minute < m {
+		slot.Minute, slot.N = m, 0
+	}
+	slot.N++
+}
+
+// before is how many messages there were in the hour before a time.
+func (c *counter) before(at relay.Millis) (n int64) {
+	m := int64(at) / minute
+	for _, slot := range c {
+		if slot.Minute > m-60 && slot.Minute <= m {
+			n += slot.N
+		}
+	}
+	return n
+}

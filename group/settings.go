@@ -1,0 +1,340 @@
+package group
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/internal/runes"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+)
+
+// Mode says who answers a person's message that names no bot.
+type Mode string
+
+// The modes.
+const (
+	ModeAll     Mode = "all"     // every bot
+	ModeNamed   Mode = "named"   // nobody
+	ModeDefault Mode = "default" // the group's default bot
+	ModeOne     Mode = "one"     // exactly one: the bot that spoke to the person last, else the first
+)
+
+var modes = []Mode{ModeAll, ModeNamed, ModeDefault, ModeOne}
+
+// Until is the end of a pause; nil: until somebody ends it.
+type Until struct {
+	Until *relay.Millis `json:"until"`
+}
+
+// Holds reports whether the pause is active at a time. A nil Until is no pause.
+func (u *Until) Holds(at relay.Millis) bool { return u != nil && (u.Until == nil || at < *u.Until) }
+
+// Settings are what holds in a group.
+type Settings struct {
+	Answer     Mode                       `json:"answer"`
+	DefaultBot relay.AgentName            `json:"default_bot"` // "": none
+	Limit      int                        `json:"limit"`       // the depth at which a bot's message stops
+	Threshold  int                        `json:"threshold"`   // up to this depth it passes without the judge
+	Judge      bool                       `json:"judge"`
+	Budget     int                        `json:"budget"` // bots' messages an hour; 0: no bound
+	Paused     *Until                     `json:"paused"`
+	Muted      map[relay.AgentName]*Until `json:"muted"`
+}
+
+// Sources of a setting.
+const (
+	FromRecord = "record"
+	FromFile   = "file"
+	FromEnv    = "env"
+)
+
+// The keys. A mute and a membership have the agent's name behind them.
+const (
+	keyAnswer     = "answer"
+	keyDefaultBot = "default_bot"
+	keyLimit      = "limit"
+	keyThreshold  = "threshold"
+	keyJudge      = "judge"
+	keyBudget     = "budget"
+	keyPaused     = "paused"
+	keyMuted      = "muted:"
+	keyIn         = "in:"
+	keyStopped    = "stopped"   // what bots say until a person's next message
+	keyForgotten  = "forgotten" // settings set before are none
+)
+
+var settingKeys = []string{keyAnswer, keyDefaultBot, keyLimit, keyThreshold, keyJudge, keyBudget, keyPaused}
+
+func isSetting(key string) bool {
+	return slices.Contains(settingKeys, key) || strings.HasPrefix(key, keyMuted)
+}
+
+const (
+	// maxKeys is how many keys are kept; of more, all sidecars keep the same, first those without a name.
+	maxKeys = 500
+	// maxValue is the most bytes of a value, an id or a key; a longer one is not taken.
+	maxValue = 1024
+	// maxNumber is the highest number of a setting.
+	maxNumber = 1_000_000
+	// maxPause is the longest time of a pause, other than without end.
+	maxPause = 7 * 24 * time.Hour
+	// maxBotName is the most bytes of a bot's name; a longer one is cut.
+	maxBotName = 120
+	// ahead is how far clocks differ without harm.
+	ahead = relay.Millis(5000)
+)
+
+// Value is what a key is set to, when and by which message. Null: it is unset.
+type Value struct {
+	At relay.Millis    `json:"at"`
+	ID string          `json:"id"`
+	V  json.RawMessage `json:"v"`
+}
+
+// newer reports whether v replaces w: everywhere alike.
+func (v Value) newer(w Value) bool {
+	return cmp.Or(cmp.Compare(v.At, w.At), cmp.Compare(v.ID, w.ID), bytes.Compare(v.V, w.V)) > 0
+}
+
+// Changes are values by key.
+type Changes map[string]Value
+
+var unset = json.RawMessage("null")
+
+// set adds a value.
+func (c Changes) set(key string, v any) { c[key] = Value{V: encode(v)} }
+
+func encode(v any) json.RawMessage {
+	data, err := relay.Marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and flags are always JSON
+	}
+	return data
+}
+
+// merge takes over what is newer, and reports whether that was anything. The order of merges does not matter.
+func (c Changes) merge(news Changes) (changed bool) {
+	for key, v := range news {
+		if known, ok := c[key]; ok && !v.newer(known) || !valid(key, v) {
+			continue
+		}
+		c[key], changed = v, true
+	}
+	if len(c) > maxKeys { // by key and not by time, which changes
+		rank := func(a, b string) int {
+			return cmp.Or(cmp.Compare(strings.Count(a, ":"), strings.Count(b, ":")), cmp.Compare(a, b))
+		}
+		for _, key := range slices.SortedFunc(maps.Keys(c), rank)[maxKeys:] {
+			delete(c, key)
+		}
+	}
+	return changed
+}
+
+// valid reports whether a value can be kept. Those of keys that a later version knows are.
+func valid(key string, v Value) bool {
+	if len(key) > maxValue || len(v.V) > maxValue || len(v.ID) > maxValue || v.At <= 0 {
+		return false
+	}
+	var to any
+	switch {
+	case string(v.V) == "null":
+		return true
+	case key == keyAnswer:
+		var m Mode
+		return json.Unmarshal(v.V, &m) == nil && slices.Contains(modes, m)
+	case key == keyLimit, key == keyThreshold, key == keyBudget:
+		var n int
+		return json.Unmarshal(v.V, &n) == nil && n >= 0 && n <= maxNumber
+	case key == keyDefaultBot:
+		to = new(relay.AgentName)
+	case key == keyJudge, key == keyStopped, key == keyForgotten:
+		to = new(bool)
+	case strings.HasPrefix(key, keyIn):
+		to = new(Member)
+	case key == keyPaused, strings.HasPrefix(key, keyMuted):
+		to = new(Until)
+	default:
+		to = new(json.RawMessage)
+	}
+	return json.Unmarshal(v.V, to) == nil
+}
+
+// get is the value of a key, if it is set and not forgotten.
+func (c Changes) get(key string, to any) (set bool) {
+	v, ok := c[key]
+	if !ok || string(v.V) == "null" || isSetting(key) && c.since(keyForgotten) != 0 && c[keyForgotten].newer(v) {
+		return false
+	}
+	return json.Unmarshal(v.V, to) == nil
+}
+
+// since is when a flag was set, 0 if it is not.
+func (c Changes) since(key string) relay.Millis {
+	var on bool
+	if c.get(key, &on) && on {
+		return c[key].At
+	}
+	return 0
+}
+
+// at stamps a change that was made at a time by the message id. A value that a clock ahead of now has set counts as
+// older; so does each one if newest is set, as for a request of somebody who has seen what holds.
+func (s *State) at(c Changes, at relay.Millis, id string, newest bool) Changes {
+	for key, v := range c {
+		v.At, v.ID = at, id
+		if was := s.d.Settings[key].At; was >= at && (newest || was > s.now+ahead) {
+			v.At = was + 1
+		}
+		if forgotten := s.d.Settings[keyForgotten].At; isSetting(key) && forgotten >= v.At && newest {
+			v.At = forgotten + 1
+		}
+		c[key] = v
+	}
+	if v, ok := c[keyForgotten]; ok { // it removes what is there
+		for key, was := range s.d.Settings {
+			if isSetting(key) && was.At >= v.At && (newest || was.At > s.now+ahead) {
+				v.At = was.At + 1
+			}
+		}
+		c[keyForgotten] = v
+	}
+	return c
+}
+
+// Member is an agent whose bot is in the group, and what its sidecar says of itself.
+type Member struct {
+	Agent      relay.AgentName `json:"-"`
+	Name       string          `json:"name,omitempty"`
+	MentionAll bool            `json:"mention_all,omitempty"`
+	CanWrite   bool            `json:"can_write,omitempty"` // to Feishu
+	Answer     Mode            `json:"answer"`              // ANSWER_MODE
+	Budget     int             `json:"budget,omitempty"`    // GROUP_BUDGET
+}
+
+// members are the bots in the group, in the order of their agents.
+func (c Changes) members() (out []Member) {
+	for key := range c {
+		agent, ok := strings.CutPrefix(key, keyIn)
+		m := Member{Agent: relay.AgentName(agent)}
+		if ok && c.get(key, &m) {
+			out = append(out, m)
+		}
+	}
+	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.Agent, b.Agent) })
+	return out
+}
+
+func (s *State) member(agent relay.AgentName) bool {
+	return s.d.Settings.get(keyIn+string(agent), new(Member))
+}
+
+// announce says that this bot is in the group, or is not, where the others have to know it.
+func (s *State) announce() {
+	key, c := keyIn+string(s.cfg.Agent), Changes{}
+	switch {
+	case s.isMember():
+		c.set(key, Member{Name: runes.Cut(s.cfg.Name, maxBotName), MentionAll: s.cfg.MentionAll, CanWrite: s.cfg.CanWrite,
+			Answer: s.cfg.Base.Answer, Budget: s.cfg.Base.Budget})
+	case s.member(s.cfg.Agent) && s.d.In == isOut:
+		c[key] = Value{V: unset}
+	default:
+		return
+	}
+	if bytes.Equal(s.d.Settings[key].V, c[key].V) {
+		return
+	}
+	s.share(Record{Kind: KindSet, Set: s.at(c, s.now, string(s.cfg.Agent), true)})
+}
+
+// settings are what holds now, and from where each is. How bots share a group is the same at all sidecars: where
+// their environments differ, that of the first agent holds.
+func (s *State) settings() (Settings, map[string]string) {
+	set, from := s.cfg.Base, map[string]string{}
+	for _, key := range append(settingKeys, "muted") {
+		if from[key] = FromEnv; s.cfg.File[key] {
+			from[key] = FromFile
+		}
+	}
+	if m := s.d.Settings.members(); len(m) > 0 && m[0].Answer != "" {
+		if !s.cfg.File[keyAnswer] {
+			set.Answer = m[0].Answer
+		}
+		if !s.cfg.File[keyBudget] {
+			set.Budget = m[0].Budget
+		}
+	}
+	return s.d.Settings.over(set, from, s.now, s.cfg.MaxDepth), from
+}
+
+// operator is the budget that none can exceed.
+func (s *State) operator() int {
+	if m := s.d.Settings.members(); len(m) > 0 && m[0].Answer != "" && !s.cfg.File[keyBudget] {
+		return m[0].Budget
+	}
+	return s.cfg.Base.Budget
+}
+
+// over lays what people have set over what holds without it.
+func (c Changes) over(s Settings, from map[string]string, now relay.Millis, highest int) Settings {
+	over := func(key string, to any) bool {
+		set := c.get(key, to)
+		if set {
+			from[key] = FromRecord
+		}
+		return set
+	}
+	over(keyAnswer, &s.Answer)
+	over(keyDefaultBot, &s.DefaultBot)
+	if over(keyLimit, &s.Limit) && highest > 0 { // which may have been higher when it was set
+		s.Limit = min(s.Limit, highest)
+	}
+	over(keyThreshold, &s.Threshold)
+	if from[keyLimit] == FromRecord || from[keyThreshold] == FromRecord {
+		s.Threshold = min(s.Threshold, s.Limit) // two changes at once may have crossed
+	}
+	over(keyJudge, &s.Judge)
+	var budget int
+	if c.get(keyBudget, &budget) && (s.Budget == 0 || budget > 0 && budget < s.Budget) { // never above the operator's
+		over(keyBudget, &s.Budget)
+	}
+	var paused Until
+	if over(keyPaused, &paused) && paused.Holds(now) {
+		s.Paused = &paused
+	}
+	s.Muted = map[relay.AgentName]*Until{}
+	for key := range c {
+		agent, ok := strings.CutPrefix(key, keyMuted)
+		var muted Until
+		if ok && c.get(key, &muted) && muted.Holds(now) {
+			s.Muted[relay.AgentName(agent)] = &muted
+			from["muted"] = FromRecord
+		}
+	}
+	return s
+}
+
+// limits are the numbers of the stop policy.
+func (set *Settings) limits(cfg *Config) policy.Limits {
+	return policy.Limits{MaxDepth: set.Limit, Threshold: set.Threshold, Check: set.Judge, OnErrorAllow: cfg.OnErrorAllow}
+}
+
+// version names the settings; it is the same at all sidecars. Memberships come and go with sidecars, and are none.
+func (c Changes) version() string {
+	h := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(c)) {
+		if v := c[key]; !strings.HasPrefix(key, keyIn) {
+			fmt.Fprintf(h, "%s %d %s %s\n", key, v.At, v.ID, v.V)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

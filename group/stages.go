@@ -1,0 +1,437 @@
+package group
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"feishu-relay/internal/runes"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+)
+
+// stages are the steps of another bot's message, in their order. Those up to record are taken as messages come, so
+// that depth and audience know them at once; the rest in the order of the chat.
+var stages = []struct {
+	name string
+	do   func(*State, *arrival) verdict
+}{
+	{"read", (*State).stopUnread},
+	{"role", (*State).stopRole},
+	{"own", (*State).stopOwn},
+	{"member", (*State).stopOtherChat},
+	{"repeat", (*State).stopRepeat},
+	{"record", (*State).record},
+	{"turn", (*State).awaitTurn},
+	{"age", (*State).stopOld},
+	{"settings", (*State).stopBySettings},
+	{"audience", (*State).stopForOthers},
+	{"mention", (*State).stopNotMentioned},
+	{"budget", (*State).stopOverBudget},
+	{"policy", (*State).stopByPolicy},
+}
+
+// verdict is what a stage says of a message: it goes on, it waits, or it stops.
+type verdict struct {
+	stop relay.Reason
+	wait bool
+	// decision is the policy's, of a message that passes or stops.
+	decision *policy.Decision
+}
+
+var goOn, wait = verdict{}, verdict{wait: true}
+
+func stop(why relay.Reason) verdict { return verdict{stop: why} }
+
+// arrival is another bot's message on its way through the stages.
+type arrival struct {
+	ID      relay.MessageID `json:"id"`
+	Stage   int             `json:"stage"` // the next one
+	At      relay.Millis    `json:"at"`    // when it came
+	Final   relay.Millis    `json:"final"` // when its text was final, as far as that is believed
+	History bool            `json:"history,omitempty"`
+	Asked   relay.Millis    `json:"asked,omitempty"` // since when the judge is asked
+	// Judged is the judge's verdict, if it has one.
+	Judged *policy.Decision `json:"judged,omitempty"`
+
+	msg    *relay.Message
+	unread relay.Reason
+	queued bool
+}
+
+// believed is a time that a message says, as far as it is believed: one that is missing or too far ahead is now.
+func (s *State) believed(at relay.Millis) relay.Millis {
+	if at <= 0 || at > s.now+relay.Millis(relay.MaxAhead.Milliseconds()) {
+		return s.now
+	}
+	return at
+}
+
+// arrived takes another bot's message through the stages.
+func (s *State) arrived(e *Arrived) {
+	m := bounded(&e.Msg)
+	a := &arrival{ID: m.ID(), At: s.now, Final: s.believed(m.Final()), History: e.History, msg: m, unread: e.Stop}
+	s.walk(a)
+}
+
+// pump takes messages that wait through further stages, in their order.
+func (s *State) pump() {
+	for i := 0; i < len(s.d.Queue); {
+		a := *s.d.Queue[i]
+		a.msg, a.queued = s.d.Texts[a.ID].Msg, true
+		if i == 0 && s.judgeFailed(&a) {
+			s.done(Done{Key: "ask/" + string(a.ID)})
+			a.Judged = &policy.Decision{Tier: policy.TierJudge, Allow: s.cfg.OnErrorAllow, Reason: policy.StopJudgeError,
+				Detail: "no verdict in time"}
+		}
+		was := len(s.d.Queue)
+		s.walk(&a)
+		if len(s.d.Queue) == was {
+			i++
+		}
+	}
+}
+
+// judgeTime is how long the judge may take; it ends its own calls in half of it.
+func (s *State) judgeTime() relay.Millis {
+	return relay.Millis(2 * cmp.Or(s.cfg.JudgeTimeout, policy.DefaultTimeout).Milliseconds())
+}
+
+// judgeFailed reports whether the judge does not answer, or too much waits for its answer.
+func (s *State) judgeFailed(a *arrival) bool {
+	if a.Asked == 0 || a.Judged != nil {
+		return false
+	}
+	bytes := 0
+	for _, a := range s.d.Queue {
+		bytes += len(s.d.Texts[a.ID].Msg.Content)
+	}
+	return s.now >= a.Asked+s.judgeTime() || len(s.d.Queue) > maxWaiting || bytes > maxWaitingBytes
+}
+
+// walk takes a through the stages until one has it wait or stops it, or the bot is given it.
+func (s *State) walk(a *arrival) {
+	from := *a
+	for ; a.Stage < len(stages); a.Stage++ {
+		v := stages[a.Stage].do(s, a)
+		switch {
+		case v.wait:
+			if !a.queued || from.Stage != a.Stage || from.Asked != a.Asked || from.Judged != a.Judged {
+				s.add(Record{Kind: kindQueue, Wait: new(*a), Msg: a.msg})
+			}
+			return
+		case v.stop != relay.Pass:
+			s.stopped(a, v)
+			return
+		case v.decision != nil:
+			s.pass(a.ID, a.msg, v.decision)
+			return
+		}
+	}
+}
+
+// stopped ends a message that does not reach the bot.
+func (s *State) stopped(a *arrival, v verdict) {
+	l := s.byID[a.ID]
+	untold := slices.Contains([]relay.Reason{relay.OwnMessage, relay.Duplicate, relay.Malformed, relay.NotAMember}, v.stop)
+	if !untold || a.queued {
+		r := Record{Kind: KindVerdict, Of: a.ID, Sender: a.msg.SenderAgentName, Thread: a.msg.ThreadID,
+			Verdict: &Verdict{Agent: s.cfg.Agent, At: s.now, Stopped: v.stop, Decision: v.decision}}
+		if releasable(v.stop) && l != nil {
+			r.Round, r.Said = s.roundOf(l), l.TS
+			s.hold(a, l)
+		}
+		if untold {
+			s.add(r)
+		} else {
+			s.share(r)
+		}
+	}
+	s.effect(Effect{Do: Stop, ID: a.ID, Reason: v.stop, Decision: v.decision})
+}
+
+// pass gives the bot a message.
+func (s *State) pass(id relay.MessageID, m *relay.Message, d *policy.Decision) {
+	s.do(Effect{Do: Deliver, Key: "deliver/" + string(id), ID: id, Decision: d}, m)
+	s.add(Record{Kind: KindVerdict, Of: id, Verdict: &Verdict{Agent: s.cfg.Agent, At: s.now, Decision: d}})
+}
+
+// delivered takes in whether the bot has a message.
+func (s *State) delivered(e Delivered) {
+	l := s.byID[e.ID]
+	if l == nil {
+		return
+	}
+	v := Verdict{Agent: s.cfg.Agent, At: s.now, Stopped: e.Stopped, Detail: runes.Cut(e.Detail, maxDetail), Door: e.Door,
+		Acknowledged: e.Acked}
+	if e.Stopped == "" {
+		v.Delivered = cmp.Or(e.At, s.now)
+	}
+	if was := l.of(s.cfg.Agent); was != nil {
+		v.Decision, v.At = was.Decision, max(v.At, was.At)
+	}
+	s.share(Record{Kind: KindVerdict, Of: e.ID, Sender: l.Bot, Thread: l.Thread, Verdict: &v})
+}
+
+// maxDetail is the most bytes of an error in a verdict.
+const maxDetail = 200
+
+func (s *State) stopUnread(a *arrival) verdict { return stop(a.unread) }
+
+// stopRole keeps a person's message off the bots' lane: it would end the count of depth.
+func (s *State) stopRole(a *arrival) verdict {
+	if a.msg.Role == relay.RoleUser {
+		return stop(relay.Malformed)
+	}
+	return goOn
+}
+
+// stopOwn stops this bot's own words, under whatever name they come back.
+func (s *State) stopOwn(a *arrival) verdict {
+	if a.msg.SenderAgentName == s.cfg.Agent {
+		return stop(relay.OwnMessage)
+	}
+	return goOn
+}
+
+func (s *State) stopOtherChat(*arrival) verdict {
+	switch {
+	case s.isMember():
+		return goOn
+	case s.d.In == isUnknown:
+		return wait
+	}
+	return stop(relay.NotAMember)
+}
+
+func (s *State) stopRepeat(a *arrival) verdict {
+	if a.msg.Metadata.Text(metaEditOf) != "" {
+		return goOn // package dedup knows its id
+	}
+	repeat := slices.ContainsFunc(s.d.Shown, func(r Record) bool { return r.Message == a.ID }) // a sidecar's notice
+	if repeat || s.byID[a.ID] != nil {
+		return stop(relay.Duplicate)
+	}
+	return goOn
+}
+
+// record adds the message to the transcript and to the lines.
+func (s *State) record(a *arrival) verdict {
+	r := Record{Kind: kindLine, Msg: a.msg, Do: []Do{Append}}
+	if editOf(a.msg) == "" {
+		l := s.lineOf(a.msg, s.believed(a.msg.TS))
+		l.Bot = cmp.Or(l.Bot, unknownBot)
+		l.Depth, l.Round = s.depth(&l)
+		r.Line = &l
+	}
+	s.add(r)
+	if r.Line == nil && s.isGone(editOf(a.msg)) {
+		return stop(relay.Recalled)
+	}
+	return goOn
+}
+
+// awaitTurn waits for earlier messages of the chat.
+func (s *State) awaitTurn(a *arrival) verdict {
+	if len(s.d.Queue) > 0 && s.d.Queue[0].ID != a.ID {
+		return wait
+	}
+	if of := editOf(a.msg); of != "" {
+		return s.edit(a, of)
+	}
+	return goOn
+}
+
+// edit lets the new text of a message through to a bot that has the message. One that waits gets the new text; for
+// others it is only recorded.
+func (s *State) edit(a *arrival, of relay.MessageID) verdict {
+	if s.d.Texts[of] != nil {
+		s.add(Record{Kind: KindEdit, Of: of, Agent: a.msg.SenderAgentName, Text: a.msg.Content})
+	}
+	s.effect(Effect{Do: Retext, ID: of, Text: a.msg.Content})
+	l := s.byID[of]
+	if l == nil || l.Bot != a.msg.SenderAgentName || !s.had(l) || !l.of(s.cfg.Agent).delivered() {
+		return stop(relay.Duplicate)
+	}
+	return verdict{decision: &policy.Decision{Allow: true, Tier: policy.TierThreshold, Depth: l.Depth,
+		Reason: "an edit of a message that this bot was given"}}
+}
+
+func (s *State) stopOld(a *arrival) verdict {
+	if a.History || a.At-a.Final > relay.Millis(s.cfg.MaxAge.Milliseconds()) {
+		return stop(relay.Expired)
+	}
+	return goOn
+}
+
+func (s *State) stopBySettings(a *arrival) verdict {
+	set, _ := s.settings()
+	l := s.byID[a.ID]
+	return stop(s.bySettings(l, &set))
+}
+
+// bySettings is why people's settings keep a bot's message from this bot.
+func (s *State) bySettings(l *Line, set *Settings) relay.Reason {
+	switch {
+	case l == nil:
+		return relay.Expired // more messages have come since than are known
+	case l.Recalled:
+		return relay.Recalled
+	case set.Muted[s.cfg.Agent].Holds(s.now):
+		return relay.Muted
+	case set.Paused.Holds(s.now):
+		return relay.Paused
+	case s.stoppedByPerson(l):
+		return relay.StoppedByPerson
+	}
+	return relay.Pass
+}
+
+// stoppedByPerson reports whether a person's stop holds for a message: for what was said before it, and for what bots
+// say after it until a person speaks.
+func (s *State) stoppedByPerson(l *Line) bool {
+	at := s.d.Settings.since(keyStopped)
+	if at == 0 {
+		return false
+	}
+	for _, c := range s.d.Continued { // it ends the stop for the whole group
+		if c.At > at {
+			return false
+		}
+	}
+	if l.TS <= at {
+		return s.now-at <= relay.Millis(s.cfg.MaxAge.Milliseconds())
+	}
+	if l.UserTS > at && l.UserTS <= l.TS {
+		return false
+	}
+	for i := s.after(l.TS) - 1; i >= 0 && s.d.Lines[i].TS > at; i-- {
+		o := s.d.Lines[i]
+		if o.Bot == "" || o.UserTS > at && o.UserTS <= o.TS {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *State) stopForOthers(a *arrival) verdict {
+	set, _ := s.settings()
+	if !s.isFor(s.audience(s.byID[a.ID], &set)) {
+		return stop(relay.NotForMe)
+	}
+	return goOn
+}
+
+func (s *State) stopNotMentioned(a *arrival) verdict {
+	if s.cfg.GroupPolicy == "mention" && !s.mentioned(a.msg) {
+		return stop(relay.NotMentioned)
+	}
+	return goOn
+}
+
+// mentioned reports whether a message addresses this bot. What the sender's metadata says of that is not believed.
+func (s *State) mentioned(m *relay.Message) bool {
+	n := s.names(m)
+	return slices.Contains(n.Bots, s.cfg.Agent) || n.All && s.cfg.MentionAll
+}
+
+func (s *State) stopOverBudget(a *arrival) verdict {
+	set, _ := s.settings()
+	if s.overBudget(s.byID[a.ID], &set) && !s.released(a) {
+		return stop(relay.Budget)
+	}
+	return goOn
+}
+
+// overBudget reports whether the bots have said as much as they may in the hour before a message, to the minute.
+func (s *State) overBudget(l *Line, set *Settings) bool {
+	return set.Budget > 0 && s.d.Hour.before(l.TS) > int64(set.Budget) // it is counted itself
+}
+
+// stopByPolicy goes through the tiers of the stop policy.
+func (s *State) stopByPolicy(a *arrival) verdict {
+	l, d := s.byID[a.ID], policy.Decision{}
+	set, _ := s.settings()
+	if s.released(a) {
+		return verdict{decision: letGo()}
+	}
+	switch asks := s.tier(l, &set, &d); {
+	case asks && a.Judged == nil:
+		if a.Asked == 0 {
+			a.Asked = s.now
+			s.do(Effect{Do: Ask, Key: "ask/" + string(a.ID), ID: a.ID, Decision: &d}, a.msg)
+		}
+		return wait
+	case asks:
+		d = *a.Judged
+		d.Depth = l.Depth
+	}
+	if !d.Allow {
+		return verdict{stop: relay.Reason(d.Reason), decision: &d}
+	}
+	return verdict{decision: &d}
+}
+
+// tier is what the policy says of a message without the judge; asks reports whether it is the judge's to say.
+func (s *State) tier(l *Line, set *Settings, d *policy.Decision) (asks bool) {
+	d.Depth = l.Depth
+	switch limits := set.limits(&s.cfg); {
+	case l.Depth >= limits.MaxDepth:
+		d.Tier, d.Reason = policy.TierHardLimit, policy.StopMaxDepth
+		d.Detail = fmt.Sprintf("depth %d >= limit %d", l.Depth, limits.MaxDepth)
+	case l.Depth <= limits.Threshold:
+		d.Allow, d.Tier = true, policy.TierThreshold
+		d.Reason = fmt.Sprintf("depth %d <= threshold %d", l.Depth, limits.Threshold)
+	case !limits.Check:
+		d.Allow, d.Tier, d.Reason = true, policy.TierJudgeOff, "judge off"
+	default:
+		return true
+	}
+	return false
+}
+
+// judged takes in the judge's verdict on the message at the head of the queue.
+func (s *State) judged(e Judged) {
+	s.done(Done{Key: "ask/" + string(e.ID)})
+	for _, a := range s.d.Queue {
+		if a.ID == e.ID && a.Asked > 0 {
+			next := *a
+			next.Judged = &e.Decision
+			s.add(Record{Kind: kindQueue, Wait: &next})
+			return
+		}
+	}
+}
+
+// Fate is why a message that waits for the bot is withdrawn, Pass if it is not. A pause holds back what the bot was
+// not given yet; a mute and a stop also what it was given and has not confirmed, which would be written again.
+func (s *State) Fate(now relay.Millis, id relay.MessageID, given bool) relay.Reason {
+	s.now = now
+	set, _ := s.settings()
+	l := s.byID[id]
+	switch {
+	case s.isGone(id):
+		return relay.Recalled
+	case l == nil:
+		return relay.Pass
+	}
+	why := s.bySettings(l, &set)
+	if why == relay.Paused && (given || l.Bot == "") {
+		why = relay.Pass
+		if s.stoppedByPerson(l) {
+			why = relay.StoppedByPerson
+		}
+	}
+	return why
+}
+
+// metaEditOf names, in the metadata of a message, the message whose text it replaces.
+const metaEditOf = "edit_of"
+
+// editOf returns the message that m edits; "": m is a message of its own.
+func editOf(m *relay.Message) relay.MessageID {
+	if id := m.Metadata.Text(metaEditOf); relay.CheckID(id) == nil && relay.MessageID(id) != m.ID() {
+		return relay.MessageID(id)
+	}
+	return ""
+}

@@ -1,0 +1,314 @@
+package group
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+)
+
+// Group is a group as GET /v1/groups/{chat} shows it; the caller adds channel, chat and name.
+type Group struct {
+	Locked   bool              `json:"locked"`
+	Version  string            `json:"version"`
+	Settings Settings          `json:"settings"`
+	Sources  map[string]string `json:"sources"`
+	Bots     []Bot             `json:"bots"`
+	Depth    int               `json:"depth"` // of the newest message
+	LastStop *LastStop         `json:"last_stop,omitempty"`
+	Stopped  bool              `json:"-"` // by a person, and no person has spoken since
+}
+
+// Bot is a bot of a group.
+type Bot struct {
+	Agent  relay.AgentName `json:"agent"`
+	Name   string          `json:"name"`
+	Online bool            `json:"online"`
+}
+
+// LastStop is the newest message that stopped at a bot.
+type LastStop struct {
+	MessageID relay.MessageID   `json:"message_id"`
+	Sender    relay.AgentName   `json:"sender"`
+	Bots      []relay.AgentName `json:"bots"` // at which it stopped
+	Reason    relay.Reason      `json:"reason"`
+	At        relay.Millis      `json:"at"`
+}
+
+// View is the group at a time.
+func (s *State) View(now time.Time) Group {
+	s.clock, s.now = now, relay.MillisOf(now)
+	g := Group{Locked: s.cfg.Locked, Version: s.d.Settings.version(), Bots: []Bot{}, LastStop: s.lastStop()}
+	g.Settings, g.Sources = s.settings()
+	for _, m := range s.d.Settings.members() {
+		g.Bots = append(g.Bots, Bot{m.Agent, m.Name, m.Agent == s.cfg.Agent || s.online[m.Agent]})
+	}
+	if n := len(s.d.Lines); n > 0 {
+		newest := s.d.Lines[n-1]
+		g.Depth = newest.Depth
+		at := s.d.Settings.since(keyStopped)
+		g.Stopped = at > 0 && s.stoppedByPerson(&Line{Bot: unknownBot, TS: max(s.now, newest.TS)})
+	}
+	return g
+}
+
+// Lines are the known messages of the chat, oldest first. They are not to be changed.
+func (s *State) Lines() []*Line { return s.d.Lines }
+
+// Shown are the newest commands and notices, oldest first. They are not to be changed.
+func (s *State) Shown() []Record { return s.d.Shown }
+
+// lastStop is the newest message of a bot that stopped for all to know.
+func (s *State) lastStop() *LastStop {
+	for _, l := range slices.Backward(s.d.Lines) {
+		var stop *LastStop
+		for _, v := range l.Verdicts {
+			if l.Bot == "" || slices.Contains([]relay.Reason{"", relay.NotForMe, relay.NotMentioned, relay.Muted}, v.Stopped) {
+				continue // others got it
+			}
+			if stop == nil {
+				stop = &LastStop{MessageID: l.ID, Sender: l.Bot, Reason: v.Stopped}
+			}
+			stop.Bots, stop.At = append(stop.Bots, v.Agent), max(stop.At, v.At)
+		}
+		if stop != nil {
+			slices.Sort(stop.Bots)
+			return stop
+		}
+	}
+	return nil
+}
+
+// statusText is how things stand.
+func (s *State) statusText(chinese bool) string {
+	g, members := s.View(s.clock), s.d.Settings.members()
+	var lines []string
+	line := func(key string, args ...any) { lines = append(lines, say(chinese, key, args...)) }
+	var on, off []relay.AgentName
+	for _, b := range g.Bots {
+		if b.Online {
+			on = append(on, b.Agent)
+		} else {
+			off = append(off, b.Agent)
+		}
+	}
+	if len(on) > 0 {
+		line("online", len(on), labels(members, on))
+	} else {
+		line("nobody online")
+	}
+	if len(off) > 0 {
+		line("offline", len(off), labels(members, off))
+	}
+	set := &g.Settings
+	p := s.answers(set)
+	line(p.key, p.args...)
+	line("in a row", g.Depth, set.Limit, set.Threshold, stateWords[set.Judge])
+	if set.Budget > 0 {
+		line("is budget", set.Budget)
+	}
+	if set.Paused.Holds(s.now) {
+		line("is paused", s.ending(set.Paused))
+	}
+	if g.Stopped {
+		line("is stopped")
+	}
+	var muted []string
+	for _, agent := range slices.Sorted(maps.Keys(set.Muted)) {
+		muted = append(muted, labels(members, []relay.AgentName{agent})[0]+s.ending(set.Muted[agent]).in(chinese))
+	}
+	if len(muted) > 0 {
+		line("are muted", len(muted), muted)
+	}
+	if g.Locked {
+		line("locked")
+	}
+	if l := g.LastStop; l != nil {
+		line("last stop", s.moment(l.At), labels(members, []relay.AgentName{l.Sender}), labels(members, l.Bots), l.Reason)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (s *State) moment(at relay.Millis) moment { return moment{at.Time(), s.clock} }
+
+// ending is when a pause ends, as it follows what is paused; "" where somebody ends it.
+func (s *State) ending(u *Until) text2 {
+	if u.Until == nil {
+		return text2{}
+	}
+	return text2{say(false, "until", s.moment(*u.Until)), say(true, "until", s.moment(*u.Until))}
+}
+
+// answers says who answers a message that names no bot.
+func (s *State) answers(set *Settings) phrase {
+	members := s.d.Settings.members()
+	def := here([]relay.AgentName{set.DefaultBot}, members)
+	switch {
+	case set.Answer == ModeNamed:
+		return phrase{"answer named", nil}
+	case (set.Answer == ModeDefault || set.Answer == ModeOne) && len(def) > 0:
+		return phrase{"answer default", []any{labels(members, def)}}
+	case set.Answer == ModeDefault:
+		return phrase{"answer no default", nil}
+	case set.Answer == ModeOne:
+		return phrase{"answer one", nil}
+	}
+	return phrase{"answer all", nil}
+}
+
+// answerText tells the group that a command was executed.
+func (s *State) answerText(a *asked, at relay.Millis) string {
+	set, _ := s.settings()
+	members := s.d.Settings.members()
+	tell := func(key string, args ...any) string { return say(a.chinese, key, args...) }
+	who, is := labels(members, a.bots), text2{"is", ""}
+	if len(a.bots) > 1 {
+		is.en = "are"
+	}
+	end := s.moment(at + relay.Millis(a.pause.Milliseconds()))
+	switch a.verb {
+	case VerbPause:
+		if a.pause > 0 {
+			return tell("paused until", end)
+		}
+		return tell("paused")
+	case VerbResume:
+		return tell("resumed")
+	case VerbMute:
+		if a.pause > 0 {
+			return tell("muted until", who, is, end)
+		}
+		return tell("muted", who, is)
+	case VerbUnmute:
+		return tell("unmuted", who, is)
+	case VerbAnswer:
+		set.Answer = a.mode
+		if len(a.bots) > 0 {
+			set.DefaultBot = a.bots[0]
+		}
+		p := s.answers(&set)
+		return tell(p.key, p.args...)
+	case VerbLimit:
+		text := tell("limit", a.n)
+		if set.Threshold >= a.n {
+			text += tell("threshold too", a.n)
+		}
+		return text
+	case VerbThreshold:
+		text := tell("threshold 0")
+		if a.n > 0 {
+			text = tell("threshold", a.n)
+		}
+		if !set.Judge {
+			text += tell("judge is off")
+		}
+		return text
+	case VerbJudge:
+		if a.on {
+			return tell("judge on", set.Threshold)
+		}
+		return tell("judge off", set.Limit)
+	case VerbBudget:
+		switch {
+		case a.n > 0:
+			return tell("budget", a.n)
+		case s.operator() > 0:
+			return tell("operator", s.operator())
+		}
+		return tell("no budget")
+	case VerbContinue:
+		switch len(a.bots) {
+		case 0:
+			return tell("all go on")
+		case 1:
+			return tell("one goes on", who)
+		}
+		return tell("some go on", who)
+	}
+	return tell(string(a.verb)) // stop and forget
+}
+
+// whyText is what became of a message at each bot, and what people can do; without an id, of the last one that
+// stopped.
+func (s *State) whyText(id relay.MessageID, chinese bool) string {
+	if last := s.lastStop(); id == "" && last != nil {
+		id = last.MessageID
+	}
+	var lines, hints []string
+	l, members := cmp.Or(s.byID[id], &Line{}), s.d.Settings.members()
+	if l.Bot != "" {
+		lines = append(lines, say(chinese, "about", labels(members, []relay.AgentName{l.Bot})))
+	}
+	if len(l.Verdicts) == 0 {
+		lines = append(lines, say(chinese, "no fate"))
+	}
+	verdicts := slices.SortedFunc(slices.Values(l.Verdicts), func(a, b Verdict) int { return cmp.Compare(a.Agent, b.Agent) })
+	for i, v := range verdicts {
+		bot, line := labels(members, []relay.AgentName{v.Agent}), ""
+		switch {
+		case v.Stopped != "":
+			line = say(chinese, "was stopped", bot, v.Stopped, s.moment(v.At))
+			if h := hint(v.Stopped, s.cfg.Commands, chinese); h != "" && !slices.Contains(hints, h) {
+				hints = append(hints, h)
+			}
+		case v.delivered():
+			line = say(chinese, "delivered", bot, s.moment(v.Delivered))
+		default:
+			line = say(chinese, "waits", bot)
+		}
+		if lines = append(lines, line); len(strings.Join(lines, "")) > maxFates {
+			lines = append(lines, say(chinese, "more", len(verdicts)-i-1))
+			break
+		}
+	}
+	return strings.Join(append(lines, hints...), "\n")
+}
+
+// Weigh is why a message would not reach the bot if it came now, for POST /v1/decide; nothing is changed. Where the
+// policy says so, decision has it; asks: it is the judge's to say.
+func (s *State) Weigh(now time.Time, m *relay.Message, user bool) (why relay.Reason, depth int, asks bool) {
+	s.clock, s.now = now, relay.MillisOf(now)
+	l := s.lineOf(m, s.believed(m.TS))
+	if known := s.byID[l.ID]; known != nil {
+		l = *known
+	}
+	set, _ := s.settings()
+	if m.Role == relay.RoleUser {
+		if _, is := s.parse(m); is && user {
+			return relay.Command, 0, false
+		}
+		if _, is := s.continueWord(m); is && user {
+			return relay.Continue, 0, false
+		}
+		a := s.audience(&l, &set)
+		switch first := slices.IndexFunc(a.oneOf, func(b relay.AgentName) bool { return b == s.cfg.Agent || s.online[b] }); {
+		case set.Muted[s.cfg.Agent].Holds(s.now):
+			return relay.Muted, 0, false
+		case first >= 0 && a.oneOf[first] == s.cfg.Agent:
+			return relay.Pass, 0, false
+		case !s.isFor(a):
+			return relay.NotForMe, 0, false
+		}
+		return relay.Pass, 0, false
+	}
+	l.Bot = cmp.Or(l.Bot, unknownBot)
+	l.Depth, _ = s.depth(&l)
+	if why = s.bySettings(&l, &set); why == relay.Pass && !s.isFor(s.audience(&l, &set)) {
+		why = relay.NotForMe
+	}
+	if why == relay.Pass && s.byID[l.ID] == nil && set.Budget > 0 && s.d.Hour.before(l.TS) >= int64(set.Budget) {
+		why = relay.Budget
+	}
+	if why != relay.Pass {
+		return why, l.Depth, false
+	}
+	var d policy.Decision
+	if asks = s.tier(&l, &set, &d); !asks && !d.Allow {
+		why = relay.MaxDepth
+	}
+	return why, l.Depth, asks
+}

@@ -1,0 +1,323 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"feishu-relay/internal/runes"
+	"feishu-relay/relay"
+)
+
+// text2 is a text in both languages.
+type text2 struct{ en, zh string }
+
+func (t text2) in(chinese bool) string {
+	if chinese {
+		return t.zh
+	}
+	return t.en
+}
+
+// is reports whether a person said one of both.
+func (t text2) is(said string) bool { return equalFold(said, t.en) || equalFold(said, t.zh) }
+
+// catalogue has the texts that people read. Names in them mention nobody.
+var catalogue = map[string]text2{
+	// Mistakes in a command.
+	"no command":    {"There is no command “%[1]s”. “%[2]s help” lists the commands.", "没有“%[1]s”这个命令。“%[2]s 帮助”列出所有命令。"},
+	"unexpected":    {"Unexpected “%[1]s” after “%[2]s”: nothing was changed.", "“%[2]s”后面的“%[1]s”无法识别，命令未执行。"},
+	"bad time":      {"“%s” is not a duration. Write 30m, 2h or 1d, at most 7 days.", "“%s”不是时长。请写 30分钟、2小时、1天，最长 7 天。"},
+	"not a bot":     {"“%s” is not a bot in this group. %s", "“%s”不是这里的机器人。%s"},
+	"which bot":     {"Which bot? Put its name after “%s”. %s", "哪个机器人？请写在“%s”后面。%s"},
+	"who answers":   {"Who answers? all, named, default, one, or a bot. %s", "由谁回答？全部、点名、默认、一个，或某个机器人。%s"},
+	"answers not":   {"“%s” is not valid. Who answers? all, named, default, one, or a bot. %s", "不能是“%s”。由谁回答？全部、点名、默认、一个，或某个机器人。%s"},
+	"on or off":     {"The judge: on or off?", "裁判：开还是关？"},
+	"not on or off": {"The judge can be on or off, not “%s”.", "裁判只能是开或关，不能是“%s”。"},
+	"no number":     {"“%s” takes a whole number from %d to %d.", "“%s”后面要写 %d 到 %d 的整数。"},
+	"bad number":    {"“%s” takes a whole number from %d to %d, not “%s”.", "“%s”后面要写 %d 到 %d 的整数，不能是“%s”。"},
+	"bots here":     {"Bots here: %s.", "这里的机器人：%s。"},
+	"no bots here":  {"There are no bots here.", "这里没有机器人。"},
+
+	// Refusals.
+	"members": {"Only members of this group can do that.", "只有本群成员可以这样做。"},
+	"admins":  {"Only the group's owner and administrators can do that.", "只有群主和群管理员可以这样做。"},
+	"list":    {"Only people whom the operator has listed can do that.", "只有运维名单上的人可以这样做。"},
+	"locked":  {"The operator has locked this group's settings.", "本群的设置已由运维锁定，不能在群里更改。"},
+	"still paused": {"Bots' messages are paused. Resume them first; what was stopped waits until then.",
+		"机器人之间的消息已暂停。请先恢复，被停止的消息会等到那时。"},
+	"one still muted":     {"%s is muted. Unmute it first.", "%s 已静音，请先取消静音。"},
+	"some still muted":    {"%s are muted. Unmute them first.", "%s 已静音，请先取消静音。"},
+	"nothing to continue": {"Nothing was stopped.", "没有被停止的消息。"},
+
+	// Answers.
+	"paused until":  {"Bots' messages are paused until %s.", "机器人之间的消息已暂停，%s 恢复。"},
+	"paused":        {"Bots' messages are paused until somebody resumes them.", "机器人之间的消息已暂停，直到有人恢复。"},
+	"resumed":       {"Bots' messages are no longer paused.", "机器人之间的消息已恢复。"},
+	"muted until":   {"%s %s muted until %s.", "%[1]s 已静音，%[3]s 恢复。"},
+	"muted":         {"%s %s muted until somebody ends it.", "%[1]s 已静音，直到有人取消静音。"},
+	"unmuted":       {"%s %s no longer muted.", "%[1]s 已取消静音。"},
+	"limit":         {"The limit is %d: bots stop at message %[1]d in a row.", "上限为 %d：机器人连续发言到第 %[1]d 条时停止。"},
+	"threshold too": {" The threshold is also %d.", "阈值也为 %d。"},
+	"threshold": {"The threshold is %d: the first %[1]d bots' messages in a row pass without the judge.",
+		"阈值为 %d：机器人连续的前 %[1]d 条不经裁判，直接放行。"},
+	"threshold 0":  {"The threshold is 0: the judge decides on each bot's message.", "阈值为 0：机器人的每条消息都由裁判决定。"},
+	"judge is off": {" At present the judge is off.", "目前裁判是关闭的。"},
+	"judge on":     {"The judge is on: it decides on bots' messages after the first %d in a row.", "裁判已开启：机器人连续的前 %d 条之后由它决定。"},
+	"judge off":    {"The judge is off: bots' messages pass up to the limit, %d in a row.", "裁判已关闭：机器人的消息都放行，直到上限 %d。"},
+	"budget":       {"The budget is %d bots' messages an hour.", "预算为每小时 %d 条机器人消息。"},
+	"operator":     {"The operator's budget applies: %d bots' messages an hour.", "按运维设定的预算：每小时 %d 条机器人消息。"},
+	"no budget":    {"The budget is removed: bots' messages are not limited.", "已取消预算，不再限制每小时的机器人消息。"},
+	"all go on":    {"The bots continue.", "机器人可以继续了。"},
+	"one goes on":  {"%s continues.", "%s可以继续了。"},
+	"some go on":   {"%s continue.", "%s可以继续了。"},
+	"stop":         {"Stopped. The bots continue when a person writes again.", "已停止。有人再发消息时，机器人才会继续。"},
+	"forget":       {"The settings made in this group are removed; the operator's settings apply.", "已清除本群的设置，恢复为运维的设置。"},
+
+	// Who answers.
+	"answer named": {"Bots answer only when they are mentioned.", "机器人只在被点名时回答。"},
+	"answer no default": {"Bots answer only when they are mentioned: there is no default bot. Set one: “answer” and its name.",
+		"还没有默认机器人，所以机器人只在被点名时回答。在“回答”后面写上机器人的名字，就能指定一个。"},
+	"answer default": {"%s answers messages that mention no bot.", "没有点名的消息由 %s 回答。"},
+	"answer one": {"One bot answers messages that mention no bot: the one that last spoke to that person.",
+		"没有点名的消息只由一个机器人回答：上次和这个人说话的那个。"},
+	"answer all": {"All bots answer people's messages.", "所有机器人都会回答大家的消息。"},
+
+	// The status.
+	"online":        {"Online (%d): %s", "在线（%d）：%s"},
+	"nobody online": {"No bot is online", "没有机器人在线"},
+	"offline":       {"Offline (%d): %s", "离线（%d）：%s"},
+	"in a row": {"Bots' messages in a row: %d; limit %d, threshold %d, judge %s",
+		"机器人连续发言：%d 条；上限 %d，阈值 %d，裁判%s"},
+	"is budget":  {"Budget: %d bots' messages an hour", "预算：每小时 %d 条机器人消息"},
+	"is paused":  {"Bots' messages are paused%s", "机器人之间的消息已暂停%s"},
+	"is stopped": {"Somebody stopped the bots; they continue when a person writes", "有人叫停了机器人，有人再发消息时才会继续"},
+	"are muted":  {"Muted (%d): %s", "静音（%d）：%s"},
+	"until":      {" until %s", "（到 %s）"},
+	"last stop":  {"Last stop, %s: %s's message to %s, because %s.", "最近一次停止（%s）：%s 发给 %s 的消息，原因：%s。"},
+
+	// Why, and notices.
+	"no fate":     {"No bot received it, or it is too long ago.", "没有机器人收到它，或时间太久，已没有记录。"},
+	"waits":       {"%s: not delivered yet", "%s：尚未送达"},
+	"was stopped": {"%s: not delivered: %s (%s)", "%s：未送达：%s（%s）"},
+	"delivered":   {"%s: delivered at %s", "%s：%s 已送达"},
+	"more":        {"and %d more bots", "还有 %d 个机器人"},
+	"about":       {"%s:", "%s："},
+	"help":        {"%s %s: %s", "%s %s：%s"},
+	"notice": {"%s's message was not delivered to %s: %s. Reply “continue” to release it.",
+		"%s 的消息未送达 %s：%s。回复“继续”即可放行。"},
+	"other bots": {"other bots", "其他机器人"},
+	"list more":  {"%[1]s and %[3]d more", "%[1]s 等 %[2]d 个"},
+}
+
+// reasons are what each stop is to people, and what they can do; {unmute} and the like are commands. The last two are
+// why no bot was given a person's message.
+var reasons = map[relay.Reason]struct{ means, do text2 }{
+	relay.OwnMessage: {means: text2{"it is the bot's own", "是它自己的消息"}},
+	relay.NotAMember: {text2{"the bot is not in this group", "机器人不在这个群里"},
+		text2{"Add the bot to the group.", "请把机器人加入本群。"}},
+	relay.Duplicate: {means: text2{"the bot already has it", "机器人已经收到过"}},
+	relay.BadSignature: {text2{"its signature is wrong", "签名错误"},
+		text2{"The operator should compare RELAY_SECRET.", "请运维核对 RELAY_SECRET。"}},
+	relay.Malformed: {text2{"its format is invalid", "消息格式无效"}, text2{"Tell the operator.", "请告诉运维。"}},
+	relay.Expired: {text2{"it expired before it could be delivered", "送达机器人之前已过期"},
+		text2{"Send it again.", "请重新发送。"}},
+	relay.Recalled: {means: text2{"it was recalled", "消息已撤回"}},
+	relay.Muted: {text2{"the bot is muted", "机器人已静音"},
+		text2{"Use “{unmute}” with its name.", "“{unmute}”加上它的名字可以取消。"}},
+	relay.Paused: {text2{"bots' messages are paused", "机器人之间的消息已暂停"}, text2{"Use “{resume}”.", "“{resume}”可以恢复。"}},
+	relay.StoppedByPerson: {text2{"somebody stopped the bots", "有人叫停了机器人"},
+		text2{"They continue when a person writes, or with “{continue}”.", "有人再发消息，或发“{continue}”，它们就会继续。"}},
+	relay.NotForMe: {text2{"it is for another bot", "消息是给别的机器人的"},
+		text2{"Mention the bot that should answer.", "想让谁回答，就点名谁。"}},
+	relay.Budget: {text2{"this hour's budget is used up", "这一小时的预算用完了"},
+		text2{"Wait, or raise it with “{budget}”.", "请稍等，或用“{budget}”调高。"}},
+	relay.NotMentioned: {text2{"the bot was not mentioned", "没有点名这个机器人"},
+		text2{"Mention the bot that should answer.", "想让谁回答，就点名谁。"}},
+	relay.MaxDepth: {text2{"the bots reached the limit of messages in a row", "机器人连续发言已达上限"},
+		text2{"Reply “continue” to release it.", "回复“继续”即可放行。"}},
+	relay.JudgeNo:    {means: text2{"the judge sees nothing that needs an answer", "裁判认为无需回答"}},
+	relay.JudgeError: {means: text2{"the judge could not decide", "裁判未能作出判断"}},
+	relay.Undeliverable: {text2{"the bot refused it or did not answer in time", "机器人拒收，或没有及时回应"},
+		text2{"Send it again; if it happens often, tell the operator.", "请重新发送；如果经常这样，请告诉运维。"}},
+	relay.Command:  {means: text2{"it is a command", "它是一条命令"}},
+	relay.Continue: {means: text2{"it released the messages that were stopped", "它放行被停止的消息"}},
+}
+
+// Bounds of texts, in bytes. A whole one stays below 4 KB.
+const (
+	maxWord  = 60   // of a name or a word; the rest is cut
+	maxList  = 700  // of a list of names; those beyond it are counted
+	maxFates = 2500 // of the lines on what became of a message; the bots beyond it are counted
+)
+
+// phrase is an entry of the catalogue with what goes into it.
+type phrase struct {
+	key  string
+	args []any
+}
+
+// mistake is what a person got wrong in a command.
+type mistake phrase
+
+func mistakeOf(key string, args ...any) *mistake { return &mistake{key, args} }
+
+func (m *mistake) text(chinese bool) string { return say(chinese, m.key, m.args...) }
+
+// moment is a time as somebody where now is reads it.
+type moment struct{ at, now time.Time }
+
+// say is a text of the catalogue. A string among args is shown as a word.
+func say(chinese bool, key string, args ...any) string {
+	shown := make([]any, len(args))
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			shown[i] = word(arg)
+		case []string:
+			shown[i] = list(arg, chinese)
+		case text2:
+			shown[i] = arg.in(chinese)
+		case phrase:
+			shown[i] = say(chinese, arg.key, arg.args...)
+		case Verb:
+			shown[i] = arg.in(chinese)
+		case relay.Reason:
+			if shown[i] = reasons[arg].means.in(chinese); shown[i] == "" {
+				shown[i] = word(string(arg))
+			}
+		case []Member:
+			if shown[i] = say(chinese, "no bots here"); len(arg) > 0 {
+				shown[i] = say(chinese, "bots here", labels(arg, agentsOf(arg)))
+			}
+		case moment:
+			shown[i] = arg.in(chinese)
+		default:
+			shown[i] = arg
+		}
+	}
+	format := catalogue[key].in(chinese)
+	if len(shown) == 0 {
+		return format
+	}
+	return fmt.Sprintf(format, shown...)
+}
+
+// in is the verb as people write it.
+func (v Verb) in(chinese bool) string {
+	for _, known := range verbs {
+		if known.verb == v && chinese {
+			return known.zh
+		}
+	}
+	return string(v)
+}
+
+func (m moment) in(chinese bool) string {
+	at := m.at.In(m.now.Location())
+	layout := "15:04"
+	if y, month, d := m.now.Date(); at.Before(time.Date(y, month, d, 0, 0, 0, 0, m.now.Location())) ||
+		!at.Before(time.Date(y, month, d+1, 0, 0, 0, 0, m.now.Location())) {
+		layout = text2{"2 Jan 15:04", "1月2日 15:04"}.in(chinese)
+	}
+	if zone, _ := at.Zone(); zone == "UTC" { // of a container, and hardly the readers'
+		layout += " UTC"
+	}
+	return at.Format(layout)
+}
+
+// word is a name or word as texts show it: on one line, bounded, and so that Feishu makes no mention of it.
+func word(name string) string {
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp), r == '@', r == '＠':
+			return ' '
+		case r == '<':
+			return '‹'
+		case r == '>':
+			return '›'
+		}
+		return r
+	}, strings.ToValidUTF8(name, " "))
+	name = strings.Join(strings.Fields(name), " ")
+	if short := runes.Cut(name, maxWord); short != name {
+		return short + "…"
+	}
+	return name
+}
+
+func agentsOf(bots []Member) []relay.AgentName {
+	out := make([]relay.AgentName, len(bots))
+	for i, b := range bots {
+		out[i] = b.Agent
+	}
+	return out
+}
+
+// labels are the names of bots: with the agent's too where two bots have one name.
+func labels(bots []Member, agents []relay.AgentName) []string {
+	names, same := map[relay.AgentName]string{}, map[string]int{}
+	for _, b := range bots {
+		names[b.Agent] = word(b.Name)
+		same[names[b.Agent]]++
+	}
+	out := make([]string, len(agents))
+	for i, agent := range agents {
+		switch out[i] = names[agent]; {
+		case out[i] == "":
+			out[i] = word(string(agent))
+		case same[out[i]] > 1:
+			out[i] += " (" + word(string(agent)) + ")"
+		}
+	}
+	return out
+}
+
+// list joins names, and counts those for which there is no room.
+func list(names []string, chinese bool) string {
+	shown, size := 0, 0
+	for shown < len(names) && size+len(names[shown]) <= maxList {
+		size += len(names[shown]) + len("、")
+		shown++
+	}
+	joined := strings.Join(names[:shown], text2{", ", "、"}.in(chinese))
+	switch {
+	case shown < len(names):
+		return say(chinese, "list more", text2{joined, joined}, len(names), len(names)-shown)
+	case shown > 1 && !chinese:
+		return strings.Join(names[:shown-1], ", ") + " and " + names[shown-1]
+	}
+	return joined
+}
+
+// helpText lists the commands, one on a line.
+func helpText(words []string, chinese bool) string {
+	lines := make([]string, len(verbs))
+	for i, v := range verbs {
+		line := say(chinese, "help", text2{commandOf(words, v.verb, false), commandOf(words, v.verb, true)}, v.args, v.means)
+		lines[i] = strings.NewReplacer(" :", ":", " ：", "：").Replace(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// commandOf is how a verb is written: behind the first command word of the language.
+func commandOf(words []string, v Verb, chinese bool) string {
+	first := ""
+	if i := slices.IndexFunc(words, func(w string) bool { return hasHan(w) == chinese }); i >= 0 {
+		first = words[i]
+	} else if len(words) > 0 {
+		first = words[0]
+	}
+	return word(first) + " " + v.in(chinese)
+}
+
+// hint is what people can do about a stop.
+func hint(why relay.Reason, words []string, chinese bool) string {
+	text := reasons[why].do.in(chinese)
+	for _, v := range verbs {
+		text = strings.ReplaceAll(text, "{"+string(v.verb)+"}", commandOf(words, v.verb, chinese))
+	}
+	return text
+}
