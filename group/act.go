@@ -262,7 +262,7 @@ func (s *State) fresh(at, stopped relay.Millis) bool {
 // continueWord reports whether a person's message lets bots go on, and which; none: all. It does so while the group is
 // shown that bots stopped, and something can be released; else it is an ordinary message.
 func (s *State) continueWord(m *relay.Message) (bots []relay.AgentName, is bool) {
-	members := s.d.Settings.members()
+	members := s.members()
 	if bots, is = isContinue(m.Content, s.mentionedIn(m, members), members); !is {
 		return nil, false
 	}
@@ -288,9 +288,9 @@ func (s *State) cannotContinue(thread string, at relay.Millis, named []relay.Age
 	case stop > 0 || len(bots) > 0:
 		return nil
 	case len(muted) == 1:
-		return mistakeOf("one still muted", labels(s.d.Settings.members(), muted))
+		return mistakeOf("one still muted", labels(s.members(), muted))
 	case len(muted) > 1:
-		return mistakeOf("some still muted", labels(s.d.Settings.members(), muted))
+		return mistakeOf("some still muted", labels(s.members(), muted))
 	}
 	return mistakeOf("nothing to continue")
 }

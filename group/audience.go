@@ -146,7 +146,7 @@ func here(agents []relay.AgentName, bots []Member) (out []relay.AgentName) {
 
 // audience is who a message of this chat is for.
 func (s *State) audience(l *Line, set *Settings) audience {
-	return audienceOf(l, set, s.d.Settings.members(), func(yield func(*Line) bool) {
+	return audienceOf(l, set, s.members(), func(yield func(*Line) bool) {
 		for i := s.after(l.TS) - 1; i >= 0; i-- {
 			if o := s.d.Lines[i]; o.ID != l.ID && !yield(o) {
 				return

@@ -505,7 +505,7 @@ func (s *State) parse(m *relay.Message) (asked, bool) {
 	if len(s.cfg.Commands) == 0 || m.MsgType != "" && m.MsgType != "text" && m.MsgType != "post" {
 		return asked{}, false
 	}
-	bots := s.d.Settings.members()
+	bots := s.members()
 	return parseCommand(m.Content, s.mentionedIn(m, bots), s.cfg.Commands, bots)
 }
 

@@ -23,7 +23,7 @@ func room() *State {
 	for _, b := range roomBots() {
 		c := Changes{}
 		c.set(keyIn+string(b.Agent), b)
-		s.d.Settings.merge(s.at(c, 1, string(b.Agent), false))
+		s.merge(s.at(c, 1, string(b.Agent), false))
 	}
 	return s
 }

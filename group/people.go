@@ -83,7 +83,9 @@ func (s *State) heard(e *Heard) {
 		s.withhold(&l, relay.Muted)
 	case len(a.oneOf) > 0:
 		bots := slices.DeleteFunc(a.oneOf, func(b relay.AgentName) bool { return set.Muted[b].Holds(s.now) })
-		if s.d.Ones[id] == nil {
+		if known := s.byID[id]; known != nil && slices.ContainsFunc(known.Verdicts, func(v Verdict) bool { return v.delivered() }) {
+			s.withhold(&l, relay.NotForMe) // another bot has it
+		} else if s.d.Ones[id] == nil {
 			s.add(Record{Kind: kindOne, Msg: m, One: &oneOf{ID: id, Bots: bots, Born: s.now, Since: s.now}})
 		}
 	case !s.isFor(a):
@@ -269,7 +271,7 @@ func (s *State) doLater(l *later) {
 // rank is this sidecar's place among those of the group that are online, 0 for the first. Only those that can count,
 // if that is not nil.
 func (s *State) rank(can func(Member) bool) (rank int) {
-	for _, m := range s.d.Settings.members() {
+	for _, m := range s.members() {
 		if m.Agent < s.cfg.Agent && s.online[m.Agent] && (can == nil || can(m)) {
 			rank++
 		}

@@ -187,6 +187,13 @@ func (c Changes) since(key string) relay.Millis {
 	return 0
 }
 
+// merge takes over what is newer of a record.
+func (s *State) merge(news Changes) {
+	if s.d.Settings.merge(news) {
+		s.memberList, s.set = nil, nil
+	}
+}
+
 // at stamps a change that was made at a time by the message id. A value that a clock ahead of now has set counts as
 // older; so does each one if newest is set, as for a request of somebody who has seen what holds.
 func (s *State) at(c Changes, at relay.Millis, id string, newest bool) Changes {
@@ -234,8 +241,16 @@ func (c Changes) members() (out []Member) {
 	return out
 }
 
+// members are the bots in the group, in the order of their agents.
+func (s *State) members() []Member {
+	if s.memberList == nil {
+		s.memberList = s.d.Settings.members()
+	}
+	return s.memberList
+}
+
 func (s *State) member(agent relay.AgentName) bool {
-	return s.d.Settings.get(keyIn+string(agent), new(Member))
+	return len(here([]relay.AgentName{agent}, s.members())) > 0
 }
 
 // announce says that this bot is in the group, or is not, where the others have to know it.
@@ -259,13 +274,25 @@ func (s *State) announce() {
 // settings are what holds now, and from where each is. How bots share a group is the same at all sidecars: where
 // their environments differ, that of the first agent holds.
 func (s *State) settings() (Settings, map[string]string) {
+	if s.set == nil {
+		set, from := s.settle()
+		s.set, s.from = &set, from
+	}
+	set := *s.set
+	if set.Paused != nil || len(set.Muted) > 0 {
+		s.set = nil // it may end at any time
+	}
+	return set, s.from
+}
+
+func (s *State) settle() (Settings, map[string]string) {
 	set, from := s.cfg.Base, map[string]string{}
 	for _, key := range append(settingKeys, "muted") {
 		if from[key] = FromEnv; s.cfg.File[key] {
 			from[key] = FromFile
 		}
 	}
-	if m := s.d.Settings.members(); len(m) > 0 && m[0].Answer != "" {
+	if m := s.members(); len(m) > 0 && m[0].Answer != "" {
 		if !s.cfg.File[keyAnswer] {
 			set.Answer = m[0].Answer
 		}
@@ -278,7 +305,7 @@ func (s *State) settings() (Settings, map[string]string) {
 
 // operator is the budget that none can exceed.
 func (s *State) operator() int {
-	if m := s.d.Settings.members(); len(m) > 0 && m[0].Answer != "" && !s.cfg.File[keyBudget] {
+	if m := s.members(); len(m) > 0 && m[0].Answer != "" && !s.cfg.File[keyBudget] {
 		return m[0].Budget
 	}
 	return s.cfg.Base.Budget

@@ -78,7 +78,7 @@ func (s *State) foldNotice(r *Record) {
 // write is false, and it is only recorded.
 func (s *State) showers() (agents []relay.AgentName, write bool) {
 	var all []relay.AgentName
-	for _, m := range s.d.Settings.members() {
+	for _, m := range s.members() {
 		if m.Agent != s.cfg.Agent && !s.online[m.Agent] {
 			continue
 		}
@@ -106,7 +106,7 @@ func (s *State) showDue(w *show) relay.Millis {
 
 // turnToShow claims w in this sidecar's turn.
 func (s *State) turnToShow(w *show) {
-	over := s.now-w.Since > showLife || w.Act == ActAnswer && w.Text == "" || w.Act == ActStop && s.cfg.Notice == "off"
+	over := s.now-w.Since >= showLife || w.Act == ActAnswer && w.Text == "" || w.Act == ActStop && s.cfg.Notice == "off"
 	for _, key := range []string{w.Thread, everywhere} { // nobody has to let them go on any more
 		over = over || w.Act == ActStop && s.d.Continued[key].At > w.Said
 	}
@@ -129,7 +129,7 @@ func (s *State) claimedShow(w *show, holder relay.AgentName) {
 	_, write := s.showers()
 	e := Effect{Do: Reply, Key: "show/" + w.claim(), ID: w.Of, Text: s.shownText(w)}
 	switch {
-	case !write || !strings.HasPrefix(string(w.Of), "om_") || w.Try >= len(s.d.Settings.members()):
+	case !write || !strings.HasPrefix(string(w.Of), "om_") || w.Try >= len(s.members()):
 		s.showed(w, "") // nobody can
 		return
 	case w.Act == ActStop && s.cfg.Notice != "text":
@@ -144,7 +144,7 @@ func (s *State) shownText(w *show) string {
 	if w.Act != ActStop || st == nil {
 		return w.Text
 	}
-	chinese, members := false, s.d.Settings.members()
+	chinese, members := false, s.members()
 	for i := s.after(w.Said) - 1; i >= 0; i-- {
 		if o := s.d.Lines[i]; o.Bot == "" && o.Thread == w.Thread {
 			chinese = o.Chinese

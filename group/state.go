@@ -17,16 +17,19 @@ type State struct {
 	d   *data // what survives; fold alone changes it
 
 	// The rest is not kept.
-	clock    time.Time // of the Apply that runs; its zone is that of the readers
-	now      relay.Millis
-	applying bool // false: records are read again, and their effects are not repeated
-	caughtUp bool
-	online   map[relay.AgentName]bool
-	away     bool // this bot is not connected
-	byID     map[relay.MessageID]*Line
-	plain    int // how many lines are in no topic
-	records  []Record
-	effects  []Effect
+	clock      time.Time // of the Apply that runs; its zone is that of the readers
+	now        relay.Millis
+	applying   bool // false: records are read again, and their effects are not repeated
+	caughtUp   bool
+	online     map[relay.AgentName]bool
+	away       bool // this bot is not connected
+	byID       map[relay.MessageID]*Line
+	plain      int       // how many lines are in no topic
+	set        *Settings // what holds; nil: not computed
+	from       map[string]string
+	memberList []Member // nil: not computed
+	records    []Record
+	effects    []Effect
 }
 
 // data is the part of a State that its records make.
@@ -119,6 +122,7 @@ func (s *State) load() {
 	d.Settings, d.Early, d.Texts = orNew(d.Settings), orNew(d.Early), orNew(d.Texts)
 	d.Todo, d.Held, d.Later, d.Ones = orNew(d.Todo), orNew(d.Held), orNew(d.Later), orNew(d.Ones)
 	d.Shows, d.Stops, d.Continued = orNew(d.Shows), orNew(d.Stops), orNew(d.Continued)
+	s.memberList, s.set = nil, nil
 	s.byID, s.plain = map[relay.MessageID]*Line{}, 0
 	for _, l := range d.Lines {
 		s.byID[l.ID] = l
@@ -141,7 +145,7 @@ func (s *State) Apply(now time.Time, e Event) (records []Record, effects []Effec
 	s.clock, s.now, s.applying, s.records, s.effects = now, relay.MillisOf(now), true, nil, nil
 	switch e := e.(type) {
 	case Configure:
-		s.cfg = e.Config
+		s.cfg, s.set = e.Config, nil
 	case Online:
 		clear(s.online)
 		s.away = e.Away
@@ -357,7 +361,7 @@ func (s *State) fold(r *Record) {
 			delete(d.Shows, r.Key)
 		}
 	case KindSet:
-		d.Settings.merge(r.Set)
+		s.merge(r.Set)
 	case KindCommand, KindNotice:
 		s.foldShown(r)
 	case KindFailed:
@@ -479,7 +483,7 @@ func (s *State) isGone(id relay.MessageID) bool {
 func (s *State) foldShown(r *Record) {
 	d := s.d
 	if len(r.Set) > 0 {
-		d.Settings.merge(r.Set)
+		s.merge(r.Set)
 	}
 	if r.Kind == KindCommand && r.Act == ActContinue && r.TS >= d.Continued[r.Thread].At {
 		d.Continued[r.Thread] = goneOn{r.TS, r.Bots}

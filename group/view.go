@@ -44,7 +44,7 @@ func (s *State) View(now time.Time) Group {
 	s.clock, s.now = now, relay.MillisOf(now)
 	g := Group{Locked: s.cfg.Locked, Version: s.d.Settings.version(), Bots: []Bot{}, LastStop: s.lastStop()}
 	g.Settings, g.Sources = s.settings()
-	for _, m := range s.d.Settings.members() {
+	for _, m := range s.members() {
 		g.Bots = append(g.Bots, Bot{m.Agent, m.Name, m.Agent == s.cfg.Agent || s.online[m.Agent]})
 	}
 	if n := len(s.d.Lines); n > 0 {
@@ -85,7 +85,7 @@ func (s *State) lastStop() *LastStop {
 
 // statusText is how things stand.
 func (s *State) statusText(chinese bool) string {
-	g, members := s.View(s.clock), s.d.Settings.members()
+	g, members := s.View(s.clock), s.members()
 	var lines []string
 	line := func(key string, args ...any) { lines = append(lines, say(chinese, key, args...)) }
 	var on, off []relay.AgentName
@@ -145,7 +145,7 @@ func (s *State) ending(u *Until) text2 {
 
 // answers says who answers a message that names no bot.
 func (s *State) answers(set *Settings) phrase {
-	members := s.d.Settings.members()
+	members := s.members()
 	def := here([]relay.AgentName{set.DefaultBot}, members)
 	switch {
 	case set.Answer == ModeNamed:
@@ -163,7 +163,7 @@ func (s *State) answers(set *Settings) phrase {
 // answerText tells the group that a command was executed.
 func (s *State) answerText(a *asked, at relay.Millis) string {
 	set, _ := s.settings()
-	members := s.d.Settings.members()
+	members := s.members()
 	tell := func(key string, args ...any) string { return say(a.chinese, key, args...) }
 	who, is := labels(members, a.bots), text2{"is", ""}
 	if len(a.bots) > 1 {
@@ -239,7 +239,7 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 		id = last.MessageID
 	}
 	var lines, hints []string
-	l, members := cmp.Or(s.byID[id], &Line{}), s.d.Settings.members()
+	l, members := cmp.Or(s.byID[id], &Line{}), s.members()
 	if l.Bot != "" {
 		lines = append(lines, say(chinese, "about", labels(members, []relay.AgentName{l.Bot})))
 	}

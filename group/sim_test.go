@@ -1,0 +1,655 @@
+package group
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+)
+
+var (
+	seeds = flag.Int("seeds", 2000, "how many runs of the simulation")
+	seed  = flag.Uint64("seed", 0, "run this one alone, with a trace")
+)
+
+// TestSimulation runs whole groups in one goroutine: sidecars whose clocks differ, lanes that delay, and repeat, and
+// reorder between senders, bots that answer, people who speak, command, recall and edit, and kills between any two
+// effects. A seed makes a run; one that fails is run again alone with -seed, which prints an event a line.
+func TestSimulation(t *testing.T) {
+	if *seed > 0 {
+		if err := simulate(*seed, nil, func(line string) { t.Log(line) }); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	for n := range *seeds {
+		if err := simulate(uint64(n+1), nil, nil); err != nil {
+			t.Fatalf("-seed %d: %v", n+1, err)
+		}
+	}
+}
+
+// fault changes what a sidecar does, so that an invariant has to fail.
+type fault struct {
+	name   string
+	want   string // the invariant that fails
+	apply  func(n *node, e Event) Event
+	effect func(n *node, e *Effect) bool // false: it is not run
+	record func(r *Record) bool          // false: it is lost
+}
+
+// world is one run.
+type world struct {
+	r      *rand.Rand
+	now    int64 // true time in ms
+	nodes  []*node
+	claims map[string]holder
+	trace  func(string)
+	fault  *fault
+	skewed bool // clocks differ
+	one    bool // mode one
+	calm   bool // people wait until the bots are silent
+	writes bool // a sidecar can write to Feishu
+	shown  int  // notices in this round
+	failed bool // Feishu refused one
+	limit  int
+
+	people   []*said // what people said, in their order
+	nr       int
+	spoke    int64 // when a person spoke last; 0: the round is not looked at
+	replies  map[string]int
+	reacted  map[string]bool
+	recalled map[relay.MessageID]bool
+	commands map[relay.MessageID]bool
+	talk     int // bots' messages since the last word of a person
+	err      error
+}
+
+type holder struct {
+	agent relay.AgentName
+	life  int
+}
+
+type said struct {
+	m       relay.Message
+	gave    map[relay.AgentName]bool
+	tainted bool // its bot may have been given it by a process that was killed before it said so
+	plain   bool
+}
+
+// node is one sidecar and its bot.
+type node struct {
+	w       *world
+	agent   relay.AgentName
+	cfg     Config
+	skew    int64
+	s       *State
+	book    []Record
+	life    int
+	todo    []Effect
+	lanes   map[relay.AgentName][]parcel // by sender, in its order
+	texts   map[relay.MessageID]string   // the transcript
+	issued  map[relay.MessageID]int      // deliveries
+	catches int64                        // when it has caught up
+}
+
+type parcel struct {
+	at int64
+	e  Event
+}
+
+func (w *world) logf(format string, args ...any) {
+	if w.trace != nil {
+		w.trace(fmt.Sprintf("%6d ", w.now-simStart) + fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) failf(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf(format, args...)
+		w.logf("FAILED: %v", w.err)
+	}
+}
+
+const simStart = 1_767_000_000_000
+
+// simulate runs a seed and returns the first invariant that fails.
+func simulate(seed uint64, f *fault, trace func(string)) error {
+	w := &world{r: rand.New(rand.NewPCG(seed, 7)), now: simStart, claims: map[string]holder{}, trace: trace, fault: f,
+		replies: map[string]int{}, reacted: map[string]bool{}, recalled: map[relay.MessageID]bool{},
+		commands: map[relay.MessageID]bool{}}
+	w.skewed, w.one, w.calm, w.limit = w.r.IntN(3) == 0, w.r.IntN(3) == 0, w.r.IntN(2) == 0, 2+w.r.IntN(3)
+	for i := range 2 + w.r.IntN(4) {
+		n := &node{w: w, agent: relay.AgentName(string(rune('a' + i))), lanes: map[relay.AgentName][]parcel{},
+			texts: map[relay.MessageID]string{}, issued: map[relay.MessageID]int{}}
+		n.cfg = Config{Agent: n.agent, Name: "Bot" + strings.ToUpper(string(n.agent)), CanWrite: w.r.IntN(4) > 0,
+			Base:     Settings{Answer: ModeAll, Limit: w.limit, Threshold: w.limit - 1, Judge: true},
+			MaxDepth: 6, SteerBy: "members", Commands: []string{"/relay"}, Notice: "reaction", Window: time.Hour,
+			MaxAge: time.Hour, ShareMessages: true, Directory: directory()}
+		if w.one {
+			n.cfg.Base.Answer = ModeOne
+		}
+		if w.r.IntN(3) == 0 {
+			n.cfg.Base.Threshold = 1
+		}
+		if w.skewed {
+			n.skew = int64(w.r.IntN(360_000) - 180_000)
+		}
+		w.writes = w.writes || n.cfg.CanWrite
+		n.s = New(n.cfg)
+		w.nodes = append(w.nodes, n)
+	}
+	for _, n := range w.nodes {
+		n.join()
+	}
+	for range 20 { // they get to know each other
+		w.step(0)
+	}
+	w.settle()
+	for range 60 + w.r.IntN(100) {
+		w.step(1)
+	}
+	w.settle()
+	w.checkRound()
+	w.check()
+	return w.err
+}
+
+func (n *node) join() {
+	var all []relay.AgentName
+	for _, o := range n.w.nodes {
+		all = append(all, o.agent)
+	}
+	n.apply(Online{Agents: all})
+	n.apply(Membership{In: true})
+	n.apply(CaughtUp{})
+}
+
+func (n *node) clock() time.Time { return time.UnixMilli(n.w.now + n.skew).UTC() }
+
+// apply applies an event, and collects what is to be done.
+func (n *node) apply(e Event) {
+	w := n.w
+	if w.fault != nil && w.fault.apply != nil {
+		if e = w.fault.apply(n, e); e == nil {
+			return
+		}
+	}
+	records, effects := n.s.Apply(n.clock(), e)
+	for i := range records {
+		if w.fault == nil || w.fault.record == nil || w.fault.record(&records[i]) {
+			n.book = append(n.book, records[i])
+		}
+	}
+	for _, e := range effects {
+		if e.Do == Deliver {
+			if n.issued[e.ID]++; n.issued[e.ID] > 1 {
+				w.failf("%s delivers %s again", n.agent, e.ID)
+			}
+			if e.Decision.Depth >= 6 || e.Decision.Tier != policy.TierReleased && e.Decision.Depth >= n.limit() {
+				w.failf("%s delivers %s of depth %d", n.agent, e.ID, e.Decision.Depth)
+			}
+		}
+		n.todo = append(n.todo, e)
+	}
+	if w.trace != nil {
+		w.logf("%s %T", n.agent, e)
+		for i := range records {
+			if text := recordText(&records[i]); text != "" {
+				w.logf("    %s", text)
+			}
+		}
+		for i := range effects {
+			if text := effectText(&effects[i]); text != "" {
+				w.logf("    > %s", text)
+			}
+		}
+	}
+}
+
+// limit is the one that holds at a node.
+func (n *node) limit() int {
+	set, _ := n.s.settings()
+	return set.Limit
+}
+
+// send puts an event on the way to a node, behind what its sender sent before.
+func (n *node) send(from relay.AgentName, e Event) {
+	lane := n.lanes[from]
+	at := n.w.now + int64(n.w.r.IntN(700))
+	if len(lane) > 0 {
+		at = max(at, lane[len(lane)-1].at)
+	}
+	n.lanes[from] = append(lane, parcel{at, e})
+	if n.w.r.IntN(20) == 0 {
+		n.lanes[from] = append(n.lanes[from], parcel{at, e})
+	}
+}
+
+// step does one thing; people take part if that is 1.
+func (w *world) step(people int) {
+	n := w.nodes[w.r.IntN(len(w.nodes))]
+	switch x := w.r.IntN(100); {
+	case x < 40:
+		w.now += int64(w.r.IntN(60))
+		w.deliver(n)
+	case x < 80:
+		n.work()
+	case x < 88:
+		w.now += int64(w.r.IntN(300))
+		w.tick()
+	case x < 90:
+		n.kill()
+	case people == 0:
+	default:
+		w.person()
+	}
+}
+
+// deliver takes what is due from the lanes to a node.
+func (w *world) deliver(n *node) {
+	var senders []relay.AgentName
+	for from, lane := range n.lanes {
+		if len(lane) > 0 && lane[0].at <= w.now {
+			senders = append(senders, from)
+		}
+	}
+	if len(senders) == 0 {
+		return
+	}
+	slices.Sort(senders)
+	from := senders[w.r.IntN(len(senders))]
+	e := n.lanes[from][0].e
+	n.lanes[from] = n.lanes[from][1:]
+	n.apply(e)
+}
+
+func (w *world) tick() {
+	for _, n := range w.nodes {
+		if at := n.s.Next(); !at.IsZero() && !at.After(n.clock()) {
+			n.apply(Tick{})
+		}
+	}
+}
+
+// kill ends a node between two effects, and starts it again from its records.
+func (n *node) kill() {
+	w := n.w
+	was, _ := json.Marshal(n.s.Snapshot())
+	raw, _ := json.Marshal(n.book)
+	var book []Record
+	if err := json.Unmarshal(raw, &book); err != nil {
+		panic(err)
+	}
+	n.s = Restore(n.cfg, book)
+	is, _ := json.Marshal(n.s.Snapshot())
+	if !bytes.Equal(was, is) {
+		w.failf("%s: the records make another state:\n%s\nwant\n%s", n.agent, is, was)
+	}
+	if w.r.IntN(2) == 0 { // the book is written anew
+		snapshot := n.s.Snapshot()
+		raw, _ := json.Marshal(snapshot)
+		var again Record
+		_ = json.Unmarshal(raw, &again)
+		n.book = []Record{again}
+	}
+	for _, e := range n.todo {
+		if e.Do == Give {
+			for _, p := range w.people {
+				p.tainted = p.tainted || p.m.MessageID == e.ID
+			}
+		}
+	}
+	w.logf("%s is killed", n.agent)
+	n.life++
+	n.todo = n.s.Pending()
+	n.join()
+}
+
+// work does one thing that a node has to do, in its order for each kind.
+func (n *node) work() {
+	if len(n.todo) == 0 {
+		return
+	}
+	i := n.w.r.IntN(len(n.todo))
+	for j := range i { // the lanes keep their order
+		if lane(n.todo[j].Do) != "" && lane(n.todo[j].Do) == lane(n.todo[i].Do) {
+			i = j
+			break
+		}
+	}
+	e := n.todo[i]
+	n.todo = slices.Delete(n.todo, i, i+1)
+	if n.w.fault != nil && n.w.fault.effect != nil && !n.w.fault.effect(n, &e) {
+		return
+	}
+	n.run(&e)
+}
+
+func lane(do Do) string {
+	switch do {
+	case Append, Redact:
+		return "transcript"
+	case Publish, Share, Deliver:
+		return string(do)
+	}
+	return ""
+}
+
+func (n *node) run(e *Effect) {
+	w := n.w
+	switch e.Do {
+	case Append:
+		if of := editOf(e.Msg); of != "" {
+			if _, there := n.texts[of]; there {
+				n.texts[of] = e.Msg.Content
+			}
+		} else {
+			n.texts[e.ID] = e.Msg.Content
+		}
+	case Redact:
+		delete(n.texts, e.ID)
+	case Publish:
+		for _, o := range w.nodes {
+			if o != n && e.Msg.Role == relay.RoleUser {
+				o.send(n.agent+" people", Shared{*e.Msg})
+			} else if o != n {
+				o.send(n.agent+" bots", Arrived{Msg: *e.Msg})
+			}
+		}
+	case Share:
+		raw, _ := json.Marshal(e.Record)
+		for _, o := range w.nodes {
+			var r Record
+			_ = json.Unmarshal(raw, &r)
+			if o != n {
+				o.send(n.agent+" side", Side{r})
+			}
+		}
+	case Deliver:
+		n.apply(Done{Key: e.Key})
+		n.apply(Delivered{ID: e.ID, Door: "stream"})
+		n.answer(e.Msg)
+		return
+	case Give:
+		late := e.Until > 0 && n.clock().UnixMilli() > int64(e.Until) || w.r.IntN(30) == 0 && e.Until > 0
+		if !late {
+			for _, p := range w.people {
+				if p.m.MessageID == e.ID {
+					p.gave[n.agent] = true
+				}
+			}
+			n.answer(e.Msg)
+		}
+		n.apply(Done{Key: e.Key, Failed: late})
+		return
+	case Ask:
+		n.apply(Judged{e.ID, policy.Decision{Allow: w.r.IntN(3) > 0, Tier: policy.TierJudge, Reason: "judge_no"}})
+		return
+	case Claim:
+		h, ok := w.claims[e.Key]
+		if !ok {
+			h = holder{n.agent, n.life}
+			w.claims[e.Key] = h
+		}
+		n.apply(Claimed{Key: e.Key, Holder: h.agent, Mine: h == holder{n.agent, n.life}})
+		return
+	case React, Reply:
+		if w.r.IntN(8) == 0 && len(w.nodes) > 2 {
+			w.failed = w.failed || e.Do == React
+			n.apply(Done{Key: e.Key, Failed: true})
+			return
+		}
+		if e.Do == Reply {
+			w.replies[string(e.ID)+" "+e.Key] = 1
+		} else {
+			if !w.reacted[e.Key] {
+				w.shown++
+			}
+			w.reacted[e.Key] = true
+		}
+	}
+	if e.Key != "" {
+		n.apply(Done{Key: e.Key, Message: relay.MessageID("om_shown_" + e.Key)})
+	}
+}
+
+// answer has the bot speak, or not.
+func (n *node) answer(to *relay.Message) {
+	w := n.w
+	if to == nil || w.r.IntN(6) == 0 || w.nr > 120 && w.r.IntN(3) > 0 || w.nr > 200 {
+		return
+	}
+	m := w.message()
+	m.Content = "says " + string(m.MessageID)
+	switch w.r.IntN(4) {
+	case 0:
+	case 1:
+		if len(w.people) > 0 {
+			m.ParentID = w.people[len(w.people)-1].m.MessageID
+		}
+	default:
+		m.ParentID = to.MessageID
+	}
+	m.ThreadID = to.ThreadID
+	if w.skewed || w.r.IntN(2) == 0 {
+		m.TS = 0
+	}
+	w.talk++
+	n.apply(Said{m})
+	if w.r.IntN(25) == 0 {
+		n.apply(Edited{m.MessageID, "edited " + string(m.MessageID)})
+	}
+}
+
+func (w *world) message() relay.Message {
+	w.nr++
+	id := relay.MessageID(fmt.Sprintf("om_%d", w.nr))
+	return relay.Message{Channel: "feishu", ChatID: "oc", RelayMsgID: id, MessageID: id, MsgType: "text", TS: relay.Millis(w.now),
+		Metadata: relay.Metadata{}}
+}
+
+// person has a person do something.
+func (w *world) person() {
+	if w.calm {
+		w.settle()
+		w.checkRound()
+	}
+	m := w.message()
+	m.SenderName, m.SenderID = []string{"Ann", "Tom"}[w.r.IntN(2)], "ou_x"
+	m.Content = "text " + string(m.MessageID)
+	p := &said{m: m, gave: map[relay.AgentName]bool{}}
+	switch x := w.r.IntN(12); {
+	case x == 0 && len(w.people) > 0:
+		w.recall(w.people[w.r.IntN(len(w.people))].m.MessageID)
+		return
+	case x == 1 && w.nr > 1:
+		id := relay.MessageID(fmt.Sprintf("om_%d", 1+w.r.IntN(w.nr)))
+		w.recall(id)
+		return
+	case x < 5:
+		commands := []string{"pause 1m", "resume", "limit 2", "limit 4", "mute BotA", "unmute BotA", "stop", "continue", "status", "why",
+			"help", "budget 9", "budget 0", "forget", "judge off", "nonsense", "threshold 1"}
+		p.m.Content = "/relay " + commands[w.r.IntN(len(commands))]
+		w.commands[p.m.MessageID] = true
+	case x < 7:
+		p.m.Content = "继续"
+	case x == 7:
+		p.m.Content = "@BotB " + p.m.Content
+	default:
+		p.plain = true
+	}
+	if !w.commands[p.m.MessageID] {
+		w.talk, w.shown, w.spoke = 0, 0, w.now
+	}
+	if strings.Contains(p.m.Content, "continue") || p.m.Content == "继续" { // which releases as much as has stopped
+		w.talk, w.shown, w.spoke = -1<<30, 0, 0
+	}
+	w.people = append(w.people, p)
+	heard := false
+	for i, n := range w.nodes {
+		if w.r.IntN(6) > 0 || i == len(w.nodes)-1 && !heard {
+			heard = true
+			n.send("feishu", Heard{Msg: p.m, User: true, MayEdit: w.r.IntN(10) > 0 || i == 0})
+		}
+	}
+	w.logf("%s says %s %q", p.m.SenderName, p.m.MessageID, p.m.Content)
+}
+
+func (w *world) recall(id relay.MessageID) {
+	w.logf("%s is recalled", id)
+	w.recalled[id] = true
+	for i, n := range w.nodes {
+		if w.r.IntN(3) > 0 || i == 0 {
+			n.send("feishu", Recalled{id})
+		}
+	}
+}
+
+// settle lets the group run until nothing happens any more.
+func (w *world) settle() {
+	for range 100_000 {
+		busy := false
+		for _, n := range w.nodes {
+			if len(n.todo) > 0 {
+				busy = true
+				n.work()
+			}
+			for _, lane := range n.lanes {
+				busy = busy || len(lane) > 0
+			}
+			w.deliver(n)
+		}
+		w.tick()
+		w.now += int64(w.r.IntN(20))
+		if busy || slices.ContainsFunc(w.nodes, func(n *node) bool { return len(n.todo) > 0 }) {
+			continue
+		}
+		next := time.Time{}
+		for _, n := range w.nodes {
+			if at := n.s.Next(); !at.IsZero() {
+				at = at.Add(-time.Duration(n.skew) * time.Millisecond)
+				if next.IsZero() || at.Before(next) {
+					next = at
+				}
+			}
+		}
+		if next.IsZero() {
+			return
+		}
+		w.now = max(w.now, next.UnixMilli())
+	}
+	w.failf("the group never comes to rest")
+}
+
+// check holds what has to be true of every run.
+func (w *world) check() {
+	first := w.nodes[0]
+	for _, n := range w.nodes {
+		if a, b := string(encode(first.s.d.Settings)), string(encode(n.s.d.Settings)); a != b {
+			w.failf("%s and %s have different settings: %s and %s", first.agent, n.agent, a, b)
+		}
+		n.checkRounds()
+		n.checkRecalled()
+	}
+	w.checkAnswers()
+	for _, p := range w.people {
+		if !w.one || !p.plain || p.tainted || w.recalled[p.m.MessageID] {
+			continue
+		}
+		if muted := w.everMuted(); len(p.gave) > 1 || len(p.gave) == 0 && !muted {
+			w.failf("%s was given to %d bots: %v", p.m.MessageID, len(p.gave), p.gave)
+		}
+	}
+}
+
+func (w *world) everMuted() bool {
+	return slices.ContainsFunc(w.people, func(p *said) bool { return strings.Contains(p.m.Content, "mute") })
+}
+
+// checkRound holds, once the bots are silent, that they said no more than the bound since the last word of a person, and
+// that the group was shown once that they stopped, if they did.
+func (w *world) checkRound() {
+	if n := len(w.nodes); w.calm && w.talk > n+n*(n-1)*6 {
+		w.failf("bots said %d messages after the last one of a person", w.talk)
+	}
+	stops := false
+	for _, l := range w.nodes[0].s.Lines() {
+		if int64(l.TS) > w.spoke && !l.Recalled {
+			stops = stops || slices.ContainsFunc(l.Verdicts, func(v Verdict) bool { return v.Stopped == relay.MaxDepth })
+		}
+	}
+	if !w.calm || w.skewed || w.spoke == 0 {
+		return
+	}
+	if w.shown > 1 || stops && w.shown == 0 && w.writes && !w.failed {
+		w.failf("the group was shown %d times that its bots stopped: %t", w.shown, stops)
+	}
+}
+
+// checkRounds holds that a bot is given at most as many messages of one sender and round as the limit.
+func (n *node) checkRounds() {
+	type key struct {
+		bot    relay.AgentName
+		thread string
+		round  relay.Millis
+	}
+	given := map[key]int{}
+	for _, l := range n.s.Lines() {
+		if v := l.of(n.agent); v != nil && l.Bot != "" && v.Decision != nil && v.Decision.Allow && v.Decision.Tier != policy.TierReleased {
+			k := key{l.Bot, l.Thread, l.Round}
+			if given[k]++; given[k] > 6 {
+				n.w.failf("%s was given %d messages of %s in one round", n.agent, given[k], l.Bot)
+			}
+		}
+	}
+}
+
+// checkRecalled holds that a recalled text is nowhere.
+func (n *node) checkRecalled() {
+	raw, _ := json.Marshal(n.s.Snapshot())
+	for id := range n.w.recalled {
+		for _, text := range []string{"text " + string(id), "says " + string(id), "edited " + string(id)} {
+			if bytes.Contains(raw, []byte(`"`+text+`"`)) {
+				n.w.failf("%s still has %q", n.agent, text)
+			}
+			if n.texts[id] == text {
+				n.w.failf("the transcript of %s still has %q", n.agent, text)
+			}
+		}
+	}
+}
+
+// checkAnswers holds that the group is shown each answer once.
+func (w *world) checkAnswers() {
+	answers := map[relay.MessageID]int{}
+	for key := range w.replies {
+		id, _, _ := strings.Cut(key, " ")
+		answers[relay.MessageID(id)]++
+	}
+	for id := range w.commands {
+		if n := answers[id]; n > 1 || n == 0 && w.writes && !w.recalled[id] && !w.refused(id) {
+			w.failf("the command %s was answered %d times", id, n)
+		}
+	}
+}
+
+// refused reports whether a command has no answer for a reason: each sidecar that could write has failed.
+func (w *world) refused(id relay.MessageID) bool {
+	for _, n := range w.nodes {
+		for _, r := range n.s.Shown() {
+			if r.Kind == KindNotice && r.Of == id && strings.HasPrefix(string(r.Message), "notice:") {
+				return true
+			}
+		}
+	}
+	return false
+}
