@@ -2,7 +2,6 @@ package group
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -10,41 +9,38 @@ import (
 	"feishu-relay/relay"
 )
 
-// command plans a person's message that is a command, and reports whether it is one.
+// command begins a person's message that is a command, and reports whether it is one.
 func (s *State) command(m *relay.Message, mayEdit bool) bool {
 	a, is := s.parse(m)
-	if !is {
-		return false
+	if !is || slices.Contains(s.d.Seen, commandKey(m.ID())) {
+		return is
 	}
-	l := later{Key: "command/" + string(m.ID()), ID: m.ID(), MayEdit: mayEdit}
-	if !mayEdit && a.mistake == nil && changes(a.verb) {
-		l.Due = s.now + refuseTurn
+	t := turn{Key: commandKey(m.ID()), Kind: turnCommand, Of: m.ID(), MayEdit: mayEdit, Since: s.d.Joined + joinTime}
+	if !mayEdit && a.mistake == nil && !slices.Contains(openVerbs, a.verb) {
+		t.Since = max(t.Since, s.now+refuseTime)
 	}
-	if !slices.Contains(s.d.Seen, l.Key) {
-		l.Due = max(l.Due, s.d.Joined+joinTurn)
-		s.plan(l, m)
-	}
+	s.begin(t, m)
 	return true
 }
 
-// changes reports whether only those in [Config.SteerBy] may give a command.
-func changes(v Verb) bool {
-	return !slices.Contains([]Verb{VerbStatus, VerbHelp, VerbWhy, VerbContinue}, v)
-}
+func commandKey(id relay.MessageID) string { return "command/" + string(id) }
+
+// openVerbs are the commands that everybody may give.
+var openVerbs = []Verb{VerbStatus, VerbHelp, VerbWhy, VerbContinue}
 
 // execute carries out a person's command, or a person's word that lets bots go on.
-func (s *State) execute(l *later) {
-	if slices.Contains(s.d.Seen, l.Key) {
+func (s *State) execute(t *turn) {
+	if slices.Contains(s.d.Seen, t.Key) {
 		return
 	}
-	m := s.d.Texts[l.ID].Msg
-	r := Record{Kind: KindCommand, ID: l.Key, Act: ActContinue, Of: l.ID, Message: l.ID, Thread: m.ThreadID,
-		By: cmp.Or(m.SenderName, string(m.SenderID), "user"), Bots: l.Bots, Text: m.Content, TS: s.believed(m.TS)}
-	if !l.Word {
+	m := s.d.Texts[t.Of].Msg
+	r := Record{Kind: KindCommand, ID: t.Key, Act: ActContinue, Of: t.Of, Message: t.Of, Thread: m.ThreadID,
+		By: cmp.Or(m.SenderName, string(m.SenderID), "user"), Bots: t.Bots, Text: m.Content, TS: s.believed(m.TS)}
+	if !t.Word {
 		a, _ := s.parse(m)
 		r.Bots, r.Chinese, r.Act = a.bots, a.chinese, ActAnswer
 		if s.now-r.TS <= relay.Millis(s.cfg.MaxAge.Milliseconds()) { // else it is too late, and not unseen
-			r.Act, r.Set, r.Answer = s.carryOut(&a, m, l.MayEdit, r.TS)
+			r.Act, r.Set, r.Answer = s.carryOut(&a, m, t.MayEdit, r.TS)
 		}
 	}
 	s.at(r.Set, r.TS, r.ID, false)
@@ -211,8 +207,8 @@ func (s *State) foldStop(r *Record) {
 		d.Budgeted = r.Verdict.At
 	}
 	st.Noticed = true
-	s.foldShow(&show{Key: stopKey(r.Thread, st.Round), Act: ActStop, Of: st.Of, Thread: r.Thread, Round: st.Round, Said: st.Said,
-		Since: r.Local + showGather})
+	s.foldTurn(&turn{Key: stopKey(r.Thread, st.Round), Kind: turnStop, Of: st.Of, Thread: r.Thread, Round: st.Round,
+		Said: st.Said, Since: r.Local + gatherTime, Born: r.Local}, nil)
 }
 
 func stopKey(thread string, round relay.Millis) string {
@@ -227,11 +223,43 @@ func (s *State) sameRound(st *stopped, r *Record) {
 	}
 	was, is := stopKey(r.Thread, st.Round), stopKey(r.Thread, r.Round)
 	st.Round = r.Round
-	if w := s.d.Shows[was]; w != nil {
-		delete(s.d.Shows, was)
-		w.Key, w.Round = is, r.Round
-		s.d.Shows[is] = w
+	if t := s.d.Turns[was]; t != nil {
+		delete(s.d.Turns, was)
+		t.Key, t.Round = is, r.Round
+		s.d.Turns[is] = t
 	}
+}
+
+// foldNotice takes in that the group was shown something.
+func (s *State) foldNotice(r *Record) {
+	s.foldTurn(&turn{Key: r.Key, Over: true}, nil)
+	st := s.d.Stops[r.Thread]
+	switch {
+	case r.Act != ActStop:
+		return
+	case st == nil || r.Round > st.Round && st.Said < r.Round:
+		st = &stopped{Round: r.Round, Said: r.Said, Of: r.Of, Sender: r.Sender, Reason: r.Reason}
+		s.d.Stops[r.Thread] = st
+		for _, bot := range r.Bots {
+			st.At = append(st.At, stoppedAt{bot, r.Of, r.TS})
+		}
+	case r.Round < st.Round && r.Said < st.Round:
+		return
+	}
+	s.sameRound(st, r)
+	st.Noticed = true
+	s.foldTurn(&turn{Key: stopKey(r.Thread, st.Round), Over: true}, nil)
+}
+
+// bots are those at which the round stopped.
+func (st *stopped) bots() (out []relay.AgentName) {
+	for _, x := range st.At {
+		if !slices.Contains(out, x.Agent) {
+			out = append(out, x.Agent)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // stillStopped are the bots at which something stopped that a continue at a time can release, and those that are
@@ -306,50 +334,32 @@ func (c goneOn) has(agent relay.AgentName) bool {
 	return len(c.Bots) == 0 || slices.Contains(c.Bots, agent)
 }
 
-// held is a message that stopped at this bot and can be released.
-type held struct {
-	ID     relay.MessageID `json:"id"`
-	Thread string          `json:"thread,omitempty"`
-	Said   relay.Millis    `json:"said"`
-	At     relay.Millis    `json:"at"` // when it stopped
-}
-
 const (
 	// maxHeld and maxHeldBytes bound the messages that can be released; beyond it the one stopped first cannot.
 	maxHeld      = 500
 	maxHeldBytes = 8 << 20
 )
 
-// hold keeps a message that stopped.
-func (s *State) hold(a *arrival, l *Line) {
-	if s.d.Held[a.ID] == nil {
-		s.add(Record{Kind: kindHold, Held: &held{ID: a.ID, Thread: l.Thread, Said: l.TS, At: s.now}, Msg: a.msg})
-	}
-}
-
-func (s *State) foldHeld(h *held, m *relay.Message) {
-	d := s.d
-	d.Held[h.ID] = new(*h)
-	s.keep(h.ID, m)
-	bytes := 0
-	for id := range d.Held {
+// hold keeps a message that stopped at this bot, so that it can be released.
+func (s *State) hold(id relay.MessageID, m *relay.Message) {
+	d, bytes := s.d, 0
+	d.Held = append(d.Held, id)
+	s.keep(id, m)
+	for _, id := range d.Held {
 		bytes += len(d.Texts[id].Msg.Content)
 	}
-	for _, h := range s.sortedHeld() {
-		if len(d.Held) <= maxHeld && bytes <= maxHeldBytes {
-			return
-		}
-		bytes -= len(d.Texts[h.ID].Msg.Content)
-		delete(d.Held, h.ID)
-		s.drop(h.ID)
+	for len(d.Held) > maxHeld || bytes > maxHeldBytes {
+		bytes -= len(d.Texts[d.Held[0]].Msg.Content)
+		s.drop(d.Held[0])
+		d.Held = d.Held[1:]
 	}
 }
 
-// sortedHeld lists what is held, what stopped first at the front.
-func (s *State) sortedHeld() []*held {
-	return slices.SortedFunc(maps.Values(s.d.Held), func(a, b *held) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Said, b.Said), cmp.Compare(a.ID, b.ID))
-	})
+// unhold ends that a message can be released.
+func (s *State) unhold(id relay.MessageID) {
+	if slices.Contains(s.d.Held, id) {
+		s.add(Record{Kind: kindDrop, Of: id})
+	}
 }
 
 // letGo is the decision on what a person releases.
@@ -362,14 +372,15 @@ func letGo() *policy.Decision {
 func (s *State) release(r *Record) {
 	set, _ := s.settings()
 	mine := goneOn{Bots: r.Bots}.has(s.cfg.Agent) && !set.Paused.Holds(s.now) && !set.Muted[s.cfg.Agent].Holds(s.now)
-	for _, h := range s.sortedHeld() {
-		if r.Thread != everywhere && r.Thread != h.Thread || h.Said >= r.TS {
+	for _, id := range slices.Clone(s.d.Held) {
+		l := s.byID[id]
+		if l != nil && (r.Thread != everywhere && r.Thread != l.Thread || l.TS >= r.TS) {
 			continue
 		}
-		if mine && s.spoke(h.Thread, r.TS-1) <= h.Said && s.fresh(r.TS, h.At) && !s.isGone(h.ID) {
-			s.pass(h.ID, nil, letGo())
+		if l != nil && mine && s.spoke(l.Thread, r.TS-1) <= l.TS && s.fresh(r.TS, l.of(s.cfg.Agent).At) && !l.Recalled {
+			s.pass(id, nil, letGo())
 		}
-		s.add(Record{Kind: kindDrop, Of: h.ID})
+		s.unhold(id)
 	}
 }
 

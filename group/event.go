@@ -177,12 +177,8 @@ const (
 	kindQueue    Kind = "queue"    // a message waits for a stage
 	kindDo       Kind = "do"       // an effect begins
 	kindDone     Kind = "done"     // an effect has its result
-	kindHold     Kind = "hold"     // a stopped message can be released
-	kindDrop     Kind = "drop"     // it cannot any more
-	kindLater    Kind = "later"    // something is to be done unless another sidecar does it
-	kindNever    Kind = "never"    // another one did
-	kindOne      Kind = "one"      // a person's message is for one of several bots
-	kindShow     Kind = "show"     // how far a notice is
+	kindDrop     Kind = "drop"     // a stopped message cannot be released any more
+	kindTurn     Kind = "turn"     // how far something is that one sidecar does
 	kindSnapshot Kind = "snapshot" // the whole State
 )
 
@@ -229,10 +225,7 @@ type Record struct {
 	Do     []Do           `json:"todo,omitempty"`
 	Effect *Effect        `json:"effect,omitempty"`
 	Wait   *arrival       `json:"wait,omitempty"`
-	Later  *later         `json:"later,omitempty"`
-	One    *oneOf         `json:"one,omitempty"`
-	Show   *show          `json:"show,omitempty"`
-	Held   *held          `json:"held,omitempty"`
+	Turn   *turn          `json:"turn,omitempty"`
 	State  *data          `json:"state,omitempty"`
 	In     bool           `json:"in,omitempty"`
 }

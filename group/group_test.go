@@ -336,16 +336,16 @@ func recordText(r *Record) string {
 		}
 	case kindQueue:
 		fmt.Fprintf(&b, "waits %s for %s", r.Wait.ID, stages[r.Wait.Stage].name)
-	case kindHold:
-		fmt.Fprintf(&b, "hold %s", r.Held.ID)
 	case kindDrop:
 		fmt.Fprintf(&b, "drop %s", r.Of)
-	case kindLater:
-		fmt.Fprintf(&b, "later %s", r.Later.Key)
-	case kindNever:
-		return ""
-	case kindOne:
-		fmt.Fprintf(&b, "one %s of %v try=%d", r.One.ID, r.One.Bots, r.One.Try)
+	case kindTurn:
+		if r.Turn.Over {
+			return ""
+		}
+		fmt.Fprintf(&b, "turn %s", r.Turn.claim())
+		if r.Turn.Kind == turnOne {
+			fmt.Fprintf(&b, " of %v", r.Turn.Bots)
+		}
 	case KindVerdict:
 		fmt.Fprintf(&b, "%sverdict %s %s", shared, r.Of, verdictText(r.Verdict))
 	case KindSet:

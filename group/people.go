@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -71,22 +70,22 @@ func (s *State) heard(e *Heard) {
 	if s.byID[id] == nil {
 		s.add(Record{Kind: kindLine, Line: &l, Msg: m, Do: []Do{Append}})
 		if s.cfg.ShareMessages {
-			s.plan(later{Key: "publish/" + string(id), ID: id, Do: Publish}, m)
+			s.begin(turn{Key: "publish/" + string(id), Kind: turnPublish, Of: id}, m)
 		}
 	}
 	set, _ := s.settings()
 	switch a := s.audience(&l, &set); {
 	case goOn:
-		s.plan(later{Key: "command/" + string(id), ID: id, Bots: bots, Word: true}, m)
+		s.begin(turn{Key: commandKey(id), Kind: turnCommand, Of: id, Bots: bots, Word: true}, m)
 		s.effect(Effect{Do: Withhold, ID: id, Reason: relay.Continue})
 	case set.Muted[s.cfg.Agent].Holds(s.now):
 		s.withhold(&l, relay.Muted)
 	case len(a.oneOf) > 0:
 		bots := slices.DeleteFunc(a.oneOf, func(b relay.AgentName) bool { return set.Muted[b].Holds(s.now) })
-		if known := s.byID[id]; known != nil && slices.ContainsFunc(known.Verdicts, func(v Verdict) bool { return v.delivered() }) {
+		if slices.ContainsFunc(s.byID[id].Verdicts, func(v Verdict) bool { return v.delivered() }) {
 			s.withhold(&l, relay.NotForMe) // another bot has it
-		} else if s.d.Ones[id] == nil {
-			s.add(Record{Kind: kindOne, Msg: m, One: &oneOf{ID: id, Bots: bots, Born: s.now, Since: s.now}})
+		} else {
+			s.begin(turn{Key: oneKey(id), Kind: turnOne, Of: id, Bots: bots}, m)
 		}
 	case !s.isFor(a):
 		s.withhold(&l, relay.NotForMe)
@@ -105,26 +104,11 @@ func (s *State) withhold(l *Line, why relay.Reason) {
 		Verdict: &Verdict{Agent: s.cfg.Agent, At: s.now, Stopped: why}})
 }
 
-// gave takes in whether the bot has a person's message. One of several bots that could not be given it leaves it to
-// the next.
-func (s *State) gave(id relay.MessageID, given bool) {
-	switch o := s.d.Ones[id]; {
-	case given:
-		s.delivered(Delivered{ID: id})
-	case o != nil:
-		next := *o
-		next.Failed = true
-		s.add(Record{Kind: kindOne, One: &next})
-	default:
-		s.delivered(Delivered{ID: id, Stopped: relay.Undeliverable})
-	}
-}
-
 // shared records a person's message that another sidecar heard.
 func (s *State) shared(e *relay.Message) {
 	m := bounded(e)
 	id := m.ID()
-	s.never("publish/" + string(id))
+	s.over("publish/" + string(id))
 	why := relay.Pass
 	switch {
 	case m.Role != relay.RoleUser:
@@ -149,19 +133,17 @@ func (s *State) recalled(id relay.MessageID) {
 	}
 	s.add(Record{Kind: KindRecall, Of: id})
 	s.forget(id)
-	s.plan(later{Key: "recall/" + string(id), Of: id}, nil)
+	s.begin(turn{Key: "recall/" + string(id), Kind: turnRecall, Of: id}, nil)
 }
 
 // forget takes the text of a recalled message away.
 func (s *State) forget(id relay.MessageID) {
 	s.do(Effect{Do: Redact, Key: "redact/" + string(id), ID: id}, nil)
-	if s.d.Held[id] != nil {
-		s.add(Record{Kind: kindDrop, Of: id})
-	}
-	if s.d.Ones[id] != nil {
+	s.unhold(id)
+	if s.d.Turns[oneKey(id)] != nil {
 		s.withhold(s.byID[id], relay.Recalled)
 	}
-	s.never("command/" + string(id))
+	s.over(commandKey(id))
 	s.effect(Effect{Do: Review})
 }
 
@@ -213,162 +195,3 @@ func withText(m *relay.Message, text string) *relay.Message {
 }
 
 func nr(n uint64) string { return strconv.FormatUint(n, 10) }
-
-// later is something that several sidecars would do. The first does it at once; the others do it a while later, if it
-// was not done.
-type later struct {
-	Key  string            `json:"key"`
-	ID   relay.MessageID   `json:"id,omitempty"` // whose text is needed
-	Of   relay.MessageID   `json:"of,omitempty"` // of a recall
-	Do   Do                `json:"do,omitempty"` // Publish
-	Due  relay.Millis      `json:"due"`
-	Bots []relay.AgentName `json:"bots,omitempty"`
-	Word bool              `json:"word,omitempty"` // a person's word that lets bots go on
-	// MayEdit: as far as this sidecar knows, the person may change settings.
-	MayEdit bool `json:"may_edit,omitempty"`
-}
-
-const (
-	// laterTurn is how long the others wait for the first.
-	laterTurn = relay.Millis(1000)
-	// refuseTurn is how long a sidecar that would refuse a command leaves it to the others, which may know better.
-	refuseTurn = relay.Millis(2000)
-	// joinTurn is how long, in a new group, the sidecars have to say that they are there.
-	joinTurn = relay.Millis(500)
-)
-
-// plan does l in this sidecar's turn. Beyond maxWaiting it is done at once.
-func (s *State) plan(l later, m *relay.Message) {
-	if s.d.Later[l.Key] != nil {
-		return
-	}
-	l.Due = max(l.Due, s.now)
-	if s.rank(nil) > 0 && len(s.d.Later) < maxWaiting {
-		l.Due = max(l.Due, s.now+laterTurn)
-	}
-	s.add(Record{Kind: kindLater, Later: &l, Msg: m})
-}
-
-// never drops what another sidecar has done.
-func (s *State) never(key string) {
-	if s.d.Later[key] != nil {
-		s.add(Record{Kind: kindNever, Key: key})
-	}
-}
-
-func (s *State) doLater(l *later) {
-	switch {
-	case l.Do == Publish:
-		s.do(Effect{Do: Publish, Key: "publish/" + string(l.ID), ID: l.ID}, nil)
-	case l.Of != "":
-		s.share(Record{Kind: KindRecall, Of: l.Of})
-	default:
-		s.execute(l)
-	}
-	s.never(l.Key)
-}
-
-// rank is this sidecar's place among those of the group that are online, 0 for the first. Only those that can count,
-// if that is not nil.
-func (s *State) rank(can func(Member) bool) (rank int) {
-	for _, m := range s.members() {
-		if m.Agent < s.cfg.Agent && s.online[m.Agent] && (can == nil || can(m)) {
-			rank++
-		}
-	}
-	return rank
-}
-
-// oneOf is a person's message that is for exactly one of several bots.
-type oneOf struct {
-	ID     relay.MessageID   `json:"id"`
-	Bots   []relay.AgentName `json:"bots"`         // in the order of their turns
-	Born   relay.Millis      `json:"born"`         // when it came
-	Since  relay.Millis      `json:"since"`        // when the turns began
-	Try    int               `json:"try"`          // how many sidecars have claimed it and not delivered it
-	At     relay.Millis      `json:"at,omitempty"` // when it was claimed; 0: it is not
-	Failed bool              `json:"failed,omitempty"`
-}
-
-const (
-	oneTurn  = relay.Millis(1000) // how long each bot's sidecar has to claim
-	oneLease = relay.Millis(4000) // how long it has to deliver
-	oneGrace = relay.Millis(1000) // how much longer the others wait
-)
-
-func (s *State) foldOne(o *oneOf, m *relay.Message) {
-	if s.d.Ones[o.ID] == nil {
-		s.keep(o.ID, m)
-	}
-	s.d.Ones[o.ID] = new(*o)
-}
-
-func (o *oneOf) claim() string { return "one/" + string(o.ID) + "#" + strconv.Itoa(o.Try) }
-
-// oneDue is when it is this sidecar's turn; 0: another event comes first.
-func (s *State) oneDue(o *oneOf) relay.Millis {
-	switch {
-	case s.d.Todo[o.claim()] != nil:
-		return 0
-	case o.At > 0:
-		return o.At + oneLease + oneGrace
-	}
-	turn := 0
-	for _, bot := range o.Bots[:max(0, slices.Index(o.Bots, s.cfg.Agent))] {
-		if s.online[bot] {
-			turn++
-		}
-	}
-	if s.away || o.Failed {
-		turn += len(o.Bots)
-	}
-	return o.Since + relay.Millis(min(turn, 8))*oneTurn
-}
-
-// turnOfOne claims a person's message in this sidecar's turn.
-func (s *State) turnOfOne(o *oneOf) {
-	due := s.oneDue(o)
-	switch {
-	case due == 0 || due > s.now:
-	case !slices.Contains(o.Bots, s.cfg.Agent):
-		s.withhold(s.byID[o.ID], relay.NotForMe)
-	case s.now-o.Born > relay.Millis(s.cfg.MaxAge.Milliseconds()):
-		s.withhold(s.byID[o.ID], relay.Expired)
-	case o.At > 0: // who claimed it has not delivered it
-		next := *o
-		next.Try, next.At, next.Since = o.Try+1, 0, s.now
-		s.add(Record{Kind: kindOne, One: &next})
-		s.turnOfOne(s.d.Ones[o.ID])
-	default:
-		s.do(Effect{Do: Claim, Key: o.claim(), ID: o.ID}, nil)
-	}
-}
-
-// claimedOne takes in who has claimed a person's message.
-func (s *State) claimedOne(o *oneOf, mine bool) {
-	next := *o
-	next.At = s.now
-	s.add(Record{Kind: kindOne, One: &next})
-	if mine {
-		s.do(Effect{Do: Give, Key: "give/" + string(o.ID) + "#" + strconv.Itoa(o.Try), ID: o.ID, Until: s.now + oneLease}, nil)
-	}
-}
-
-// claimed takes in who holds a claim.
-func (s *State) claimed(e Claimed) {
-	todo := s.d.Todo[e.Key]
-	if todo == nil || todo.Do != Claim {
-		return
-	}
-	id := todo.ID
-	s.done(Done{Key: e.Key})
-	if o := s.d.Ones[id]; o != nil && o.claim() == e.Key {
-		s.claimedOne(o, e.Mine)
-	}
-	for _, w := range s.d.Shows {
-		if w.claim() == e.Key {
-			s.claimedShow(w, cmp.Or(e.Holder, s.cfg.Agent))
-			return
-		}
-	}
-}

@@ -138,8 +138,7 @@ func (s *State) stopped(a *arrival, v verdict) {
 		r := Record{Kind: KindVerdict, Of: a.ID, Sender: a.msg.SenderAgentName, Thread: a.msg.ThreadID,
 			Verdict: &Verdict{Agent: s.cfg.Agent, At: s.now, Stopped: v.stop, Decision: v.decision}}
 		if releasable(v.stop) && l != nil {
-			r.Round, r.Said = s.roundOf(l), l.TS
-			s.hold(a, l)
+			r.Round, r.Said, r.Msg = s.roundOf(l), l.TS, a.msg
 		}
 		if untold {
 			s.add(r)

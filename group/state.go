@@ -45,16 +45,14 @@ type data struct {
 	Seen     []string                      `json:"seen"`  // ids of commands and notices
 	Shown    []Record                      `json:"shown"` // commands and notices, as viewers see them
 
-	Texts     map[relay.MessageID]*text  `json:"texts"` // messages with which something is to be done
-	Todo      map[string]*Effect         `json:"todo"`  // effects without a result, by key
-	Queue     []*arrival                 `json:"queue,omitempty"`
-	Held      map[relay.MessageID]*held  `json:"held"`
-	Later     map[string]*later          `json:"later"`
-	Ones      map[relay.MessageID]*oneOf `json:"ones"`
-	Shows     map[string]*show           `json:"shows"`
-	Stops     map[string]*stopped        `json:"stops"`     // the last round that stopped, by topic
-	Continued map[string]goneOn          `json:"continued"` // the newest continue, by topic
-	Budgeted  relay.Millis               `json:"budgeted,omitempty"`
+	Texts     map[relay.MessageID]*text `json:"texts"` // messages with which something is to be done
+	Todo      map[string]*Effect        `json:"todo"`  // effects without a result, by key
+	Queue     []*arrival                `json:"queue,omitempty"`
+	Held      []relay.MessageID         `json:"held,omitempty"` // what stopped at this bot and can be released
+	Turns     map[string]*turn          `json:"turns"`
+	Stops     map[string]*stopped       `json:"stops"`     // the last round that stopped, by topic
+	Continued map[string]goneOn         `json:"continued"` // the newest continue, by topic
+	Budgeted  relay.Millis              `json:"budgeted,omitempty"`
 }
 
 type membership int
@@ -120,8 +118,7 @@ func (s *State) Pending() []Effect {
 func (s *State) load() {
 	d := s.d
 	d.Settings, d.Early, d.Texts = orNew(d.Settings), orNew(d.Early), orNew(d.Texts)
-	d.Todo, d.Held, d.Later, d.Ones = orNew(d.Todo), orNew(d.Held), orNew(d.Later), orNew(d.Ones)
-	d.Shows, d.Stops, d.Continued = orNew(d.Shows), orNew(d.Stops), orNew(d.Continued)
+	d.Todo, d.Turns, d.Stops, d.Continued = orNew(d.Todo), orNew(d.Turns), orNew(d.Stops), orNew(d.Continued)
 	s.memberList, s.set = nil, nil
 	s.byID, s.plain = map[relay.MessageID]*Line{}, 0
 	for _, l := range d.Lines {
@@ -216,14 +213,8 @@ func (s *State) times() (out []relay.Millis) {
 	if !s.caughtUp {
 		return out
 	}
-	for _, l := range s.d.Later {
-		out = append(out, l.Due)
-	}
-	for _, o := range s.d.Ones {
-		out = append(out, s.oneDue(o))
-	}
-	for _, w := range s.d.Shows {
-		out = append(out, s.showDue(w))
+	for _, t := range s.d.Turns {
+		out = append(out, s.dueAt(t))
 	}
 	return out
 }
@@ -233,16 +224,17 @@ func (s *State) due() {
 	if !s.caughtUp {
 		return
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.d.Later)) {
-		if l := s.d.Later[key]; l.Due <= s.now {
-			s.doLater(l)
+	var keys []string
+	for key, t := range s.d.Turns {
+		if at := s.dueAt(t); at > 0 && at <= s.now {
+			keys = append(keys, key)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.d.Ones)) {
-		s.turnOfOne(s.d.Ones[id])
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.d.Shows)) {
-		s.turnToShow(s.d.Shows[key])
+	slices.Sort(keys)
+	for _, key := range keys {
+		if t := s.d.Turns[key]; t != nil {
+			s.take(t)
+		}
 	}
 }
 
@@ -279,12 +271,12 @@ func (s *State) side(r Record) {
 	default:
 		return
 	}
-	waits := s.d.Ones[r.Of] != nil
+	waits := s.d.Turns[oneKey(r.Of)] != nil
 	s.add(Record{Kind: r.Kind, ID: r.ID, Act: r.Act, Agent: r.Agent, Thread: r.Thread, Message: r.Message, Of: r.Of, By: r.By,
 		Sender: r.Sender, Bots: r.Bots, Set: r.Set, Reason: r.Reason, Round: r.Round, Said: r.Said, Verdict: r.Verdict,
 		Key: r.Key, Try: r.Try, Chinese: r.Chinese, Text: r.Text, Answer: r.Answer, TS: r.TS})
 	s.follow(&r)
-	if waits && s.d.Ones[r.Of] == nil { // another bot answers it
+	if waits && s.d.Turns[oneKey(r.Of)] == nil { // another bot answers it
 		s.withhold(s.byID[r.Of], relay.NotForMe)
 	}
 }
@@ -295,13 +287,13 @@ func (s *State) follow(r *Record) {
 	case KindSet:
 		s.effect(Effect{Do: Review})
 	case KindCommand:
-		s.never("command/" + string(r.Of))
+		s.over(commandKey(r.Of))
 		if r.Act == ActContinue {
 			s.release(r)
 		}
 		s.effect(Effect{Do: Review})
 	case KindRecall:
-		s.never("recall/" + string(r.Of))
+		s.over("recall/" + string(r.Of))
 		s.forget(r.Of)
 	case KindEdit:
 		s.effect(Effect{Do: Retext, ID: r.Of, Text: r.Text})
@@ -337,46 +329,25 @@ func (s *State) fold(r *Record) {
 			delete(d.Todo, r.Key)
 			s.drop(e.ID)
 		}
-	case kindHold:
-		s.foldHeld(r.Held, r.Msg)
 	case kindDrop:
-		if d.Held[r.Of] != nil {
-			delete(d.Held, r.Of)
+		if at := slices.Index(d.Held, r.Of); at >= 0 {
+			d.Held = slices.Delete(d.Held, at, at+1)
 			s.drop(r.Of)
 		}
-	case kindLater:
-		if d.Later[r.Later.Key] == nil {
-			s.keep(r.Later.ID, r.Msg)
-		}
-		d.Later[r.Later.Key] = new(*r.Later)
-	case kindNever:
-		if l := d.Later[r.Key]; l != nil {
-			delete(d.Later, r.Key)
-			s.drop(l.ID)
-		}
-	case kindOne:
-		s.foldOne(r.One, r.Msg)
-	case kindShow:
-		if d.Shows[r.Key] = new(*r.Show); r.Show.Over {
-			delete(d.Shows, r.Key)
-		}
+	case kindTurn:
+		s.foldTurn(r.Turn, r.Msg)
 	case KindSet:
 		s.merge(r.Set)
 	case KindCommand, KindNotice:
 		s.foldShown(r)
 	case KindFailed:
-		if w := d.Shows[r.Key]; w != nil && r.Try >= w.Try {
-			w.Try, w.Other, w.Since = r.Try+1, false, r.Local
-			if r.Share { // this one failed: the others try first
-				w.Since += showTurn
-			}
-		}
+		s.foldFailed(r)
 	case KindVerdict:
 		s.foldVerdict(r)
 	case KindRecall:
 		s.foldRecall(r.Of)
 	case KindEdit:
-		if t := d.Texts[r.Of]; t != nil && t.Msg.SenderAgentName == r.Agent {
+		if t := d.Texts[r.Of]; t != nil && t.Msg != nil && t.Msg.SenderAgentName == r.Agent {
 			t.Msg = withText(t.Msg, r.Text)
 		}
 	}
@@ -393,7 +364,7 @@ func (s *State) shareKey(r *Record) string {
 // shared is r as other sidecars get it.
 func (r *Record) shared() *Record {
 	out := *r
-	out.Local, out.Share = 0, false
+	out.Local, out.Share, out.Msg = 0, false, nil
 	return &out
 }
 
@@ -433,9 +404,11 @@ func (s *State) foldVerdict(r *Record) {
 			d.Early[r.Of] = append(d.Early[r.Of], v)
 		}
 	}
-	if o := d.Ones[r.Of]; o != nil && (v.delivered() || v.Agent == s.cfg.Agent && v.Stopped != "") {
-		delete(d.Ones, r.Of)
-		s.drop(r.Of)
+	if v.delivered() || v.Agent == s.cfg.Agent && v.Stopped != "" {
+		s.foldTurn(&turn{Key: oneKey(r.Of), Over: true}, nil)
+	}
+	if releasable(v.Stopped) && r.Msg != nil {
+		s.hold(r.Of, r.Msg)
 	}
 	if releasable(v.Stopped) {
 		s.foldStop(r)
@@ -452,7 +425,7 @@ func (s *State) foldRecall(id relay.MessageID) {
 	if l := s.byID[id]; l != nil {
 		l.Recalled = true
 	}
-	if t := d.Texts[id]; t != nil {
+	if t := d.Texts[id]; t != nil && t.Msg != nil {
 		t.Msg = blank(t.Msg)
 	}
 	for i := range d.Shown {
@@ -468,9 +441,9 @@ func (s *State) foldRecall(id relay.MessageID) {
 			e.Text = ""
 		}
 	}
-	for _, w := range d.Shows {
-		if w.Of == id {
-			w.Text = ""
+	for _, t := range d.Turns {
+		if t.Of == id {
+			t.Text = ""
 		}
 	}
 }
@@ -503,8 +476,8 @@ func (s *State) foldShown(r *Record) {
 	if r.Kind == KindNotice {
 		s.foldNotice(r)
 	} else if r.Answer != "" {
-		s.foldShow(&show{Key: "answer/" + string(r.Of), Act: ActAnswer, Of: r.Of, Thread: r.Thread, Text: r.Answer,
-			Since: r.Local, Chinese: r.Chinese})
+		s.foldTurn(&turn{Key: "answer/" + string(r.Of), Kind: turnAnswer, Of: r.Of, Text: r.Answer, Chinese: r.Chinese,
+			Thread: r.Thread, Since: r.Local, Born: r.Local}, nil)
 	}
 }
 
@@ -529,7 +502,7 @@ func (s *State) effect(e Effect) {
 
 // filled is an effect with its message.
 func (s *State) filled(e Effect) Effect {
-	if t := s.d.Texts[e.ID]; t != nil {
+	if t := s.d.Texts[e.ID]; t != nil && t.Msg != nil {
 		e.Msg = t.Msg
 		e.Mentioned = (e.Do == Deliver || e.Do == Ask) && s.mentioned(t.Msg)
 	}
@@ -539,19 +512,20 @@ func (s *State) filled(e Effect) Effect {
 // do is an effect with a result, for which the book has a record.
 func (s *State) do(e Effect, m *relay.Message) { s.add(Record{Kind: kindDo, Effect: &e, Msg: m}) }
 
-// keep keeps the text of a message until drop. A nil m keeps the one that is there.
+// keep keeps the text of a message until drop. A nil m keeps the one that is there, if there is one.
 func (s *State) keep(id relay.MessageID, m *relay.Message) {
-	t := s.d.Texts[id]
-	switch {
-	case id == "" || t == nil && m == nil:
+	if id == "" {
 		return
-	case t == nil:
-		t = &text{Msg: m}
-		s.d.Texts[id] = t
-		if s.isGone(id) {
-			t.Msg = blank(m)
-		}
 	}
+	t := s.d.Texts[id]
+	if t == nil {
+		t = &text{}
+		s.d.Texts[id] = t
+	}
+	if t.Msg == nil && m != nil && s.isGone(id) {
+		m = blank(m)
+	}
+	t.Msg = cmp.Or(t.Msg, m)
 	t.Refs++
 }
 
