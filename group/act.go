@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"feishu-relay/policy"
 	"feishu-relay/relay"
@@ -50,109 +51,160 @@ func (s *State) execute(t *turn) {
 
 // carryOut is what a command does: its act, what it changes, and its answer.
 func (s *State) carryOut(a *asked, m *relay.Message, mayEdit bool, at relay.Millis) (Act, Changes, string) {
-	tell := func(key string, args ...any) (Act, Changes, string) {
-		return ActAnswer, nil, say(a.chinese, key, args...)
-	}
-	set, wrong := s.changesOf(a, at)
+	c, p, wrong := s.meant(a, at)
+	act := ActSet
 	switch {
-	case wrong != nil:
-		return tell(wrong.key, wrong.args...)
+	case a.mistake != nil:
+		wrong = a.mistake
 	case a.verb == VerbHelp:
 		return ActAnswer, nil, helpText(s.cfg.Commands, a.chinese)
 	case a.verb == VerbStatus:
 		return ActAnswer, nil, s.statusText(a.chinese)
 	case a.verb == VerbWhy:
 		return ActAnswer, nil, s.whyText(m.ParentID, a.chinese)
+	case wrong != nil:
 	case s.cfg.Locked:
-		return tell("locked")
+		wrong = mistakeOf("locked")
 	case a.verb == VerbContinue:
-		if wrong := s.cannotContinue(m.ThreadID, at, a.bots); wrong != nil {
-			return tell(wrong.key, wrong.args...)
-		}
-		return ActContinue, nil, s.answerText(a, at)
+		act, wrong = ActContinue, s.cannotContinue(m.ThreadID, at, a.bots)
+	case !mayEdit && (s.cfg.SteerBy == "members" || s.cfg.SteerBy == "admins"):
+		wrong = mistakeOf(s.cfg.SteerBy)
 	case !mayEdit:
-		key := "list"
-		if s.cfg.SteerBy == "members" || s.cfg.SteerBy == "admins" {
-			key = s.cfg.SteerBy
-		}
-		return tell(key)
+		wrong = mistakeOf("list")
 	case a.verb == VerbStop:
-		return ActStop, set, s.answerText(a, at)
+		act = ActStop
 	}
-	return ActSet, set, s.answerText(a, at)
+	if wrong != nil {
+		return ActAnswer, nil, wrong.text(a.chinese)
+	}
+	return act, c, p.text(a.chinese)
 }
 
 // bounds are the numbers that a group takes for a verb.
-func (s *State) bounds(v Verb) (low, high int) {
+func (s *State) bounds(a *asked) (low, high int) {
 	set, _ := s.settings()
 	high = maxNumber
 	switch operator := s.operator(); {
-	case v == VerbLimit:
+	case a.verb == VerbLimit:
 		if low = 1; s.cfg.MaxDepth > 0 {
 			high = s.cfg.MaxDepth
 		}
-	case v == VerbThreshold:
-		high = set.Limit
-	case v == VerbBudget && operator > 0:
+	case a.verb == VerbThreshold:
+		high = cmp.Or(a.limit, set.Limit)
+	case a.verb == VerbBudget && operator > 0:
 		high = operator
 	}
 	return low, high
 }
 
-// changesOf is what a command given at a time changes. The end of a pause counts from that time.
-func (s *State) changesOf(a *asked, at relay.Millis) (Changes, *mistake) {
-	if a.mistake != nil {
-		return nil, a.mistake
-	}
+// meant is what a command given at a time changes, and how the group is told; the end of a pause counts from then.
+func (s *State) meant(a *asked, at relay.Millis) (c Changes, p phrase, wrong *mistake) {
 	set, _ := s.settings()
-	c := Changes{}
-	end := Until{}
-	if until := at + relay.Millis(a.pause.Milliseconds()); a.pause > 0 {
-		end.Until = &until
+	c = Changes{}
+	tell := func(key string, args ...any) { p = append(p, mistake{key, args}) }
+	end, until := Until{}, moment{}
+	if ends := at + relay.Millis(a.pause.Milliseconds()); a.pause > 0 {
+		end.Until, until = &ends, s.moment(ends)
+	}
+	who, are := labels(s.members(), a.bots), text2{"is", ""}
+	if len(a.bots) > 1 {
+		are.en = "are"
 	}
 	switch a.verb {
 	case VerbPause:
 		c.set(keyPaused, end)
+		if tell("paused"); a.pause > 0 {
+			p = nil
+			tell("paused until", until)
+		}
 	case VerbResume:
-		c[keyPaused] = Value{V: unset}
+		c.unset(keyPaused)
+		tell("resumed")
 	case VerbMute, VerbUnmute:
 		for _, bot := range a.bots {
-			c[keyMuted+string(bot)] = Value{V: unset}
-			if a.verb == VerbMute {
+			if c.unset(keyMuted + string(bot)); a.verb == VerbMute {
 				c.set(keyMuted+string(bot), end)
 			}
 		}
+		switch {
+		case a.verb == VerbUnmute:
+			tell("unmuted", who, are)
+		case a.pause > 0:
+			tell("muted until", who, are, until)
+		default:
+			tell("muted", who, are)
+		}
 	case VerbAnswer:
 		c.set(keyAnswer, a.mode)
+		set.Answer = a.mode
 		if len(a.bots) > 0 {
 			c.set(keyDefaultBot, a.bots[0])
+			set.DefaultBot = a.bots[0]
 		}
+		p = s.answers(&set)
 	case VerbLimit, VerbThreshold, VerbBudget:
-		low, high := s.bounds(a.verb)
+		low, high := s.bounds(a)
 		switch {
 		case a.n < 0 && a.noNumber == "":
-			return nil, mistakeOf("no number", a.verb, low, high)
+			return nil, nil, mistakeOf("no number", a.verb, low, high)
 		case a.n < 0:
-			return nil, mistakeOf("bad number", a.verb, low, high, a.noNumber)
+			return nil, nil, mistakeOf("bad number", a.verb, low, high, a.noNumber)
 		case a.n < low || a.n > high:
-			return nil, mistakeOf("bad number", a.verb, low, high, strconv.Itoa(a.n))
+			return nil, nil, mistakeOf("bad number", a.verb, low, high, strconv.Itoa(a.n))
 		}
 		c.set(string(a.verb), a.n)
-		if a.verb == VerbLimit && a.n < set.Threshold {
+		switch {
+		case a.verb == VerbBudget && a.n > 0:
+			tell("budget", a.n)
+		case a.verb == VerbBudget && high < maxNumber:
+			tell("operator", high)
+		case a.verb == VerbBudget:
+			tell("no budget")
+		case a.verb == VerbThreshold && a.n == 0:
+			tell("threshold 0")
+		default:
+			tell(string(a.verb), a.n)
+		}
+		if a.verb == VerbThreshold && !set.Judge {
+			tell("judge is off")
+		}
+		if a.verb == VerbLimit && a.n <= set.Threshold {
 			c.set(keyThreshold, a.n)
+			tell("threshold too", a.n)
 		}
 	case VerbJudge:
 		c.set(keyJudge, a.on)
+		if tell("judge off", set.Limit); a.on {
+			p = nil
+			tell("judge on", set.Threshold)
+		}
 	case VerbStop:
 		c.set(keyStopped, true)
+		tell("stop")
 	case VerbContinue:
 		if set.Paused.Holds(s.now) { // what is held stays so
-			return nil, mistakeOf("still paused")
+			return nil, nil, mistakeOf("still paused")
+		}
+		switch len(a.bots) {
+		case 0:
+			tell("all go on")
+		case 1:
+			tell("one goes on", who)
+		default:
+			tell("some go on", who)
 		}
 	case VerbForget:
-		c.set(keyForgotten, true)
+		for _, key := range settingKeys {
+			c.unset(key)
+		}
+		for key := range s.d.Settings {
+			if strings.HasPrefix(key, keyMuted) {
+				c.unset(key)
+			}
+		}
+		tell("forget")
 	}
-	return c, nil
+	return c, p, nil
 }
 
 // stopped is the last round of a conversation that stopped.
@@ -290,8 +342,7 @@ func (s *State) fresh(at, stopped relay.Millis) bool {
 // continueWord reports whether a person's message lets bots go on, and which; none: all. It does so while the group is
 // shown that bots stopped, and something can be released; else it is an ordinary message.
 func (s *State) continueWord(m *relay.Message) (bots []relay.AgentName, is bool) {
-	members := s.members()
-	if bots, is = isContinue(m.Content, s.mentionedIn(m, members), members); !is {
+	if bots, is = isContinue(s.spelledOut(m), s.members()); !is {
 		return nil, false
 	}
 	set, _ := s.settings()
@@ -398,53 +449,44 @@ func (s *State) released(a *arrival) bool {
 
 // changed carries out a request over the API.
 func (s *State) changed(e Changed) {
-	respond := func(code, field, message string) {
-		s.effect(Effect{Do: Respond, Call: e.Call, Err: &relay.Error{Code: relay.Code(code), Field: field, Message: message}})
-	}
-	set, wrong := Changes{}, (*FieldError)(nil)
+	c, version, wrong := Changes{}, "", error(nil)
 	r := Record{Kind: KindCommand, ID: "api/" + string(s.cfg.Agent) + "/" + nr(s.d.Nr), Act: ActSet, By: "api", Bots: e.Bots,
 		Thread: everywhere, TS: s.now}
-	switch {
-	case !s.isMember():
-		respond("unknown_group", "", "this bot is not in this group; GET /v1/groups lists its groups")
-		return
-	case s.cfg.Locked:
-		respond("locked", "", say(false, "locked"))
-		return
-	case e.Verb == VerbStop:
-		r.Act = ActStop
-		set.set(keyStopped, true)
-	case e.Verb == VerbForget:
-		set.set(keyForgotten, true)
-	case e.Verb == VerbContinue:
-		if n := len(s.d.Lines); n > 0 { // whatever the clocks of the others
-			r.TS = max(r.TS, s.d.Lines[n-1].TS+1)
-		}
-		if r.Act = ActContinue; s.paused() {
-			wrong = &FieldError{"", say(false, "still paused")}
-		}
+	r.Message = relay.MessageID("notice:" + r.ID)
+	switch e.Verb {
+	case "":
+		c, version, wrong = s.patch(e.Body)
 	default:
-		var version string
-		set, version, wrong = s.patch(e.Body)
-		if wrong == nil && version != "" && version != s.d.Settings.version() {
-			respond("conflict", "", "version: the group has changed since; its version is "+s.d.Settings.version()+" now, read it again")
-			return
+		var m *mistake
+		if c, _, m = s.meant(&asked{verb: e.Verb, bots: e.Bots}, s.now); m != nil {
+			wrong = relay.Errorf(relay.CodeInvalidRequest, "%s", m.text(false))
 		}
+		if e.Verb == VerbStop {
+			r.Act = ActStop
+		}
+		if e.Verb == VerbContinue {
+			r.Act = ActContinue
+			if n := len(s.d.Lines); n > 0 { // whatever the clocks of the others
+				r.TS = max(r.TS, s.d.Lines[n-1].TS+1)
+			}
+		}
+	}
+	switch is := s.d.Settings.version(); {
+	case !s.isMember():
+		wrong = relay.Errorf(relay.CodeUnknownGroup, "this bot is not in this group; GET /v1/groups lists its groups")
+	case s.cfg.Locked:
+		wrong = relay.Errorf(relay.CodeLocked, "%s", say(false, "locked"))
+	case wrong == nil && version != "" && version != is:
+		wrong = relay.Errorf(relay.CodeConflict, "version: the group has changed since; its version is %s now, read it again", is)
 	}
 	if wrong != nil {
-		respond("invalid_request", wrong.Field, wrong.Error())
+		s.effect(Effect{Do: Respond, Call: e.Call, Err: wrong})
 		return
 	}
-	if len(set) > 0 || r.Act == ActContinue {
-		r.Message = relay.MessageID("notice:" + r.ID)
-		r.Set = s.at(set, s.now, r.ID, true)
+	if len(c) > 0 || r.Act == ActContinue {
+		r.Set = s.at(c, s.now, r.ID, true)
 		s.share(r)
 		s.follow(&r)
 	}
 	s.effect(Effect{Do: Respond, Call: e.Call})
-}
-
-func (s *State) paused() bool {
-	set, _ := s.settings()
-	return set.Paused.Holds(s.now)
 }

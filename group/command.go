@@ -3,6 +3,7 @@ package group
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -34,33 +35,29 @@ const (
 	VerbForget    Verb = "forget"
 )
 
-// verbs are the commands in the order of the help: the word in Chinese, the arguments and meaning as the help has
-// them, and what reads the arguments.
+// verbs are the commands in the order of the help: the word in Chinese, the arguments as the help has them, and what
+// reads them. What each means is in the catalogue.
 var verbs = []struct {
-	verb  Verb
-	zh    string
-	args  text2
-	means text2
-	read  func(*reader, *asked) *mistake
+	verb Verb
+	zh   string
+	args text2
+	read func(*reader, *asked) *mistake
 }{
-	{VerbStatus, "状态", text2{}, text2{"bots, settings and the last stop", "机器人、设置和最近一次停止的原因"}, nil},
-	{VerbHelp, "帮助", text2{}, text2{"these commands", "这些命令"}, nil},
-	{VerbPause, "暂停", text2{"[30m]", "[30分钟]"}, text2{"pause bots' messages to each other", "暂停机器人之间的消息"}, (*reader).readDuration},
-	{VerbResume, "恢复", text2{}, text2{"end the pause", "结束暂停"}, nil},
-	{VerbMute, "静音", text2{"Bot [2h]", "机器人 [2小时]"}, text2{"mute a bot", "将一个机器人静音"}, (*reader).readMute},
-	{VerbUnmute, "取消静音", text2{"Bot", "机器人"}, text2{"give it messages again", "让它重新接收消息"}, (*reader).readSomeBots},
-	{VerbAnswer, "回答", text2{"all|named|default|one|Bot", "全部|点名|默认|一个|机器人"},
-		text2{"who answers when no bot is mentioned", "没有点名时由谁回答"}, (*reader).readAnswer},
-	{VerbLimit, "上限", text2{"5", "5"}, text2{"number of bots' messages in a row at which they stop", "机器人连续发言到第几条停止"},
-		(*reader).readNumber},
-	{VerbThreshold, "阈值", text2{"1", "1"}, text2{"how many of them pass without the judge", "其中前几条不经裁判"}, (*reader).readNumber},
-	{VerbJudge, "裁判", text2{"on|off", "开|关"}, text2{"whether the judge decides on the others", "其余的是否由裁判决定"}, (*reader).readState},
-	{VerbBudget, "预算", text2{"100", "100"}, text2{"bots' messages an hour, 0 for no limit", "每小时的机器人消息数，0 为不限"},
-		(*reader).readNumber},
-	{VerbContinue, "继续", text2{"[Bot]", "[机器人]"}, text2{"release the messages that were stopped", "放行被停止的消息"}, (*reader).readBots},
-	{VerbStop, "停止", text2{}, text2{"stop the bots until a person writes again", "叫停机器人，直到有人再发消息"}, nil},
-	{VerbWhy, "为什么", text2{}, text2{"what happened to the message you reply to", "所回复的那条消息的处理结果"}, nil},
-	{VerbForget, "还原", text2{}, text2{"remove the settings made in this group", "还原本群的设置"}, nil},
+	{VerbStatus, "状态", text2{}, nil},
+	{VerbHelp, "帮助", text2{}, nil},
+	{VerbPause, "暂停", text2{" [30m]", " [30分钟]"}, (*reader).readDuration},
+	{VerbResume, "恢复", text2{}, nil},
+	{VerbMute, "静音", text2{" Bot [2h]", " 机器人 [2小时]"}, (*reader).readMute},
+	{VerbUnmute, "取消静音", text2{" Bot", " 机器人"}, (*reader).readSomeBots},
+	{VerbAnswer, "回答", text2{" all|named|default|one|Bot", " 全部|点名|默认|一个|机器人"}, (*reader).readAnswer},
+	{VerbLimit, "上限", text2{" 5", " 5"}, (*reader).readNumber},
+	{VerbThreshold, "阈值", text2{" 1", " 1"}, (*reader).readNumber},
+	{VerbJudge, "裁判", text2{" on|off", " 开|关"}, (*reader).readState},
+	{VerbBudget, "预算", text2{" 100", " 100"}, (*reader).readNumber},
+	{VerbContinue, "继续", text2{" [Bot]", " [机器人]"}, (*reader).readBots},
+	{VerbStop, "停止", text2{}, nil},
+	{VerbWhy, "为什么", text2{}, nil},
+	{VerbForget, "还原", text2{}, nil},
 }
 
 // The words of the modes and of the judge's two states: English, Chinese.
@@ -70,13 +67,6 @@ var (
 	stateWords = map[bool]text2{true: {"on", "开"}, false: {"off", "关"}}
 )
 
-// named is somebody whom a person mentioned.
-type named struct {
-	text  string          // as it is in the text: "@BotB"
-	agent relay.AgentName // "": no bot that has a sidecar here
-	isBot bool
-}
-
 // asked is a command.
 type asked struct {
 	verb     Verb
@@ -85,6 +75,7 @@ type asked struct {
 	pause    time.Duration     // of pause and mute; 0: until somebody ends it
 	mode     Mode              // of answer; ModeDefault with a bot: that one is the default bot
 	n        int               // of limit, threshold and budget; -1: no number was given
+	limit    int               // of threshold: the limit that comes with it; 0: the group's
 	noNumber string            // what was given then
 	on       bool              // of judge
 	mistake  *mistake          // what the person got wrong; nothing is executed then
@@ -92,15 +83,10 @@ type asked struct {
 
 // parseCommand reads a person's message. It is a command if it begins with one of words, alone or behind mentions of
 // bots.
-func parseCommand(said string, mentions []named, words []string, bots []Member) (a asked, is bool) {
-	r := reader{rest: strings.TrimLeftFunc(said, unicode.IsSpace), mentions: slices.Clone(mentions), bots: bots}
-	for r.atMention() {
-		if i := r.longest(); i >= 0 && r.mentions[i].isBot && r.mentions[i].agent == "" { // one without a sidecar
-			r.rest = r.rest[len(r.mentions[i].text):]
-		} else if agent, _ := r.bot(); agent == "" {
-			return a, false
-		}
-		r.separators()
+func parseCommand(said string, words []string, bots []Member) (a asked, is bool) {
+	r := newReader(said, bots)
+	if _, ok := r.someBots(isSeparator); !ok {
+		return a, false
 	}
 	word := r.commandWord(words)
 	if word == "" {
@@ -136,10 +122,8 @@ func (r *reader) readDuration(a *asked) *mistake {
 	if r.rest == "" {
 		return nil
 	}
-	said := r.word()
-	d, ok := parseDuration(said)
-	if a.pause = d; !ok || d <= 0 || d > maxPause {
-		a.pause = 0
+	said, ok := r.word(), false
+	if a.pause, ok = parseDuration(said); !ok {
 		return mistakeOf("bad time", said)
 	}
 	return nil
@@ -165,7 +149,7 @@ func (r *reader) readMute(a *asked) *mistake {
 	if wrong := r.readSomeBots(a); wrong != nil {
 		return wrong
 	}
-	if c, _ := utf8.DecodeRuneInString(r.rest); fold(c) < '0' || fold(c) > '9' {
+	if r.rest == "" || r.rest[0] < '0' || r.rest[0] > '9' {
 		return nil
 	}
 	return r.readDuration(a)
@@ -197,8 +181,9 @@ func (r *reader) readAnswer(a *asked) *mistake {
 }
 
 func (r *reader) readNumber(a *asked) *mistake {
-	said, ok := r.word(), false
-	if a.n, ok = number(said); !ok {
+	said := r.word()
+	var err error
+	if a.n, err = strconv.Atoi(said); err != nil || a.n < 0 {
 		a.n, a.noNumber, r.rest = -1, said, ""
 	}
 	return nil
@@ -218,39 +203,38 @@ func (r *reader) readState(a *asked) *mistake {
 	return mistakeOf("not on or off", said)
 }
 
-// isContinue reports whether a person's message only asks that what was stopped goes on, and of which bots: those
-// mentioned, or named behind an '@'; none: all.
-func isContinue(said string, mentions []named, bots []Member) (of []relay.AgentName, is bool) {
-	for _, m := range mentions {
-		if m.agent == "" || m.text == "" {
-			return nil, false
-		}
-		of = append(of, m.agent)
-	}
-	r := reader{rest: said, mentions: slices.Clone(mentions), bots: bots}
-	before, ok := r.someBots()
-	if !ok || !r.goOn() {
+// isContinue reports whether a person's message only asks that what was stopped goes on, and of which bots: those that
+// it names behind an '@'; none: all.
+func isContinue(said string, bots []Member) (of []relay.AgentName, is bool) {
+	r := newReader(said, bots)
+	before, ok := r.someBots(isBetween)
+	said, _, _ = strings.Cut(r.rest, "@")
+	r.rest = r.rest[len(said):]
+	behind, all := r.someBots(isBetween)
+	word := strings.Join(strings.Fields(strings.TrimFunc(said, isBetween)), " ")
+	if !ok || !all || r.rest != "" || !slices.ContainsFunc([]string{"继续", "continue", "go on"}, func(w string) bool {
+		return strings.EqualFold(w, word)
+	}) {
 		return nil, false
 	}
-	behind, ok := r.someBots()
-	if !ok || r.rest != "" {
-		return nil, false
-	}
-	var once []relay.AgentName
-	for _, agent := range slices.Concat(of, before, behind) {
-		if !slices.Contains(once, agent) {
-			once = append(once, agent)
+	for _, agent := range slices.Concat(before, behind) {
+		if !slices.Contains(of, agent) {
+			of = append(of, agent)
 		}
 	}
-	return once, true
+	return of, true
 }
 
-// someBots reads mentions, and what separates them. It is not ok where one is no bot's.
-func (r *reader) someBots() (agents []relay.AgentName, ok bool) {
+// someBots reads mentions of bots, and what separates them. It is not ok where one is of somebody else.
+func (r *reader) someBots(between func(rune) bool) (agents []relay.AgentName, ok bool) {
 	for {
-		r.rest = strings.TrimLeftFunc(r.rest, isBetween)
+		r.rest = strings.TrimLeftFunc(r.rest, between)
 		if !r.atMention() {
 			return agents, true
+		}
+		if rest, elsewhere := strings.CutPrefix(r.rest, "@"+botElsewhere); elsewhere {
+			r.rest = rest
+			continue
 		}
 		agent, _ := r.bot()
 		if agent == "" {
@@ -260,21 +244,6 @@ func (r *reader) someBots() (agents []relay.AgentName, ok bool) {
 	}
 }
 
-// goOn reads the words that let bots go on.
-func (r *reader) goOn() bool {
-	for _, word := range []string{"继续", "continue"} {
-		if rest, ok := cutFold(r.rest, word); ok {
-			r.rest = rest
-			return true
-		}
-	}
-	after, _ := cutFold(r.rest, "go")
-	on := strings.TrimLeftFunc(after, unicode.IsSpace)
-	rest, ok := cutFold(on, "on")
-	r.rest = rest
-	return ok && on != after
-}
-
 // hasHan reports whether a text has Chinese characters: the language of a notice.
 func hasHan(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })
@@ -282,16 +251,22 @@ func hasHan(text string) bool {
 
 // reader goes through a command.
 type reader struct {
-	rest     string
-	mentions []named // those not yet read
-	bots     []Member
-	names    *mention.Directory // nil until it is needed
+	rest  string
+	bots  []Member
+	names *mention.Directory
+}
+
+func newReader(said string, bots []Member) *reader {
+	var agents []mention.Agent
+	for _, b := range bots {
+		agents = append(agents, mention.Agent{ID: string(b.Agent), Names: []string{b.Name}})
+	}
+	return &reader{narrow(said), bots, mention.NewDirectory(agents)}
 }
 
 const (
-	ends      = ".。!！?？~～…"
-	separates = ",，、;；:："
-	wideAt    = "＠"
+	ends      = ".。!?~…"
+	separates = ",、;:"
 )
 
 func isEnd(r rune) bool       { return strings.ContainsRune(ends, r) }
@@ -312,50 +287,20 @@ func (r *reader) word() string {
 	if end < 0 {
 		end = len(r.rest)
 	}
-	for _, at := range []string{"@", wideAt} {
-		if i := strings.Index(r.rest[:end], at); i > 0 {
-			end = i
-		}
+	if i := strings.Index(r.rest[:end], "@"); i > 0 {
+		end = i
 	}
 	word := r.rest[:end]
 	r.rest = r.rest[end:]
 	return cmp.Or(strings.TrimRightFunc(word, isEnd), word)
 }
 
-// atMention reports whether a mention comes: one of the platform's or a typed one.
-func (r *reader) atMention() bool {
-	return strings.HasPrefix(r.rest, "@") || strings.HasPrefix(r.rest, wideAt) || r.longest() >= 0
-}
+func (r *reader) atMention() bool { return strings.HasPrefix(r.rest, "@") }
 
-// longest is the index of the mention that comes, the longest of those that may, -1: none.
-func (r *reader) longest() int {
-	longest := -1
-	for i, m := range r.mentions {
-		if m.text != "" && strings.HasPrefix(r.rest, m.text) && (longest < 0 || len(m.text) > len(r.mentions[longest].text)) {
-			longest = i
-		}
-	}
-	return longest
-}
-
-// bot reads a mention or a name. Where that is no bot's, the agent is ""; shown is what was read then.
+// bot reads a mention or a name. Where that is no bot's, the agent is ""; shown is what was read.
 func (r *reader) bot() (agent relay.AgentName, shown string) {
-	if r.names == nil {
-		var agents []mention.Agent
-		for _, b := range r.bots {
-			agents = append(agents, mention.Agent{ID: string(b.Agent), Names: []string{b.Name}})
-		}
-		r.names = mention.NewDirectory(agents)
-	}
-	longest := r.longest()
 	found, rest := r.names.Prefix(r.rest)
-	if longest >= 0 && len(r.rest)-len(rest) <= len(r.mentions[longest].text) {
-		m := r.mentions[longest]
-		r.rest, r.mentions = r.rest[len(m.text):], slices.Delete(r.mentions, longest, longest+1)
-		return m.agent, m.text
-	}
-	shown = r.rest[:len(r.rest)-len(rest)]
-	r.rest = rest
+	shown, r.rest = r.rest[:len(r.rest)-len(rest)], rest
 	return relay.AgentName(found), shown
 }
 
@@ -386,14 +331,14 @@ func (r *reader) several() (agents []relay.AgentName, wrong *mistake) {
 func (r *reader) commandWord(words []string) (word string) {
 	var rest string
 	for _, w := range words {
-		after, ok := cutFold(r.rest, w)
+		after, ok := cutWord(r.rest, w)
 		if !ok || len(w) <= len(word) {
 			continue
 		}
 		next, _ := utf8.DecodeRuneInString(after)
 		behind := reader{rest: after}
 		_, verb := behind.verb()
-		ended := strings.TrimFunc(after, isBetween) == "" || unicode.IsSpace(next) || strings.ContainsRune(",，、;；：", next)
+		ended := strings.TrimFunc(after, isBetween) == "" || unicode.IsSpace(next) || strings.ContainsRune(",、;", next)
 		if ended || hasHan(w) && verb {
 			word, rest = w, after
 		}
@@ -412,7 +357,7 @@ func (r *reader) verb() (i int, known bool) {
 	after := *r
 	said := after.word()
 	for i, v := range verbs {
-		if equalFold(said, string(v.verb)) || said == v.zh {
+		if strings.EqualFold(said, string(v.verb)) || said == v.zh {
 			r.rest = after.rest
 			return i, true
 		}
@@ -426,78 +371,44 @@ func (r *reader) verb() (i int, known bool) {
 	return 0, false
 }
 
-// units of a duration, the longest first where one begins like another.
-var units = []struct {
-	word string
-	of   time.Duration
-}{
-	{"minutes", time.Minute}, {"minute", time.Minute}, {"mins", time.Minute}, {"min", time.Minute}, {"m", time.Minute},
-	{"hours", time.Hour}, {"hour", time.Hour}, {"h", time.Hour},
-	{"days", 24 * time.Hour}, {"day", 24 * time.Hour}, {"d", 24 * time.Hour},
-	{"分钟", time.Minute}, {"分", time.Minute}, {"小时", time.Hour}, {"天", 24 * time.Hour},
-}
+// unitWords are the units of a duration, the longest first where one begins like another.
+var unitWords = strings.NewReplacer("minutes", "m", "minute", "m", "mins", "m", "min", "m", "hours", "h", "hour", "h",
+	"days", "d", "day", "d", "分钟", "m", "分", "m", "小时", "h", "天", "d")
 
-// parseDuration reads such as 30m, 1h30m and 2小时.
+// parseDuration reads such as 30m, 1h30m and 2小时, at most maxPause.
 func parseDuration(text string) (d time.Duration, ok bool) {
-	for text != "" {
-		digits := strings.IndexFunc(text, func(c rune) bool { return fold(c) < '0' || fold(c) > '9' })
-		if digits <= 0 {
+	units := map[byte]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
+	for rest := unitWords.Replace(strings.ToLower(text)); rest != ""; {
+		digits := strings.IndexFunc(rest, func(c rune) bool { return c < '0' || c > '9' })
+		if digits <= 0 || units[rest[digits]] == 0 {
 			return 0, false
 		}
-		n, ok := number(text[:digits])
-		if !ok || time.Duration(n) > maxPause/time.Minute {
-			return maxPause + 1, ok
-		}
-		text, ok = text[digits:], false
-		for _, u := range units {
-			if rest, is := cutFold(text, u.word); is {
-				text, ok = rest, true
-				d += time.Duration(n) * u.of
-				break
-			}
-		}
-		if !ok || d > maxPause {
-			return d, ok
-		}
-	}
-	return d, d > 0
-}
-
-// number reads digits.
-func number(text string) (n int, ok bool) {
-	for _, c := range text {
-		c = fold(c)
-		if c < '0' || c > '9' || n > maxNumber {
+		n, err := strconv.Atoi(rest[:digits])
+		if err != nil || n > int(maxPause/time.Minute) {
 			return 0, false
 		}
-		n = n*10 + int(c-'0')
+		d += time.Duration(n) * units[rest[digits]]
+		rest = rest[digits+1:]
 	}
-	return n, text != ""
+	return d, 0 < d && d <= maxPause
 }
 
-// fold maps letters that differ in case, and full-width forms, to one.
-func fold(r rune) rune {
-	if '！' <= r && r <= '～' {
-		r += '!' - '！'
-	}
-	return unicode.ToLower(r)
-}
-
-// cutFold is strings.CutPrefix for texts that fold makes equal. An empty prefix is none.
-func cutFold(text, prefix string) (rest string, ok bool) {
-	for _, p := range prefix {
-		r, size := utf8.DecodeRuneInString(text)
-		if size == 0 || fold(r) != fold(p) {
-			return text, false
+// narrow maps full-width forms to those that keyboards elsewhere have.
+func narrow(text string) string {
+	return strings.Map(func(r rune) rune {
+		if '！' <= r && r <= '～' {
+			r += '!' - '！'
 		}
-		text = text[size:]
-	}
-	return text, prefix != ""
+		return r
+	}, text)
 }
 
-func equalFold(a, b string) bool {
-	rest, ok := cutFold(a, b)
-	return ok && rest == ""
+// cutWord is strings.CutPrefix whatever the letters' case. An empty prefix is none.
+func cutWord(text, prefix string) (rest string, ok bool) {
+	if prefix == "" || len(text) < len(prefix) || !strings.EqualFold(text[:len(prefix)], prefix) {
+		return text, false
+	}
+	return text[len(prefix):], true
 }
 
 // parse reads a person's message of this chat.
@@ -505,31 +416,24 @@ func (s *State) parse(m *relay.Message) (asked, bool) {
 	if len(s.cfg.Commands) == 0 || m.MsgType != "" && m.MsgType != "text" && m.MsgType != "post" {
 		return asked{}, false
 	}
-	bots := s.members()
-	return parseCommand(m.Content, s.mentionedIn(m, bots), s.cfg.Commands, bots)
+	return parseCommand(s.spelledOut(m), s.cfg.Commands, s.members())
 }
 
-// mentionedIn are those whom a person's message mentions: a bot by its agent, else by its name, where one alone has it.
-func (s *State) mentionedIn(m *relay.Message, bots []Member) (out []named) {
+// botElsewhere stands for a bot that has no sidecar in the group.
+const botElsewhere = "\x00"
+
+// spelledOut is what a person said, with the agents' names in the place of the platform's mentions of bots.
+func (s *State) spelledOut(m *relay.Message) string {
+	text := m.Content
 	for _, x := range m.Mentions {
-		if x.Name == "" {
-			continue
+		name := botElsewhere
+		switch {
+		case s.member(x.AgentName):
+			name = string(x.AgentName)
+		case x.AgentName == "":
+			continue // a person, or a bot of which only the name is known
 		}
-		n := named{text: "@" + x.Name, isBot: x.AgentName != ""}
-		for _, b := range bots {
-			if b.Agent == x.AgentName {
-				n.agent = b.Agent
-				break
-			}
-			if x.AgentName == "" && b.Name == x.Name {
-				if n.agent != "" {
-					n.agent = ""
-					break
-				}
-				n.agent = b.Agent
-			}
-		}
-		out = append(out, n)
+		text = strings.Replace(text, "@"+x.Name, "@"+name, 1)
 	}
-	return out
+	return text
 }

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -96,7 +97,7 @@ func TestParseCommand(t *testing.T) {
 		{"@BotA /relay stop", asked{verb: VerbStop}},
 		{"@Bot B @小助手，/relay mute BotA", asked{verb: VerbMute, bots: bots("agent_a")}},
 	} {
-		got, is := parseCommand(tt.text, nil, commandWords, roomBots())
+		got, is := parseCommand(tt.text, commandWords, roomBots())
 		tt.want.chinese = strings.Contains(tt.text, "中继")
 		if !is || got.mistake != nil || !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%q: %t, mistake: %s\n got %+v\nwant %+v", tt.text, is, wrong(got.mistake), got, tt.want)
@@ -154,16 +155,14 @@ func TestParseCommandWithAMistake(t *testing.T) {
 		{"/中继 状态 如何", asked{verb: VerbStatus}, "“如何”", "“状态”后面的“如何”"},
 		{"/relay continue @Foo", asked{verb: VerbContinue}, "“Foo” is not a bot", "“Foo”"},
 	} {
-		got, is := parseCommand(tt.text, nil, commandWords, roomBots())
-		_, m := room().changesOf(&got, 1)
+		got, is := parseCommand(tt.text, commandWords, roomBots())
+		_, _, m := room().meant(&got, 1)
+		m = cmp.Or(got.mistake, m)
 		if !is || m == nil || !strings.Contains(m.text(false), tt.english) || !strings.Contains(m.text(true),
 			tt.chinese) {
 			t.Errorf("%q: %t, mistake: %s\nwant %s / %s", tt.text, is, wrong(m), tt.english, tt.chinese)
 		}
-		if set, again := room().changesOf(&got, 1); set != nil || again == nil {
-			t.Errorf("%q changes %v", tt.text, set)
-		}
-		got.mistake, tt.want.chinese = nil, strings.Contains(tt.text, "中继")
+		got.mistake, got.pause, tt.want.chinese = nil, 0, strings.Contains(tt.text, "中继")
 		if !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%q:\n got %+v\nwant %+v", tt.text, got, tt.want)
 		}
@@ -179,41 +178,36 @@ func TestWhatIsNoCommand(t *testing.T) {
 		"BotA /relay stop",
 		"> /relay stop", "/other stop",
 	} {
-		if c, is := parseCommand(text, nil, commandWords, roomBots()); is {
+		if c, is := parseCommand(text, commandWords, roomBots()); is {
 			t.Errorf("%q is a command: %+v", text, c)
 		}
 	}
-	if _, is := parseCommand(" x", nil, []string{"", " "}, nil); is {
+	if _, is := parseCommand(" x", []string{"", " "}, nil); is {
 		t.Error("an empty command word begins a command")
 	}
 }
 
+// The platform's mentions are read by the agents that they resolve to.
 func TestParseCommandWithMentions(t *testing.T) {
 	t.Parallel()
+	type mentions = []relay.Mention
 	for _, tt := range []struct {
 		text     string
-		mentions []named
+		mentions mentions
 		bots     []relay.AgentName
 		is       bool
 		mistake  string
 	}{
-		{"@Helper /relay mute @Other", []named{{text: "@Helper", agent: "agent_a"}, {text: "@Other", agent: "agent_b"}}, bots("agent_b"),
-			true, ""},
-		{"@Helper/relay mute @Helper", []named{{text: "@Helper", agent: "agent_a"}, {text: "@Helper", agent: "agent_b"}}, bots("agent_b"),
-			true, ""},
-		{"/relay mute @Bot @BotA 2h", []named{{text: "@Bot", agent: "agent_b"}, {text: "@BotA", agent: "agent_c"}}, bots("agent_b",
-			"agent_c"), true, ""},
-		{"/relay mute @BotA", []named{{text: "@Bot", agent: "agent_b"}}, bots("agent_a"), true, ""}, // typed, and longer
-		{"/relay mute Helper stop", []named{{text: "Helper stop", agent: "agent_a"}}, bots("agent_a"), true, ""},
-		{"/relay mute @BotA", []named{{text: "@BotA"}}, nil, true, "“BotA” is not a bot"},                  // a person of that name
-		{"/relay mute @Zoe", []named{{text: "@Zoe", agent: "agent_z"}}, nil, true, "“Zoe” is not a bot"},   // in another group
-		{"/relay answer @Zoe", []named{{text: "@Zoe", agent: "agent_z"}}, nil, true, "“Zoe” is not valid"}, // the same
-		{"@Alice /relay stop", []named{{text: "@Alice"}}, nil, false, ""},
-		{"@Far /relay stop", []named{{text: "@Far", isBot: true}}, nil, true, ""}, // a bot without a sidecar
-		{"@Far @BotA /relay stop", []named{{text: "@Far", isBot: true}, {text: "@BotA", agent: "agent_a"}}, nil, true, ""},
-		{"@BotA @Alice /relay stop", []named{{text: "@BotA", agent: "agent_a"}, {text: "@Alice"}}, nil, false, ""},
+		{"@Helper /relay mute @Other", mentions{{Name: "Helper", AgentName: "agent_a"}, {Name: "Other", AgentName: "agent_b"}},
+			bots("agent_b"), true, ""},
+		{"@Helper/relay mute @Helper", mentions{{Name: "Helper", AgentName: "agent_a"}, {Name: "Helper", AgentName: "agent_b"}},
+			bots("agent_b"), true, ""},
+		{"/relay mute @Zoe", mentions{{Name: "Zoe", AgentName: "agent_z"}}, nil, true, "is not a bot"}, // in another group
+		{"@Alice /relay stop", mentions{{Name: "Alice", OpenID: "ou_alice"}}, nil, false, ""},
+		{"@Far /relay stop", mentions{{Name: "Far", AgentName: "agent_far"}}, nil, true, ""}, // a bot without a sidecar here
+		{"@BotA @Alice /relay stop", mentions{{Name: "BotA", AgentName: "agent_a"}, {Name: "Alice"}}, nil, false, ""},
 	} {
-		got, is := parseCommand(tt.text, tt.mentions, commandWords, roomBots())
+		got, is := room().parse(&relay.Message{Content: tt.text, Mentions: tt.mentions})
 		if is != tt.is || !slices.Equal(got.bots, tt.bots) || (got.mistake != nil) != (tt.mistake != "") ||
 			!strings.Contains(wrong(got.mistake), tt.mistake) {
 			t.Errorf("%q: %t, %+v, mistake: %s", tt.text, is, got, wrong(got.mistake))
@@ -228,7 +222,7 @@ func TestCommandWordsOfAnOperator(t *testing.T) {
 		chinese bool
 	}{{"!bots stop", false}, {"机器人 stop", true}, {"机器人管家 停止", true}, {"Straße stop", false},
 		{"!bots please stop", false}} {
-		got, is := parseCommand(tt.text, nil, []string{"!Bots please", "!Bots", "机器人", "机器人管家",
+		got, is := parseCommand(tt.text, []string{"!Bots please", "!Bots", "机器人", "机器人管家",
 			"straße"}, nil)
 		if !is || got.verb != VerbStop || got.mistake != nil || got.chinese != tt.chinese {
 			t.Errorf("%q: %t, %+v, mistake: %s", tt.text, is, got, wrong(got.mistake))
@@ -239,11 +233,11 @@ func TestCommandWordsOfAnOperator(t *testing.T) {
 func TestTwoBotsOfOneNameAreToldApart(t *testing.T) {
 	t.Parallel()
 	twins := []Member{{Agent: "agent_a", Name: "Bot"}, {Agent: "agent_b", Name: "Bot"}}
-	got, _ := parseCommand("/relay mute Bot", nil, commandWords, twins)
+	got, _ := parseCommand("/relay mute Bot", commandWords, twins)
 	if want := "Bots here: Bot (agent_a) and Bot (agent_b)."; !strings.Contains(wrong(got.mistake), want) {
 		t.Errorf("mistake: %s\nwant %s", wrong(got.mistake), want)
 	}
-	got, _ = parseCommand("/relay mute agent_b", nil, commandWords, twins)
+	got, _ = parseCommand("/relay mute agent_b", commandWords, twins)
 	if !slices.Equal(got.bots, bots("agent_b")) {
 		t.Errorf("by agent name: %+v", got)
 	}
@@ -251,46 +245,37 @@ func TestTwoBotsOfOneNameAreToldApart(t *testing.T) {
 
 func TestIsContinue(t *testing.T) {
 	t.Parallel()
-	a, b, person := named{text: "@BotA", agent: "agent_a"}, named{text: "@Bot B!",
-		agent: "agent_b"},
-		named{text: "@Alice"}
-	long := named{text: "@BotAnna", agent: "agent_l"}
 	for _, tt := range []struct {
-		text     string
-		mentions []named
-		bots     []relay.AgentName
-		is       bool
+		text string
+		bots []relay.AgentName
+		is   bool
 	}{
-		{"继续", nil, nil, true},
-		{" 继续。", nil, nil, true},
-		{"Continue!", nil, nil, true},
-		{"GO  on…", nil, nil, true},
-		{"@BotA 继续", []named{a}, bots("agent_a"), true},
-		{"@BotA，继续，@Bot B!", []named{a, b}, bots("agent_a", "agent_b"), true},
-		{"continue @BotA @BotA", []named{a, a}, bots("agent_a"), true},
-		{"@BotAnna@BotA continue", []named{a, long}, bots("agent_a", "agent_l"), true},
-		{"@小助手 继续", nil, bots("agent_c"), true}, // typed, as in a terminal
-		{"继续@小助手！", nil, bots("agent_c"), true},
-		{"@Bot B continue", nil, bots("agent_b"), true},
-		{"continue ＠bot b, @BotA", nil, bots("agent_b", "agent_a"), true},
-		{"@BotA go on @小助手", []named{a}, bots("agent_a", "agent_c"), true},
-		{"BotA 继续", nil, nil, false},
-		{"@BotAnna continue", nil, nil, false},
-		{"@所有人 继续", nil, nil, false},
-		{"@Alice 继续", nil, nil, false},
-		{"@小助手 继续 说", nil, nil, false},
-		{"goon", nil, nil, false},
-		{"@BotA 继续 @Alice", []named{a, person}, nil, false},
-		{"@Alice 继续", []named{person}, nil, false},
-		{"go @BotA on", []named{a}, nil, false},
-		{"继续说", nil, nil, false},
-		{"please continue", nil, nil, false},
-		{"continued", nil, nil, false},
-		{"@BotA", []named{a}, nil, false},
-		{"", nil, nil, false},
-		{"。", nil, nil, false},
+		{"继续", nil, true},
+		{" 继续。", nil, true},
+		{"Continue!", nil, true},
+		{"GO  on…", nil, true},
+		{"@BotA 继续", bots("agent_a"), true},
+		{"@BotA，继续，@Bot B!", bots("agent_a", "agent_b"), true},
+		{"continue @BotA @BotA", bots("agent_a"), true},
+		{"@小助手 继续", bots("agent_c"), true},
+		{"继续@小助手！", bots("agent_c"), true},
+		{"continue ＠bot b, @BotA", bots("agent_b", "agent_a"), true},
+		{"BotA 继续", nil, false},
+		{"@BotAnna continue", nil, false},
+		{"@所有人 继续", nil, false},
+		{"@Alice 继续", nil, false},
+		{"@小助手 继续 说", nil, false},
+		{"goon", nil, false},
+		{"@BotA 继续 @Alice", nil, false},
+		{"go @BotA on", nil, false},
+		{"继续说", nil, false},
+		{"please continue", nil, false},
+		{"continued", nil, false},
+		{"@BotA", nil, false},
+		{"", nil, false},
+		{"。", nil, false},
 	} {
-		got, is := isContinue(tt.text, tt.mentions, roomBots())
+		got, is := isContinue(tt.text, roomBots())
 		if is != tt.is || !slices.Equal(got, tt.bots) {
 			t.Errorf("%q: %v, %t", tt.text, got, is)
 		}

@@ -255,8 +255,8 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 		if arg(d, "by") != "" {
 			m.Role = relay.RoleUser
 		}
-		why, depth, asks := c.s.Weigh(c.now, &m, true)
-		c.print("", fmt.Sprintf("%s depth=%d judge=%t", cmp.Or(why, "pass"), depth, asks))
+		why, decision, asks := c.s.Weigh(c.now, m, true)
+		c.print("", strings.TrimSpace(fmt.Sprintf("%s judge=%t %s", cmp.Or(why, "pass"), asks, encode(decision))))
 	case "fate":
 		c.print("", string(cmp.Or(c.s.Fate(relay.MillisOf(c.now), id, has(d, "given")), "stays")))
 	default:

@@ -2,7 +2,6 @@ package group
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,129 +9,118 @@ import (
 	"feishu-relay/relay"
 )
 
-// FieldError is a field of a request that cannot be so.
-type FieldError struct {
-	Field   string // "": the whole body
-	Message string
-}
-
-func (e *FieldError) Error() string {
-	if e.Field == "" {
-		return e.Message
-	}
-	return e.Field + ": " + e.Message
-}
-
 // patch is what a request changes, and the version of the settings that it is about, "" for any: an object with keys of
-// [Settings], where a pause is true, false or a time such as "30m". It makes the changes that a command makes.
-func (s *State) patch(body []byte) (c Changes, version string, wrong *FieldError) {
+// [Settings], where a pause is true, false or a time such as "30m". It is read as the commands that change the same.
+func (s *State) patch(body []byte) (c Changes, version string, wrong error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil || fields == nil {
-		return nil, "", &FieldError{"", "want a JSON object of settings"}
+		return nil, "", relay.Errorf(relay.CodeInvalidRequest, "want a JSON object of settings")
 	}
-	set, _ := s.settings()
-	p := patching{State: s, c: Changes{}, limit: set.Limit}
-	for _, key := range append([]string{keyLimit}, slices.Sorted(maps.Keys(fields))...) { // the threshold depends on the limit
+	c = Changes{}
+	limit := 0
+	for _, key := range append([]string{keyLimit}, slices.Sorted(maps.Keys(fields))...) { // the threshold depends on it
 		raw, ok := fields[key]
 		delete(fields, key)
-		switch {
-		case !ok:
-		case key != "version":
-			if wrong := p.field(key, raw); wrong != nil {
-				return nil, "", wrong
+		if !ok {
+			continue
+		}
+		if key == "version" {
+			if json.Unmarshal(raw, &version) != nil || isNull(raw) {
+				return nil, "", fieldError(key, "want a string")
 			}
-		case json.Unmarshal(raw, &version) != nil || isNull(raw):
-			return nil, "", &FieldError{key, "want a string"}
+			continue
+		}
+		commands, want := s.asked(key, raw)
+		if want != "" {
+			return nil, "", fieldError(key, want)
+		}
+		for _, a := range commands {
+			a.limit = limit
+			set, _, mistake := s.meant(&a, s.now)
+			if mistake != nil {
+				return nil, "", fieldError(key, mistake.text(false))
+			}
+			if key == keyLimit {
+				limit = a.n
+			}
+			if key == keyDefaultBot {
+				delete(set, keyAnswer)
+			}
+			maps.Copy(c, set)
 		}
 	}
-	_, limited := p.c[keyLimit]
-	if _, ok := p.c[keyThreshold]; limited && !ok && p.limit < set.Threshold {
-		p.c.set(keyThreshold, p.limit)
-	}
-	return p.c, version, nil
+	return c, version, nil
 }
 
-// patching goes through a request.
-type patching struct {
-	*State
-	c     Changes
-	limit int // as it is or will be
+func fieldError(field, message string) error {
+	return &relay.Error{Code: relay.CodeInvalidRequest, Field: word(field), Message: word(field) + ": " + message}
 }
 
-func (p *patching) field(key string, raw json.RawMessage) (wrong *FieldError) {
+// asked are the commands that change a field, or what the field wants.
+func (s *State) asked(key string, raw json.RawMessage) (commands []asked, want string) {
 	switch key {
 	case keyAnswer:
-		var mode Mode
-		if json.Unmarshal(raw, &mode) != nil || !slices.Contains(modes, mode) {
-			return &FieldError{key, fmt.Sprintf("want one of %v", modes)}
+		a := asked{verb: VerbAnswer}
+		if json.Unmarshal(raw, &a.mode) != nil || !slices.Contains(modes, a.mode) {
+			return nil, "want one of all, named, default, one"
 		}
-		p.c.set(key, mode)
+		return []asked{a}, ""
 	case keyDefaultBot:
 		var bot relay.AgentName // null means none too
-		if json.Unmarshal(raw, &bot) != nil || bot != "" && !p.member(bot) {
-			return &FieldError{key, "want the agent name of a bot in this group, or null"}
+		if json.Unmarshal(raw, &bot) != nil || bot != "" && !s.member(bot) {
+			return nil, "want the agent name of a bot in this group, or null"
 		}
-		p.c.set(key, bot)
+		return []asked{{verb: VerbAnswer, bots: []relay.AgentName{bot}}}, ""
 	case keyLimit, keyThreshold, keyBudget:
-		low, high := p.bounds(Verb(key))
-		if key == keyThreshold {
-			high = p.limit
+		a := asked{verb: Verb(key)}
+		if json.Unmarshal(raw, &a.n) != nil || isNull(raw) {
+			return nil, "want a whole number"
 		}
-		var n int
-		if json.Unmarshal(raw, &n) != nil || isNull(raw) || n < low || n > high {
-			return &FieldError{key, fmt.Sprintf("want a whole number from %d to %d", low, high)}
-		}
-		if p.c.set(key, n); key == keyLimit {
-			p.limit = n
-		}
+		return []asked{a}, ""
 	case keyJudge:
-		var on bool
-		if json.Unmarshal(raw, &on) != nil || isNull(raw) {
-			return &FieldError{key, "want true or false"}
+		a := asked{verb: VerbJudge}
+		if json.Unmarshal(raw, &a.on) != nil || isNull(raw) {
+			return nil, "want true or false"
 		}
-		p.c.set(key, on)
+		return []asked{a}, ""
 	case keyPaused:
-		return p.pause(key, key, raw)
+		return pauses(asked{verb: VerbPause}, VerbResume, raw)
 	case "muted":
 		var bots map[relay.AgentName]json.RawMessage
 		if json.Unmarshal(raw, &bots) != nil || bots == nil {
-			return &FieldError{key, `want an object such as {"agent_b": "30m"}`}
+			return nil, `want an object such as {"agent_b": "30m"}`
 		}
-		for _, bot := range slices.Sorted(maps.Keys(bots)) {
-			field, muted := "muted."+word(string(bot)), keyMuted+string(bot)
-			if !p.member(bot) && !p.d.Settings.get(muted, new(Until)) {
-				return &FieldError{field, "is not the agent name of a bot in this group"}
+		for bot, raw := range bots {
+			if !s.member(bot) && !s.d.Settings.get(keyMuted+string(bot), new(Until)) {
+				return nil, word(string(bot)) + " is not the agent name of a bot in this group"
 			}
-			if wrong := p.pause(field, muted, bots[bot]); wrong != nil {
-				return wrong
+			more, want := pauses(asked{verb: VerbMute, bots: []relay.AgentName{bot}}, VerbUnmute, raw)
+			if want != "" {
+				return nil, want
 			}
+			commands = append(commands, more...)
 		}
-	default:
-		return &FieldError{word(key), "is no setting; there are " + strings.Join(append(settingKeys, "muted"), ", ")}
+		return commands, ""
 	}
-	return nil
+	return nil, "is no setting; there are " + strings.Join(settingKeys, ", ") + ", muted"
 }
 
-// pause reads true, false, or how long.
-func (p *patching) pause(field, key string, raw json.RawMessage) *FieldError {
+// pauses reads true, false, or how long.
+func pauses(a asked, end Verb, raw json.RawMessage) ([]asked, string) {
 	var on bool
 	var text string
+	ok := false
 	switch {
 	case isNull(raw):
-	case json.Unmarshal(raw, &on) == nil && on:
-		p.c.set(key, Until{})
-		return nil
 	case json.Unmarshal(raw, &on) == nil:
-		p.c[key] = Value{V: unset}
-		return nil
-	case json.Unmarshal(raw, &text) == nil:
-		if d, ok := parseDuration(text); ok && d > 0 && d <= maxPause {
-			end := p.now + relay.Millis(d.Milliseconds())
-			p.c.set(key, Until{&end})
-			return nil
+		if ok = true; !on {
+			a.verb = end
 		}
+	case json.Unmarshal(raw, &text) == nil:
+		a.pause, ok = parseDuration(text)
 	}
-	return &FieldError{field, `want true, false, or a time such as "30m", "2h" or "1d", at most 7 days`}
+	if !ok {
+		return nil, `want true, false, or a time such as "30m", "2h" or "1d", at most 7 days`
+	}
+	return []asked{a}, ""
 }
-
-func isNull(raw json.RawMessage) bool { return string(raw) == "null" }

@@ -68,15 +68,10 @@ const (
 	keyPaused     = "paused"
 	keyMuted      = "muted:"
 	keyIn         = "in:"
-	keyStopped    = "stopped"   // what bots say until a person's next message
-	keyForgotten  = "forgotten" // settings set before are none
+	keyStopped    = "stopped" // what bots say until a person's next message
 )
 
 var settingKeys = []string{keyAnswer, keyDefaultBot, keyLimit, keyThreshold, keyJudge, keyBudget, keyPaused}
-
-func isSetting(key string) bool {
-	return slices.Contains(settingKeys, key) || strings.HasPrefix(key, keyMuted)
-}
 
 const (
 	// maxKeys is how many keys are kept; of more, all sidecars keep the same, first those without a name.
@@ -108,8 +103,6 @@ func (v Value) newer(w Value) bool {
 // Changes are values by key.
 type Changes map[string]Value
 
-var unset = json.RawMessage("null")
-
 // set adds a value.
 func (c Changes) set(key string, v any) { c[key] = Value{V: encode(v)} }
 
@@ -140,43 +133,21 @@ func (c Changes) merge(news Changes) (changed bool) {
 	return changed
 }
 
-// valid reports whether a value can be kept. Those of keys that a later version knows are.
+// valid reports whether a value can be kept. One that its key cannot have counts as unset.
 func valid(key string, v Value) bool {
-	if len(key) > maxValue || len(v.V) > maxValue || len(v.ID) > maxValue || v.At <= 0 {
-		return false
-	}
-	var to any
-	switch {
-	case string(v.V) == "null":
-		return true
-	case key == keyAnswer:
-		var m Mode
-		return json.Unmarshal(v.V, &m) == nil && slices.Contains(modes, m)
-	case key == keyLimit, key == keyThreshold, key == keyBudget:
-		var n int
-		return json.Unmarshal(v.V, &n) == nil && n >= 0 && n <= maxNumber
-	case key == keyDefaultBot:
-		to = new(relay.AgentName)
-	case key == keyJudge, key == keyStopped, key == keyForgotten:
-		to = new(bool)
-	case strings.HasPrefix(key, keyIn):
-		to = new(Member)
-	case key == keyPaused, strings.HasPrefix(key, keyMuted):
-		to = new(Until)
-	default:
-		to = new(json.RawMessage)
-	}
-	return json.Unmarshal(v.V, to) == nil
+	return len(key) <= maxValue && len(v.V) <= maxValue && len(v.ID) <= maxValue && v.At > 0 && json.Valid(v.V)
 }
 
-// get is the value of a key, if it is set and not forgotten.
+// get is the value of a key, if it is set.
 func (c Changes) get(key string, to any) (set bool) {
 	v, ok := c[key]
-	if !ok || string(v.V) == "null" || isSetting(key) && c.since(keyForgotten) != 0 && c[keyForgotten].newer(v) {
-		return false
-	}
-	return json.Unmarshal(v.V, to) == nil
+	return ok && !isNull(v.V) && json.Unmarshal(v.V, to) == nil
 }
+
+// unset takes a key back.
+func (c Changes) unset(key string) { c[key] = Value{V: json.RawMessage("null")} }
+
+func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
 // since is when a flag was set, 0 if it is not.
 func (c Changes) since(key string) relay.Millis {
@@ -202,18 +173,7 @@ func (s *State) at(c Changes, at relay.Millis, id string, newest bool) Changes {
 		if was := s.d.Settings[key].At; was >= at && (newest || was > s.now+ahead) {
 			v.At = was + 1
 		}
-		if forgotten := s.d.Settings[keyForgotten].At; isSetting(key) && forgotten >= v.At && newest {
-			v.At = forgotten + 1
-		}
 		c[key] = v
-	}
-	if v, ok := c[keyForgotten]; ok { // it removes what is there
-		for key, was := range s.d.Settings {
-			if isSetting(key) && was.At >= v.At && (newest || was.At > s.now+ahead) {
-				v.At = was.At + 1
-			}
-		}
-		c[keyForgotten] = v
 	}
 	return c
 }
@@ -261,7 +221,7 @@ func (s *State) announce() {
 		c.set(key, Member{Name: runes.Cut(s.cfg.Name, maxBotName), MentionAll: s.cfg.MentionAll, CanWrite: s.cfg.CanWrite,
 			Answer: s.cfg.Base.Answer, Budget: s.cfg.Base.Budget})
 	case s.member(s.cfg.Agent) && s.d.In == isOut:
-		c[key] = Value{V: unset}
+		c.unset(key)
 	default:
 		return
 	}
@@ -320,7 +280,10 @@ func (c Changes) over(s Settings, from map[string]string, now relay.Millis, high
 		}
 		return set
 	}
-	over(keyAnswer, &s.Answer)
+	var mode Mode
+	if c.get(keyAnswer, &mode) && slices.Contains(modes, mode) {
+		over(keyAnswer, &s.Answer)
+	}
 	over(keyDefaultBot, &s.DefaultBot)
 	if over(keyLimit, &s.Limit) && highest > 0 { // which may have been higher when it was set
 		s.Limit = min(s.Limit, highest)

@@ -105,8 +105,7 @@ func (s *State) statusText(chinese bool) string {
 		line("offline", len(off), labels(members, off))
 	}
 	set := &g.Settings
-	p := s.answers(set)
-	line(p.key, p.args...)
+	lines = append(lines, s.answers(set).text(chinese))
 	line("in a row", g.Depth, set.Limit, set.Threshold, stateWords[set.Judge])
 	if set.Budget > 0 {
 		line("is budget", set.Budget)
@@ -149,87 +148,15 @@ func (s *State) answers(set *Settings) phrase {
 	def := here([]relay.AgentName{set.DefaultBot}, members)
 	switch {
 	case set.Answer == ModeNamed:
-		return phrase{"answer named", nil}
+		return phrase{{"answer named", nil}}
 	case (set.Answer == ModeDefault || set.Answer == ModeOne) && len(def) > 0:
-		return phrase{"answer default", []any{labels(members, def)}}
+		return phrase{{"answer default", []any{labels(members, def)}}}
 	case set.Answer == ModeDefault:
-		return phrase{"answer no default", nil}
+		return phrase{{"answer no default", nil}}
 	case set.Answer == ModeOne:
-		return phrase{"answer one", nil}
+		return phrase{{"answer one", nil}}
 	}
-	return phrase{"answer all", nil}
-}
-
-// answerText tells the group that a command was executed.
-func (s *State) answerText(a *asked, at relay.Millis) string {
-	set, _ := s.settings()
-	members := s.members()
-	tell := func(key string, args ...any) string { return say(a.chinese, key, args...) }
-	who, is := labels(members, a.bots), text2{"is", ""}
-	if len(a.bots) > 1 {
-		is.en = "are"
-	}
-	end := s.moment(at + relay.Millis(a.pause.Milliseconds()))
-	switch a.verb {
-	case VerbPause:
-		if a.pause > 0 {
-			return tell("paused until", end)
-		}
-		return tell("paused")
-	case VerbResume:
-		return tell("resumed")
-	case VerbMute:
-		if a.pause > 0 {
-			return tell("muted until", who, is, end)
-		}
-		return tell("muted", who, is)
-	case VerbUnmute:
-		return tell("unmuted", who, is)
-	case VerbAnswer:
-		set.Answer = a.mode
-		if len(a.bots) > 0 {
-			set.DefaultBot = a.bots[0]
-		}
-		p := s.answers(&set)
-		return tell(p.key, p.args...)
-	case VerbLimit:
-		text := tell("limit", a.n)
-		if set.Threshold >= a.n {
-			text += tell("threshold too", a.n)
-		}
-		return text
-	case VerbThreshold:
-		text := tell("threshold 0")
-		if a.n > 0 {
-			text = tell("threshold", a.n)
-		}
-		if !set.Judge {
-			text += tell("judge is off")
-		}
-		return text
-	case VerbJudge:
-		if a.on {
-			return tell("judge on", set.Threshold)
-		}
-		return tell("judge off", set.Limit)
-	case VerbBudget:
-		switch {
-		case a.n > 0:
-			return tell("budget", a.n)
-		case s.operator() > 0:
-			return tell("operator", s.operator())
-		}
-		return tell("no budget")
-	case VerbContinue:
-		switch len(a.bots) {
-		case 0:
-			return tell("all go on")
-		case 1:
-			return tell("one goes on", who)
-		}
-		return tell("some go on", who)
-	}
-	return tell(string(a.verb)) // stop and forget
+	return phrase{{"answer all", nil}}
 }
 
 // whyText is what became of a message at each bot, and what people can do; without an id, of the last one that
@@ -268,47 +195,26 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 	return strings.Join(append(lines, hints...), "\n")
 }
 
-// Weigh is why a message would not reach the bot if it came now, for POST /v1/decide; nothing is changed. Where the
-// policy says so, decision has it; asks: it is the judge's to say.
-func (s *State) Weigh(now time.Time, m *relay.Message, user bool) (why relay.Reason, depth int, asks bool) {
-	s.clock, s.now = now, relay.MillisOf(now)
-	l := s.lineOf(m, s.believed(m.TS))
-	if known := s.byID[l.ID]; known != nil {
-		l = *known
-	}
-	set, _ := s.settings()
+// Weigh is what would become of a message if it came now, for POST /v1/decide; nothing is changed. user: a person of whom
+// Feishu says so has said it. Without a decision the message is for this bot or why says why not; asks: it is the
+// judge's to say.
+func (s *State) Weigh(now time.Time, m relay.Message, user bool) (why relay.Reason, d *policy.Decision, asks bool) {
+	t := &State{cfg: s.cfg, d: s.d.copy(), online: s.online, caughtUp: true}
+	t.d.Queue = nil
+	t.d.Lines = slices.DeleteFunc(t.d.Lines, func(l *Line) bool { return l.ID == m.ID() })
+	t.load()
+	var e Event = Arrived{Msg: m}
 	if m.Role == relay.RoleUser {
-		if _, is := s.parse(m); is && user {
-			return relay.Command, 0, false
+		e, why = Heard{Msg: m, User: user}, relay.NotForMe
+	}
+	_, effects := t.Apply(now, e)
+	for _, e := range effects {
+		switch e.Do {
+		case Give, Claim:
+			return relay.Pass, nil, false
+		case Withhold, Stop, Deliver, Ask:
+			return e.Reason, e.Decision, e.Do == Ask
 		}
-		if _, is := s.continueWord(m); is && user {
-			return relay.Continue, 0, false
-		}
-		a := s.audience(&l, &set)
-		switch first := slices.IndexFunc(a.oneOf, func(b relay.AgentName) bool { return b == s.cfg.Agent || s.online[b] }); {
-		case set.Muted[s.cfg.Agent].Holds(s.now):
-			return relay.Muted, 0, false
-		case first >= 0 && a.oneOf[first] == s.cfg.Agent:
-			return relay.Pass, 0, false
-		case !s.isFor(a):
-			return relay.NotForMe, 0, false
-		}
-		return relay.Pass, 0, false
 	}
-	l.Bot = cmp.Or(l.Bot, unknownBot)
-	l.Depth, _ = s.depth(&l)
-	if why = s.bySettings(&l, &set); why == relay.Pass && !s.isFor(s.audience(&l, &set)) {
-		why = relay.NotForMe
-	}
-	if why == relay.Pass && s.byID[l.ID] == nil && set.Budget > 0 && s.d.Hour.before(l.TS) >= int64(set.Budget) {
-		why = relay.Budget
-	}
-	if why != relay.Pass {
-		return why, l.Depth, false
-	}
-	var d policy.Decision
-	if asks = s.tier(&l, &set, &d); !asks && !d.Allow {
-		why = relay.MaxDepth
-	}
-	return why, l.Depth, asks
+	return why, nil, false
 }

@@ -22,7 +22,7 @@ func (t text2) in(chinese bool) string {
 }
 
 // is reports whether a person said one of both.
-func (t text2) is(said string) bool { return equalFold(said, t.en) || equalFold(said, t.zh) }
+func (t text2) is(said string) bool { return strings.EqualFold(said, t.en) || said == t.zh }
 
 // catalogue has the texts that people read. Names in them mention nobody.
 var catalogue = map[string]text2{
@@ -99,13 +99,29 @@ var catalogue = map[string]text2{
 	"last stop":  {"Last stop, %s: %s's message to %s, because %s.", "最近一次停止（%s）：%s 发给 %s 的消息，原因：%s。"},
 
 	// Why, and notices.
-	"no fate":     {"No bot received it, or it is too long ago.", "没有机器人收到它，或时间太久，已没有记录。"},
-	"waits":       {"%s: not delivered yet", "%s：尚未送达"},
-	"was stopped": {"%s: not delivered: %s (%s)", "%s：未送达：%s（%s）"},
-	"delivered":   {"%s: delivered at %s", "%s：%s 已送达"},
-	"more":        {"and %d more bots", "还有 %d 个机器人"},
-	"about":       {"%s:", "%s："},
-	"help":        {"%s %s: %s", "%s %s：%s"},
+	"no fate":        {"No bot received it, or it is too long ago.", "没有机器人收到它，或时间太久，已没有记录。"},
+	"waits":          {"%s: not delivered yet", "%s：尚未送达"},
+	"was stopped":    {"%s: not delivered: %s (%s)", "%s：未送达：%s（%s）"},
+	"delivered":      {"%s: delivered at %s", "%s：%s 已送达"},
+	"more":           {"and %d more bots", "还有 %d 个机器人"},
+	"about":          {"%s:", "%s："},
+	"help":           {"%s%s: %s", "%s%s：%s"},
+	"help status":    {"bots, settings and the last stop", "机器人、设置和最近一次停止的原因"},
+	"help help":      {"these commands", "这些命令"},
+	"help pause":     {"pause bots' messages to each other", "暂停机器人之间的消息"},
+	"help resume":    {"end the pause", "结束暂停"},
+	"help mute":      {"mute a bot", "将一个机器人静音"},
+	"help unmute":    {"give it messages again", "让它重新接收消息"},
+	"help answer":    {"who answers when no bot is mentioned", "没有点名时由谁回答"},
+	"help limit":     {"number of bots' messages in a row at which they stop", "机器人连续发言到第几条停止"},
+	"help threshold": {"how many of them pass without the judge", "其中前几条不经裁判"},
+	"help judge":     {"whether the judge decides on the others", "其余的是否由裁判决定"},
+	"help budget":    {"bots' messages an hour, 0 for no limit", "每小时的机器人消息数，0 为不限"},
+	"help continue":  {"release the messages that were stopped", "放行被停止的消息"},
+	"help stop":      {"stop the bots until a person writes again", "叫停机器人，直到有人再发消息"},
+	"help why":       {"what happened to the message you reply to", "所回复的那条消息的处理结果"},
+	"help forget":    {"remove the settings made in this group", "还原本群的设置"},
+
 	"notice": {"%s's message was not delivered to %s: %s. Reply “continue” to release it.",
 		"%s 的消息未送达 %s：%s。回复“继续”即可放行。"},
 	"other bots": {"other bots", "其他机器人"},
@@ -153,18 +169,25 @@ const (
 	maxFates = 2500 // of the lines on what became of a message; the bots beyond it are counted
 )
 
-// phrase is an entry of the catalogue with what goes into it.
-type phrase struct {
+// mistake is an entry of the catalogue with what goes into it, such as what a person got wrong in a command.
+type mistake struct {
 	key  string
 	args []any
 }
 
-// mistake is what a person got wrong in a command.
-type mistake phrase
-
 func mistakeOf(key string, args ...any) *mistake { return &mistake{key, args} }
 
 func (m *mistake) text(chinese bool) string { return say(chinese, m.key, m.args...) }
+
+// phrase is several entries in a row.
+type phrase []mistake
+
+func (p phrase) text(chinese bool) (text string) {
+	for _, m := range p {
+		text += m.text(chinese)
+	}
+	return text
+}
 
 // moment is a time as somebody where now is reads it.
 type moment struct{ at, now time.Time }
@@ -180,8 +203,6 @@ func say(chinese bool, key string, args ...any) string {
 			shown[i] = list(arg, chinese)
 		case text2:
 			shown[i] = arg.in(chinese)
-		case phrase:
-			shown[i] = say(chinese, arg.key, arg.args...)
 		case Verb:
 			shown[i] = arg.in(chinese)
 		case relay.Reason:
@@ -296,8 +317,8 @@ func list(names []string, chinese bool) string {
 func helpText(words []string, chinese bool) string {
 	lines := make([]string, len(verbs))
 	for i, v := range verbs {
-		line := say(chinese, "help", text2{commandOf(words, v.verb, false), commandOf(words, v.verb, true)}, v.args, v.means)
-		lines[i] = strings.NewReplacer(" :", ":", " ：", "：").Replace(line)
+		lines[i] = say(chinese, "help", text2{commandOf(words, v.verb, false), commandOf(words, v.verb, true)}, v.args,
+			catalogue["help "+string(v.verb)])
 	}
 	return strings.Join(lines, "\n")
 }
