@@ -215,17 +215,15 @@ func (s *State) member(agent relay.AgentName) bool {
 
 // announce says that this bot is in the group, or is not, where the others have to know it.
 func (s *State) announce() {
+	self := Member{Agent: s.cfg.Agent, Name: runes.Cut(s.cfg.Name, maxBotName), MentionAll: s.cfg.MentionAll,
+		CanWrite: s.cfg.CanWrite, Answer: s.cfg.Base.Answer, Budget: s.cfg.Base.Budget}
 	key, c := keyIn+string(s.cfg.Agent), Changes{}
 	switch {
-	case s.isMember():
-		c.set(key, Member{Name: runes.Cut(s.cfg.Name, maxBotName), MentionAll: s.cfg.MentionAll, CanWrite: s.cfg.CanWrite,
-			Answer: s.cfg.Base.Answer, Budget: s.cfg.Base.Budget})
-	case s.member(s.cfg.Agent) && s.d.In == isOut:
+	case s.isMember() && !slices.Contains(s.members(), self):
+		c.set(key, self)
+	case s.d.In == isOut && s.member(s.cfg.Agent):
 		c.unset(key)
 	default:
-		return
-	}
-	if bytes.Equal(s.d.Settings[key].V, c[key].V) {
 		return
 	}
 	s.share(Record{Kind: KindSet, Set: s.at(c, s.now, string(s.cfg.Agent), true)})

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 2000, "how many runs of the simulation")
+	seeds = flag.Int("seeds", 1500, "how many runs of the simulation")
 	seed  = flag.Uint64("seed", 0, "run this one alone, with a trace")
 )
 
@@ -37,13 +37,81 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// fault changes what a sidecar does, so that an invariant has to fail.
+// fault is a mistake that is planted in a sidecar, or in all.
 type fault struct {
 	name   string
-	want   string // the invariant that fails
-	apply  func(n *node, e Event) Event
+	want   string                        // what is found
+	change func(*Config)                 // of the first sidecar
+	apply  func(n *node, e Event) Event  // nil: the event is lost
 	effect func(n *node, e *Effect) bool // false: it is not run
-	record func(r *Record) bool          // false: it is lost
+	record func(r *Record) bool          // false: it is not in the book
+}
+
+// claimAgain lets everybody have the claims whose keys begin so, and none hears that it was done.
+func claimAgain(prefix string) func(n *node, e *Effect) bool {
+	return func(n *node, e *Effect) bool {
+		if strings.HasPrefix(e.Key, prefix) {
+			delete(n.w.claims, e.Key)
+		}
+		return e.Do != Share || e.Record.Kind != KindNotice || !strings.HasPrefix(e.Record.Key, prefix)
+	}
+}
+
+var faults = []fault{
+	{name: "a sidecar knows no limit", want: "of depth", change: func(cfg *Config) { cfg.Base.Limit, cfg.Base.Threshold = 1000, 1000 }},
+	{name: "each message ends the count", want: "after the last one of a person", apply: func(_ *node, e Event) Event {
+		if a, ok := e.(Arrived); ok {
+			a.Msg.UserTS, a.Msg.ParentID = a.Msg.TS-1, ""
+			return a
+		}
+		return e
+	}},
+	{name: "everybody has the claim to a notice", want: "shown 2 times", effect: claimAgain("stop/")},
+	{name: "everybody has the claim to an answer", want: "answered 2 times", effect: claimAgain("answer/")},
+	{name: "everybody has the claim to a person's message", want: "given to 2 bots", effect: claimAgain("one/")},
+	{name: "nobody shows notices", want: "shown 0 times", effect: func(_ *node, e *Effect) bool { return e.Do != React }},
+	{name: "nobody answers", want: "answered 0 times", effect: func(_ *node, e *Effect) bool { return e.Do != Reply }},
+	{name: "nobody gives a person's message", want: "given to 0 bots", effect: func(_ *node, e *Effect) bool { return e.Do != Give }},
+	{name: "commands are not shared", want: "different settings", effect: func(_ *node, e *Effect) bool {
+		return e.Do != Share || e.Record.Kind != KindCommand
+	}},
+	{name: "a verdict is not in the book", want: "another state", record: func(r *Record) bool { return r.Kind != KindVerdict }},
+	{name: "a turn is not in the book", want: "another state", record: func(r *Record) bool { return r.Kind != kindTurn }},
+	{name: "repeats are not known", want: "again", apply: func(n *node, e Event) Event {
+		if a, ok := e.(Arrived); ok {
+			delete(n.s.byID, a.Msg.MessageID)
+		}
+		return e
+	}},
+	{name: "the transcript keeps what was recalled", want: "transcript", effect: func(_ *node, e *Effect) bool { return e.Do != Redact }},
+	{name: "a recall is not heard", want: "still has", apply: func(n *node, e Event) Event {
+		if r, ok := e.(Side); ok && r.Record.Kind == KindRecall && n.agent == "b" {
+			return nil
+		}
+		if _, ok := e.(Recalled); ok && n.agent == "b" {
+			return nil
+		}
+		return e
+	}},
+}
+
+// Each planted fault is found by its invariant.
+func TestSimulationFindsFaults(t *testing.T) {
+	for _, f := range faults {
+		found, seeds := "", 0
+		for n := range 300 {
+			seeds++
+			if err := simulate(uint64(n+1), &f, nil); err != nil {
+				if found = err.Error(); strings.Contains(found, f.want) {
+					break
+				}
+			}
+		}
+		if !strings.Contains(found, f.want) {
+			t.Errorf("%s: found %.200q, want %q", f.name, found, f.want)
+		}
+		t.Logf("%s: found in run %d", f.name, seeds)
+	}
 }
 
 // world is one run.
@@ -133,7 +201,7 @@ func simulate(seed uint64, f *fault, trace func(string)) error {
 		n.cfg = Config{Agent: n.agent, Name: "Bot" + strings.ToUpper(string(n.agent)), CanWrite: w.r.IntN(4) > 0,
 			Base:     Settings{Answer: ModeAll, Limit: w.limit, Threshold: w.limit - 1, Judge: true},
 			MaxDepth: 6, SteerBy: "members", Commands: []string{"/relay"}, Notice: "reaction", Window: time.Hour,
-			MaxAge: time.Hour, ShareMessages: true, Directory: directory()}
+			MaxAge: 10 * time.Minute, ShareMessages: true, Directory: directory()}
 		if w.one {
 			n.cfg.Base.Answer = ModeOne
 		}
@@ -144,6 +212,9 @@ func simulate(seed uint64, f *fault, trace func(string)) error {
 			n.skew = int64(w.r.IntN(360_000) - 180_000)
 		}
 		w.writes = w.writes || n.cfg.CanWrite
+		if f != nil && f.change != nil && i == 0 {
+			f.change(&n.cfg)
+		}
 		n.s = New(n.cfg)
 		w.nodes = append(w.nodes, n)
 	}
@@ -154,7 +225,7 @@ func simulate(seed uint64, f *fault, trace func(string)) error {
 		w.step(0)
 	}
 	w.settle()
-	for range 60 + w.r.IntN(100) {
+	for range 20 + w.r.IntN(60) {
 		w.step(1)
 	}
 	w.settle()
@@ -366,10 +437,11 @@ func (n *node) run(e *Effect) {
 			}
 		}
 	case Share:
-		raw, _ := json.Marshal(e.Record)
 		for _, o := range w.nodes {
-			var r Record
-			_ = json.Unmarshal(raw, &r)
+			r := *e.Record
+			if r.Verdict != nil {
+				r.Verdict = new(*r.Verdict)
+			}
 			if o != n {
 				o.send(n.agent+" side", Side{r})
 			}
@@ -425,7 +497,7 @@ func (n *node) run(e *Effect) {
 // answer has the bot speak, or not.
 func (n *node) answer(to *relay.Message) {
 	w := n.w
-	if to == nil || w.r.IntN(6) == 0 || w.nr > 120 && w.r.IntN(3) > 0 || w.nr > 200 {
+	if to == nil || w.r.IntN(6) == 0 || w.nr > 80 && w.r.IntN(3) > 0 || w.nr > 120 {
 		return
 	}
 	m := w.message()
@@ -516,7 +588,10 @@ func (w *world) recall(id relay.MessageID) {
 
 // settle lets the group run until nothing happens any more.
 func (w *world) settle() {
-	for range 100_000 {
+	for range 20_000 {
+		if w.err != nil {
+			return
+		}
 		busy := false
 		for _, n := range w.nodes {
 			if len(n.todo) > 0 {

@@ -124,7 +124,7 @@ func (s *State) dueAt(t *turn) relay.Millis {
 	default:
 		agents, _ := s.showers()
 		self := slices.Index(agents, s.cfg.Agent)
-		if self < 0 || t.Taken > 0 {
+		if self < 0 || t.Taken > 0 || s.d.Todo["show/"+t.claim()] != nil {
 			return t.Born + showLife
 		}
 		place = ((self-t.Try)%len(agents) + len(agents)) % len(agents)
