@@ -285,6 +285,12 @@ func (s *State) sameRound(st *stopped, r *Record) {
 // foldNotice takes in that the group was shown something.
 func (s *State) foldNotice(r *Record) {
 	s.foldTurn(&turn{Key: r.Key, Over: true}, nil)
+	for key, e := range s.d.Todo { // a sidecar that was killed does not show it again
+		if strings.HasPrefix(key, "show/"+r.Key+"#") {
+			delete(s.d.Todo, key)
+			s.drop(e.ID)
+		}
+	}
 	st := s.d.Stops[r.Thread]
 	switch {
 	case r.Act != ActStop:

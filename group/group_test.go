@@ -348,6 +348,9 @@ func recordText(r *Record) string {
 		}
 	case KindVerdict:
 		fmt.Fprintf(&b, "%sverdict %s %s", shared, r.Of, verdictText(r.Verdict))
+		if r.Msg != nil {
+			b.WriteString(", held")
+		}
 	case KindSet:
 		fmt.Fprintf(&b, "%sset %s", shared, changesText(r.Set))
 	case KindCommand:
