@@ -333,7 +333,7 @@ func (s *State) stillStopped(thread string, at relay.Millis, named []relay.Agent
 		if set.Muted[x.Agent].Holds(s.now) {
 			list = &muted
 		}
-		if (len(named) == 0 || slices.Contains(named, x.Agent)) && s.fresh(at, x.At) && !s.isGone(x.Of) &&
+		if (len(named) == 0 || slices.Contains(named, x.Agent)) && s.fresh(at, x.At) && !s.gone[x.Of] &&
 			!slices.Contains(*list, x.Agent) {
 			*list = append(*list, x.Agent)
 		}
@@ -456,9 +456,9 @@ func (s *State) released(a *arrival) bool {
 // changed carries out a request over the API.
 func (s *State) changed(e Changed) {
 	c, version, wrong := Changes{}, "", error(nil)
-	r := Record{Kind: KindCommand, ID: "api/" + string(s.cfg.Agent) + "/" + nr(s.d.Nr), Act: ActSet, By: "api", Bots: e.Bots,
+	id := "api/" + string(s.cfg.Agent) + "/" + nr(s.d.Nr)
+	r := Record{Kind: KindCommand, ID: id, Message: relay.MessageID("notice:" + id), Act: ActSet, By: "api", Bots: e.Bots,
 		Thread: everywhere, TS: s.now}
-	r.Message = relay.MessageID("notice:" + r.ID)
 	switch e.Verb {
 	case "":
 		c, version, wrong = s.patch(e.Body)
@@ -483,7 +483,8 @@ func (s *State) changed(e Changed) {
 	case s.cfg.Locked:
 		wrong = relay.Errorf(relay.CodeLocked, "%s", say(false, "locked"))
 	case wrong == nil && version != "" && version != is:
-		wrong = relay.Errorf(relay.CodeConflict, "version: the group has changed since; its version is %s now, read it again", is)
+		wrong = relay.Errorf(relay.CodeConflict,
+			"version: the group has changed since; its version is %s now, read it again", is)
 	}
 	if wrong != nil {
 		s.effect(Effect{Do: Respond, Call: e.Call, Err: wrong})

@@ -14,7 +14,8 @@ import (
 var commandWords = []string{"/relay", "/中继"}
 
 func roomBots() []Member {
-	return []Member{{Agent: "agent_a", Name: "BotA"}, {Agent: "agent_b", Name: "Bot B"}, {Agent: "agent_c", Name: "小助手"}}
+	return []Member{{Agent: "agent_a", Name: "BotA"}, {Agent: "agent_b", Name: "Bot B"},
+		{Agent: "agent_c", Name: "小助手"}}
 }
 
 // room is a group of these bots.
@@ -139,11 +140,13 @@ func TestParseCommandWithAMistake(t *testing.T) {
 		{"/relay mute BotAnna", asked{verb: VerbMute}, "“BotAnna” is not a bot", "“BotAnna”"},
 		{"/relay unmute BotA 2h", asked{verb: VerbUnmute, bots: bots("agent_a")}, "“2h” after “unmute”",
 			"“取消静音”后面的“2h”"},
-		{"/relay answer", asked{verb: VerbAnswer}, "Who answers? all, named, default, one", "由谁回答？全部、点名、默认、一个"},
+		{"/relay answer", asked{verb: VerbAnswer}, "Who answers? all, named, default, one",
+			"由谁回答？全部、点名、默认、一个"},
 		{"/relay answer nobody", asked{verb: VerbAnswer}, "“nobody” is not valid", "不能是“nobody”"},
 		{"/relay answer all BotA", asked{verb: VerbAnswer, mode: ModeAll}, "“BotA” after “answer”", "“BotA”"},
 		{"/relay limit", asked{verb: VerbLimit, n: -1}, "takes a whole number from 1 to 10.", "要写 1 到 10 "},
-		{"/relay limit ten", asked{verb: VerbLimit, n: -1, noNumber: "ten"}, "from 1 to 10, not “ten”", "1 到 10 的整数，不能是“ten”"},
+		{"/relay limit ten", asked{verb: VerbLimit, n: -1, noNumber: "ten"}, "from 1 to 10, not “ten”",
+			"1 到 10 的整数，不能是“ten”"},
 		{"/relay limit 11", asked{verb: VerbLimit, n: 11}, "from 1 to 10, not “11”", "1 到 10 的整数"},
 		{"/relay threshold", asked{verb: VerbThreshold, n: -1}, "from 0 to 5.", "0 到 5 的整数"},
 		{"/relay threshold a b", asked{verb: VerbThreshold, n: -1, noNumber: "a"}, "from 0 to 5, not “a”", "0 到 5 的整数"},
@@ -198,9 +201,11 @@ func TestParseCommandWithMentions(t *testing.T) {
 		is       bool
 		mistake  string
 	}{
-		{"@Helper /relay mute @Other", mentions{{Name: "Helper", AgentName: "agent_a"}, {Name: "Other", AgentName: "agent_b"}},
+		{"@Helper /relay mute @Other",
+			mentions{{Name: "Helper", AgentName: "agent_a"}, {Name: "Other", AgentName: "agent_b"}},
 			bots("agent_b"), true, ""},
-		{"@Helper/relay mute @Helper", mentions{{Name: "Helper", AgentName: "agent_a"}, {Name: "Helper", AgentName: "agent_b"}},
+		{"@Helper/relay mute @Helper",
+			mentions{{Name: "Helper", AgentName: "agent_a"}, {Name: "Helper", AgentName: "agent_b"}},
 			bots("agent_b"), true, ""},
 		{"/relay mute @Zoe", mentions{{Name: "Zoe", AgentName: "agent_z"}}, nil, true, "is not a bot"}, // in another group
 		{"@Alice /relay stop", mentions{{Name: "Alice", OpenID: "ou_alice"}}, nil, false, ""},

@@ -77,7 +77,8 @@ func directory() *mention.Directory {
 }
 
 func (c *conversation) config(d *datadriven.TestData) Config {
-	c.cfg = Config{Agent: "a", Name: "BotA", CanWrite: true, Base: Settings{Answer: ModeAll, Limit: 3, Threshold: 1, Judge: true},
+	c.cfg = Config{Agent: "a", Name: "BotA", CanWrite: true,
+		Base:     Settings{Answer: ModeAll, Limit: 3, Threshold: 1, Judge: true},
 		MaxDepth: 10, SteerBy: "members", Commands: []string{"/relay", "/中继"}, Notice: "reaction", Window: time.Hour,
 		MaxAge: 10 * time.Minute, ShareMessages: true, Directory: directory()}
 	if d == nil {
@@ -195,7 +196,7 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 		m.Role = relay.RoleUser
 		c.apply(t, Shared{m})
 	case "judged":
-		c.apply(t, Judged{id, policy.Decision{Allow: has(d, "yes"), Tier: policy.TierJudge, Reason: cmp.Or(arg(d, "why"), "judge_no")}})
+		c.apply(t, Judged{id, policy.Decision{Allow: has(d, "yes"), Tier: policy.TierJudge, Reason: "judge_no"}})
 	case "delivered":
 		c.apply(t, Delivered{ID: id, At: relay.MillisOf(c.now), Stopped: relay.Reason(arg(d, "stop"))})
 	case "stop": // the verdict of another sidecar

@@ -82,7 +82,8 @@ func (l *Line) judge(v Verdict) {
 	if v.Stopped == "" {
 		v.Stopped, v.Detail = was.Stopped, was.Detail
 	}
-	if v.delivered() || v.Decision != nil && v.Decision.Allow && v.Stopped != relay.Undeliverable && v.Stopped != relay.Expired {
+	passed := v.Decision != nil && v.Decision.Allow && v.Stopped != relay.Undeliverable && v.Stopped != relay.Expired
+	if v.delivered() || passed {
 		v.Stopped, v.Detail = "", ""
 	}
 	*was = v

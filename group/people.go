@@ -14,7 +14,7 @@ func (s *State) said(e *relay.Message) {
 	m.SenderAgentName = s.cfg.Agent
 	of := editOf(m)
 	switch {
-	case s.isGone(m.ID()), s.isGone(of):
+	case s.gone[m.ID()], s.gone[of]:
 		s.effect(Effect{Do: Stop, ID: m.ID(), Reason: relay.Recalled})
 		return
 	case s.byID[m.ID()] != nil:
@@ -57,7 +57,7 @@ func (s *State) heard(e *Heard) {
 			return
 		}
 	}
-	if s.isGone(id) {
+	if s.gone[id] {
 		s.effect(Effect{Do: Withhold, ID: id, Reason: relay.Recalled})
 		return
 	}
@@ -128,7 +128,7 @@ func (s *State) shared(e *relay.Message) {
 
 // recalled takes in that a message was recalled, which several sidecars may hear.
 func (s *State) recalled(id relay.MessageID) {
-	if s.isGone(id) {
+	if s.gone[id] {
 		return
 	}
 	s.add(Record{Kind: KindRecall, Of: id})
@@ -161,7 +161,7 @@ func (s *State) edited(e Edited) {
 
 // appendEdit records the new text of a message. All sidecars give it the same id.
 func (s *State) appendEdit(r *Record) {
-	if s.isGone(r.Of) {
+	if s.gone[r.Of] {
 		return
 	}
 	id := relay.MessageID(r.ID)

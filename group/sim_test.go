@@ -58,7 +58,8 @@ func claimAgain(prefix string) func(n *node, e *Effect) bool {
 }
 
 var faults = []fault{
-	{name: "a sidecar knows no limit", want: "of depth", change: func(cfg *Config) { cfg.Base.Limit, cfg.Base.Threshold = 1000, 1000 }},
+	{name: "a sidecar knows no limit", want: "of depth",
+		change: func(cfg *Config) { cfg.Base.Limit, cfg.Base.Threshold = 1000, 1000 }},
 	{name: "each message ends the count", want: "after the last one of a person", apply: func(_ *node, e Event) Event {
 		if a, ok := e.(Arrived); ok {
 			a.Msg.UserTS, a.Msg.ParentID = a.Msg.TS-1, ""
@@ -69,21 +70,27 @@ var faults = []fault{
 	{name: "everybody has the claim to a notice", want: "shown 2 times", effect: claimAgain("stop/")},
 	{name: "everybody has the claim to an answer", want: "answered 2 times", effect: claimAgain("answer/")},
 	{name: "everybody has the claim to a person's message", want: "given to 2 bots", effect: claimAgain("one/")},
-	{name: "nobody shows notices", want: "shown 0 times", effect: func(_ *node, e *Effect) bool { return e.Do != React }},
-	{name: "nobody answers", want: "answered 0 times", effect: func(_ *node, e *Effect) bool { return e.Do != Reply }},
-	{name: "nobody gives a person's message", want: "given to 0 bots", effect: func(_ *node, e *Effect) bool { return e.Do != Give }},
+	{name: "nobody shows notices", want: "shown 0 times",
+		effect: func(_ *node, e *Effect) bool { return e.Do != React }},
+	{name: "nobody answers", want: "answered 0 times",
+		effect: func(_ *node, e *Effect) bool { return e.Do != Reply }},
+	{name: "nobody gives a person's message", want: "given to 0 bots",
+		effect: func(_ *node, e *Effect) bool { return e.Do != Give }},
 	{name: "commands are not shared", want: "different settings", effect: func(_ *node, e *Effect) bool {
 		return e.Do != Share || e.Record.Kind != KindCommand
 	}},
-	{name: "a verdict is not in the book", want: "another state", record: func(r *Record) bool { return r.Kind != KindVerdict }},
-	{name: "a turn is not in the book", want: "another state", record: func(r *Record) bool { return r.Kind != kindTurn }},
+	{name: "a verdict is not in the book", want: "another state",
+		record: func(r *Record) bool { return r.Kind != KindVerdict }},
+	{name: "a turn is not in the book", want: "another state",
+		record: func(r *Record) bool { return r.Kind != kindTurn }},
 	{name: "repeats are not known", want: "again", apply: func(n *node, e Event) Event {
 		if a, ok := e.(Arrived); ok {
 			delete(n.s.byID, a.Msg.MessageID)
 		}
 		return e
 	}},
-	{name: "the transcript keeps what was recalled", want: "transcript", effect: func(_ *node, e *Effect) bool { return e.Do != Redact }},
+	{name: "the transcript keeps what was recalled", want: "transcript",
+		effect: func(_ *node, e *Effect) bool { return e.Do != Redact }},
 	{name: "a recall is not heard", want: "still has", apply: func(n *node, e Event) Event {
 		if r, ok := e.(Side); ok && r.Record.Kind == KindRecall && n.agent == "b" {
 			return nil
@@ -525,8 +532,8 @@ func (n *node) answer(to *relay.Message) {
 func (w *world) message() relay.Message {
 	w.nr++
 	id := relay.MessageID(fmt.Sprintf("om_%d", w.nr))
-	return relay.Message{Channel: "feishu", ChatID: "oc", RelayMsgID: id, MessageID: id, MsgType: "text", TS: relay.Millis(w.now),
-		Metadata: relay.Metadata{}}
+	return relay.Message{Channel: "feishu", ChatID: "oc", RelayMsgID: id, MessageID: id, MsgType: "text",
+		TS: relay.Millis(w.now), Metadata: relay.Metadata{}}
 }
 
 // person has a person do something.
@@ -548,8 +555,8 @@ func (w *world) person() {
 		w.recall(id)
 		return
 	case x < 5:
-		commands := []string{"pause 1m", "resume", "limit 2", "limit 4", "mute BotA", "unmute BotA", "stop", "continue", "status", "why",
-			"help", "budget 9", "budget 0", "forget", "judge off", "nonsense", "threshold 1"}
+		commands := []string{"pause 1m", "resume", "limit 2", "limit 4", "mute BotA", "unmute BotA", "stop", "continue",
+			"status", "why", "help", "budget 9", "budget 0", "forget", "judge off", "nonsense", "threshold 1"}
 		p.m.Content = "/relay " + commands[w.r.IntN(len(commands))]
 		w.commands[p.m.MessageID] = true
 	case x < 7:
@@ -650,8 +657,8 @@ func (w *world) everMuted() bool {
 	return slices.ContainsFunc(w.people, func(p *said) bool { return strings.Contains(p.m.Content, "mute") })
 }
 
-// checkRound holds, once the bots are silent, that they said no more than the bound since the last word of a person, and
-// that the group was shown once that they stopped, if they did.
+// checkRound holds, once the bots are silent, that they said no more than the bound since the last word of a person,
+// and that the group was shown once that they stopped, if they did.
 func (w *world) checkRound() {
 	if n := len(w.nodes); w.calm && w.talk > n+n*(n-1)*6 {
 		w.failf("bots said %d messages after the last one of a person", w.talk)
@@ -679,7 +686,8 @@ func (n *node) checkRounds() {
 	}
 	given, last := map[key]int{}, map[relay.AgentName]*Line{}
 	for _, l := range n.s.Lines() {
-		if v := l.of(n.agent); v != nil && l.Bot != "" && v.Decision != nil && v.Decision.Allow && v.Decision.Tier != policy.TierReleased {
+		if v := l.of(n.agent); v != nil && l.Bot != "" && v.Decision != nil && v.Decision.Allow &&
+			v.Decision.Tier != policy.TierReleased {
 			k := key{l.Bot, l.Thread, l.Round}
 			if was := last[l.Bot]; was != nil && continues(was, l, false) {
 				continue // a piece of one answer

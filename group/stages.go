@@ -224,7 +224,7 @@ func (s *State) record(a *arrival) verdict {
 		r.Line = &l
 	}
 	s.add(r)
-	if r.Line == nil && s.isGone(editOf(a.msg)) {
+	if r.Line == nil && s.gone[editOf(a.msg)] {
 		return stop(relay.Recalled)
 	}
 	return goOn
@@ -409,7 +409,7 @@ func (s *State) Fate(now relay.Millis, id relay.MessageID, given bool) relay.Rea
 	set, _ := s.settings()
 	l := s.byID[id]
 	switch {
-	case s.isGone(id):
+	case s.gone[id]:
 		return relay.Recalled
 	case l == nil:
 		return relay.Pass

@@ -24,8 +24,9 @@ type State struct {
 	online     map[relay.AgentName]bool
 	away       bool // this bot is not connected
 	byID       map[relay.MessageID]*Line
-	plain      int       // how many lines are in no topic
-	set        *Settings // what holds; nil: not computed
+	gone       map[relay.MessageID]bool // the ids of data.Gone
+	plain      int                      // how many lines are in no topic
+	set        *Settings                // what holds; nil: not computed
 	from       map[string]string
 	memberList []Member // nil: not computed
 	records    []Record
@@ -37,7 +38,7 @@ type data struct {
 	Lines    []*Line                       `json:"lines,omitempty"` // by time
 	Nr       uint64                        `json:"nr,omitempty"`    // of the newest line or effect
 	In       membership                    `json:"in,omitempty"`
-	Joined   relay.Millis                  `json:"joined,omitempty"` // when it was first known that the bot is in the group
+	Joined   relay.Millis                  `json:"joined,omitempty"` // when the bot was first known to be in the group
 	Settings Changes                       `json:"settings"`
 	Hour     counter                       `json:"hour"`
 	Early    map[relay.MessageID][]Verdict `json:"early"` // of messages that have not come
@@ -120,7 +121,10 @@ func (s *State) load() {
 	d.Settings, d.Early, d.Texts = orNew(d.Settings), orNew(d.Early), orNew(d.Texts)
 	d.Todo, d.Turns, d.Stops, d.Continued = orNew(d.Todo), orNew(d.Turns), orNew(d.Stops), orNew(d.Continued)
 	s.memberList, s.set = nil, nil
-	s.byID, s.plain = map[relay.MessageID]*Line{}, 0
+	s.byID, s.gone, s.plain = map[relay.MessageID]*Line{}, map[relay.MessageID]bool{}, 0
+	for _, id := range d.Gone {
+		s.gone[id] = true
+	}
 	for _, l := range d.Lines {
 		s.byID[l.ID] = l
 		if l.Thread == "" {
@@ -263,8 +267,7 @@ func (s *State) side(r Record) {
 			return // it came back
 		}
 	case KindVerdict:
-		l := s.byID[r.Of]
-		if r.Verdict == nil || r.Agent == s.cfg.Agent || l != nil && l.of(r.Agent) != nil && l.of(r.Agent).At == r.Verdict.At {
+		if r.Verdict == nil || r.Agent == s.cfg.Agent {
 			return
 		}
 		r.Verdict.Agent = r.Agent
@@ -272,9 +275,9 @@ func (s *State) side(r Record) {
 		return
 	}
 	waits := s.d.Turns[oneKey(r.Of)] != nil
-	s.add(Record{Kind: r.Kind, ID: r.ID, Act: r.Act, Agent: r.Agent, Thread: r.Thread, Message: r.Message, Of: r.Of, By: r.By,
-		Sender: r.Sender, Bots: r.Bots, Set: r.Set, Reason: r.Reason, Round: r.Round, Said: r.Said, Verdict: r.Verdict,
-		Key: r.Key, Try: r.Try, Chinese: r.Chinese, Text: r.Text, Answer: r.Answer, TS: r.TS})
+	r = *r.shared()
+	r.Line, r.Do, r.Effect, r.Wait, r.Turn, r.State = nil, nil, nil, nil, nil, nil
+	s.add(r)
 	s.follow(&r)
 	if waits && s.d.Turns[oneKey(r.Of)] == nil { // another bot answers it
 		s.withhold(s.byID[r.Of], relay.NotForMe)
@@ -372,7 +375,7 @@ func (r *Record) shared() *Record {
 func (s *State) foldLine(r *Record) {
 	if r.Line != nil && s.byID[r.Line.ID] == nil {
 		l := *r.Line
-		l.Recalled = l.Recalled || s.isGone(l.ID)
+		l.Recalled = l.Recalled || s.gone[l.ID]
 		s.insert(&l)
 		for _, v := range s.d.Early[l.ID] {
 			l.judge(v)
@@ -418,9 +421,12 @@ func (s *State) foldVerdict(r *Record) {
 // foldRecall forgets a text.
 func (s *State) foldRecall(id relay.MessageID) {
 	d := s.d
-	if !s.isGone(id) {
-		d.Gone = append(d.Gone, id)
-		d.Gone = d.Gone[max(0, len(d.Gone)-maxGone):]
+	if !s.gone[id] {
+		s.gone[id] = true
+		if d.Gone = append(d.Gone, id); len(d.Gone) > maxGone {
+			delete(s.gone, d.Gone[0])
+			d.Gone = d.Gone[1:]
+		}
 	}
 	if l := s.byID[id]; l != nil {
 		l.Recalled = true
@@ -448,10 +454,6 @@ func (s *State) foldRecall(id relay.MessageID) {
 	}
 }
 
-func (s *State) isGone(id relay.MessageID) bool {
-	return id != "" && slices.Contains(s.d.Gone, id)
-}
-
 // foldShown takes in a command or a notice, once.
 func (s *State) foldShown(r *Record) {
 	d := s.d
@@ -467,7 +469,7 @@ func (s *State) foldShown(r *Record) {
 	d.Seen = append(d.Seen, r.ID)
 	d.Seen = d.Seen[max(0, len(d.Seen)-maxSeen):]
 	shown := *r.shared()
-	if s.isGone(r.Of) {
+	if s.gone[r.Of] {
 		shown.Text, shown.Answer = "", ""
 	}
 	shown.Text, shown.Answer, shown.Set = runes.Cut(shown.Text, maxShownText), "", nil
@@ -522,7 +524,7 @@ func (s *State) keep(id relay.MessageID, m *relay.Message) {
 		t = &text{}
 		s.d.Texts[id] = t
 	}
-	if t.Msg == nil && m != nil && s.isGone(id) {
+	if t.Msg == nil && m != nil && s.gone[id] {
 		m = blank(m)
 	}
 	t.Msg = cmp.Or(t.Msg, m)

@@ -25,7 +25,7 @@ type turn struct {
 	Over    bool              `json:"over,omitempty"`     // nobody has to do it any more
 	Bots    []relay.AgentName `json:"bots,omitempty"`     // of one, in their order; of a word: those that may go on
 	Word    bool              `json:"word,omitempty"`     // of a command: a person's word that lets bots go on
-	MayEdit bool              `json:"may_edit,omitempty"` // of a command: as far as is known, the person may change settings
+	MayEdit bool              `json:"may_edit,omitempty"` // of a command: the person may change settings
 	Text    string            `json:"text,omitempty"`     // of an answer
 	Chinese bool              `json:"chinese,omitempty"`
 	Thread  string            `json:"thread,omitempty"` // of a stop
@@ -160,9 +160,10 @@ func (s *State) take(t *turn) {
 			return
 		}
 	default:
-		over := s.now-t.Born >= showLife || t.Kind == turnAnswer && t.Text == "" || t.Kind == turnStop && s.cfg.Notice == "off"
+		stop := t.Kind == turnStop
+		over := s.now-t.Born >= showLife || !stop && t.Text == "" || stop && s.cfg.Notice == "off"
 		for _, key := range []string{t.Thread, everywhere} { // nobody has to let them go on any more
-			over = over || t.Kind == turnStop && s.d.Continued[key].At > t.Said
+			over = over || stop && s.d.Continued[key].At > t.Said
 		}
 		if !over {
 			s.do(Effect{Do: Claim, Key: t.claim()}, nil)
@@ -299,5 +300,6 @@ func (s *State) shownText(t *turn) string {
 			break
 		}
 	}
-	return say(chinese, "notice", labels(s.members(), []relay.AgentName{st.Sender}), labels(s.members(), st.bots()), st.Reason)
+	sender, to := []relay.AgentName{st.Sender}, st.bots()
+	return say(chinese, "notice", labels(s.members(), sender), labels(s.members(), to), st.Reason)
 }

@@ -173,7 +173,8 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 	if len(l.Verdicts) == 0 {
 		lines = append(lines, say(chinese, "no fate"))
 	}
-	verdicts := slices.SortedFunc(slices.Values(l.Verdicts), func(a, b Verdict) int { return cmp.Compare(a.Agent, b.Agent) })
+	verdicts := slices.Clone(l.Verdicts)
+	slices.SortFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Agent, b.Agent) })
 	for i, v := range verdicts {
 		bot, line := labels(members, []relay.AgentName{v.Agent}), ""
 		switch {
@@ -195,9 +196,8 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 	return strings.Join(append(lines, hints...), "\n")
 }
 
-// Weigh is what would become of a message if it came now, for POST /v1/decide; nothing is changed. user: a person of whom
-// Feishu says so has said it. Without a decision the message is for this bot or why says why not; asks: it is the
-// judge's to say.
+// Weigh is what would become of a message if it came now, for POST /v1/decide; nothing is changed. user: Feishu calls
+// its sender a user. Without a decision the message is for this bot, or why says why not; asks: the judge has to say.
 func (s *State) Weigh(now time.Time, m relay.Message, user bool) (why relay.Reason, d *policy.Decision, asks bool) {
 	t := &State{cfg: s.cfg, d: s.d.copy(), online: s.online, caughtUp: true}
 	t.d.Queue = nil
