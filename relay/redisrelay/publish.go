@@ -157,13 +157,13 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 type receipt struct {
 	id     string // of the entry, "" for none
 	number int64  // the stream had been given at least so many; or unknown
-	sum    string // see [redislink.Sum]; "" where an earlier version wrote it
+	sum    string // see [redislink.Sum]
 }
 
 func parseReceipt(text relay.Receipt) (receipt, error) {
 	id, rest, _ := strings.Cut(string(text), "/")
-	number, sum, _ := strings.Cut(rest, "/")
-	if _, ok := redislink.ParseEntry(id); !ok {
+	number, sum, summed := strings.Cut(rest, "/")
+	if _, ok := redislink.ParseEntry(id); !ok || !summed {
 		return receipt{}, errNoID
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
