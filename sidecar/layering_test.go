@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"policy":                    {"internal/runes"},
 	"group":                     {"relay", "policy", "mention", "internal/runes"},
 	"steer":                     {"relay", "mention", "internal/spelling", "internal/runes"},
-	"policy/judge":              {"policy", "internal/wait"},
+	"policy/judge":              {"policy", "internal/runes", "internal/wait"},
 	"mailbox":                   {"relay", "internal/spelling", "internal/runes"},
 	"mailbox/filebox":           {"mailbox", "internal/jsonl", "internal/safefile", "internal/wait", "relay"},
 	"mailbox/redisbox":          {"mailbox", "internal/redislink", "internal/wait", "relay"},

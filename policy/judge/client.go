@@ -194,6 +194,12 @@ func waitWithin(ctx context.Context, d, rest time.Duration) bool {
 	return wait.Sleep(ctx, d) == nil
 }
 
+// works reports whether the endpoint works, even if this question failed.
+func works(err error) bool {
+	e, ok := errors.AsType[*callError](err)
+	return err == nil || ok && e.answered
+}
+
 // callError is the error of a call without a verdict.
 type callError struct {
 	text string

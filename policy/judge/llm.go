@@ -10,10 +10,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"golang.org/x/sync/singleflight"
+	"github.com/sony/gobreaker/v2"
 
 	"feishu-relay/policy"
 )
@@ -28,6 +30,10 @@ const (
 	// least recently used one is dropped.
 	cacheSize = 1024
 	cacheTTL  = 5 * time.Minute
+	// The breaker opens after breakAfter calls in a row that got no answer. It then
+	// refuses every call for breakFor, and lets one through as a probe.
+	breakAfter = 5
+	breakFor   = time.Minute
 )
 
 // Errors of [LLM.Judge], besides those of the call.
@@ -57,14 +63,18 @@ type LLM struct {
 	timeout time.Duration
 	log     *slog.Logger
 	slots   chan struct{} // one for each running call
-	flight  singleflight.Group
-	cache   *lru.Cache[string, verdict]
-	breaker breaker
+	breaker *gobreaker.CircuitBreaker[string]
+	retryAt atomic.Pointer[time.Time] // when an open breaker lets a probe through
+	mu      sync.Mutex
+	cache   *lru.Cache[[sha256.Size]byte, *call] // guarded by mu
 }
 
-type verdict struct {
+// call is a question that is being asked, or its answer.
+type call struct {
+	until time.Time     // when it is too old for the cache
+	done  chan struct{} // closed once allow and err are set
 	allow bool
-	until time.Time
+	err   error
 }
 
 // New checks the options and returns a judge. It makes no call.
@@ -86,48 +96,71 @@ func New(o Options) (*LLM, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	cache, err := lru.New[string, verdict](cacheSize)
+	cache, err := lru.New[[sha256.Size]byte, *call](cacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("judge: make cache: %w", err)
 	}
-	return &LLM{client: newClient(o), timeout: o.Timeout, log: o.Logger,
-		slots: make(chan struct{}, MaxCalls), cache: cache}, nil
+	l := &LLM{client: newClient(o), timeout: o.Timeout, log: o.Logger, slots: make(chan struct{}, MaxCalls), cache: cache}
+	var last error // of a call; the breaker's own lock guards it
+	l.breaker = gobreaker.NewCircuitBreaker[string](gobreaker.Settings{
+		Timeout:     breakFor,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakAfter },
+		IsSuccessful: func(err error) bool {
+			last = err
+			return works(err)
+		},
+		OnStateChange: func(_ string, _, to gobreaker.State) {
+			l.retryAt.Store(new(time.Now().Add(breakFor)))
+			switch to {
+			case gobreaker.StateOpen:
+				l.log.Warn("the judge fails repeatedly and is not called for a while", "err", last)
+			case gobreaker.StateClosed:
+				l.log.Info("judge answers again")
+			}
+		},
+	})
+	return l, nil
 }
 
 // Judge implements [policy.Judge]. Equal questions within five minutes are
 // asked once. An answer that comes after ctx is done still reaches the cache.
 func (l *LLM) Judge(ctx context.Context, q policy.Question) (allow bool, err error) {
 	data, question := promptOf(q)
-	sum := sha256.Sum256([]byte(strings.Join([]string{l.client.model, promptVersion, question, data}, "\x00")))
-	key := string(sum[:])
-	if v, ok := l.cache.Get(key); ok && time.Now().Before(v.until) {
-		return v.allow, nil
+	key := sha256.Sum256([]byte(question + "\x00" + data))
+	l.mu.Lock()
+	c, ok := l.cache.Get(key)
+	if !ok || !time.Now().Before(c.until) {
+		c = &call{until: time.Now().Add(cacheTTL), done: make(chan struct{})}
+		l.cache.Add(key, c)
+		go func() {
+			// Others may wait for the same call, so the end of the first caller's ctx
+			// must not end it.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+			defer cancel()
+			if c.allow, c.err = l.call(ctx, delimited(data, question)); c.err != nil {
+				l.mu.Lock()
+				l.cache.Remove(key)
+				l.mu.Unlock()
+			}
+			close(c.done)
+		}()
 	}
-	result := l.flight.DoChan(key, func() (any, error) {
-		// Other callers may wait for the same call, so the end of the first
-		// caller's ctx must not end it.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
-		defer cancel()
-		allow, err := l.call(ctx, delimited(data, question))
-		if err == nil {
-			l.cache.Add(key, verdict{allow, time.Now().Add(cacheTTL)})
-		}
-		return allow, err
-	})
+	l.mu.Unlock()
 	select {
-	case r := <-result:
-		if r.Err != nil {
-			return false, fmt.Errorf("judge: %w", r.Err)
-		}
-		return r.Val.(bool), nil
+	case <-c.done:
+		err = c.err
 	case <-ctx.Done():
-		return false, fmt.Errorf("judge: %w", ctx.Err())
+		err = ctx.Err()
 	}
+	if err != nil {
+		return false, fmt.Errorf("judge: %w", err)
+	}
+	return c.allow, nil
 }
 
 // call asks the model once there is room, unless the breaker is open.
 func (l *LLM) call(ctx context.Context, prompt string) (allow bool, err error) {
-	if l.breaker.refuses() {
+	if l.breaker.State() == gobreaker.StateOpen {
 		return false, ErrOpen
 	}
 	select {
@@ -136,21 +169,11 @@ func (l *LLM) call(ctx context.Context, prompt string) (allow bool, err error) {
 	case <-ctx.Done():
 		return false, fmt.Errorf("wait for one of %d calls: %w", MaxCalls, ctx.Err())
 	}
-	round, ok := l.breaker.begin() // it may have opened during the wait
-	if !ok {
+	text, err := l.breaker.Execute(func() (string, error) { return l.client.ask(ctx, prompt) })
+	switch {
+	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
 		return false, ErrOpen
-	}
-	text, err := l.client.ask(ctx, prompt)
-	failed, isCall := errors.AsType[*callError](err)
-	answered := err == nil || isCall && failed.answered
-	if l.breaker.end(round, answered) {
-		if answered {
-			l.log.Info("judge answers again")
-		} else {
-			l.log.Warn("the judge fails repeatedly and is not called for a while", "err", err)
-		}
-	}
-	if err != nil {
+	case err != nil:
 		return false, err
 	}
 	return parse(text)
@@ -171,18 +194,32 @@ func parse(text string) (allow bool, err error) {
 	return false, ErrAnswer
 }
 
+// Breaker states, as in State.Breaker.
+const (
+	BreakerClosed = "closed" // calls are made
+	BreakerOpen   = "open"   // calls are refused until State.RetryAt
+	BreakerProbe  = "probe"  // one call is let through, the others are refused
+)
+
 // State is the state of an [LLM], for health and status pages.
 type State struct {
 	Model    string    `json:"model"`
 	Breaker  string    `json:"breaker"`            // BreakerClosed, BreakerOpen or BreakerProbe
-	Failures int       `json:"failures,omitempty"` // calls in a row without an answer
+	Failures int       `json:"failures,omitempty"` // calls in a row without an answer, while closed
 	RetryAt  time.Time `json:"retry_at,omitzero"`  // when an open breaker lets the next call through
 	Calls    int       `json:"calls"`              // running, at most MaxCalls
 }
 
 // State returns the judge's current state.
 func (l *LLM) State() State {
-	s := State{Model: l.client.model, Calls: len(l.slots)}
-	s.Breaker, s.Failures, s.RetryAt = l.breaker.snapshot()
+	s := State{Model: l.client.model, Breaker: BreakerClosed, Calls: len(l.slots)}
+	switch l.breaker.State() {
+	case gobreaker.StateOpen:
+		s.Breaker, s.RetryAt = BreakerOpen, *l.retryAt.Load()
+	case gobreaker.StateHalfOpen:
+		s.Breaker = BreakerProbe
+	default:
+		s.Failures = int(l.breaker.Counts().ConsecutiveFailures)
+	}
 	return s
 }

@@ -153,7 +153,7 @@ func TestClip(t *testing.T) {
 		want string
 	}{
 		{"", 3, ""}, {"abc", 3, "abc"}, {"abcdef", 3, "ab" + cutMark + "f"},
-		{"一二三四五六", 3, "一二" + cutMark + "六"}, {"一二三四五六", 1, "一" + cutMark},
+		{"一二三四五六", 9, "一二" + cutMark + "六"}, {"一二三四五六", 10, "一二" + cutMark + "六"}, {"一二三四五六", 3, cutMark},
 	} {
 		if got := clip(tt.s, tt.n); got != tt.want {
 			t.Errorf("clip(%q, %d) = %q, want %q", tt.s, tt.n, got, tt.want)

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"slices"
@@ -12,255 +13,139 @@ import (
 )
 
 // Rules is the judge that needs no model. Its zero value is ready to use, safe for
-// concurrent use, and never fails.
-//
-// It refuses a bot's message that is empty or consists of courtesies only: thanks, assent, praise,
-// wishes, farewells, offers of further help, the end of a conversation. One unknown word lets the
-// message pass. A message that looks like a courtesy also passes if it may be an answer: assent to a
-// question or an open request of this agent, agreement with or praise of its message, and "all good"
-// after it gave a task.
-//
-// A person's message without an addressee passes if it has a question or a request. Unlike the
-// language model, the rules do not consider the agent's role.
+// concurrent use, and never fails. The package comment says what it refuses.
 type Rules struct{}
+
+const (
+	maxCourtesy = 600  // bytes of a courtesy; a longer message passes
+	maxOurs     = 8    // messages of this agent that one message may answer
+	maxRead     = 1500 // bytes that are read of each, and of a person's message
+)
 
 // Judge implements [policy.Judge]; the error is always nil.
 func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error) {
-	t := read(q.Message.Content, namesIn(q))
+	names := namesIn(q)
 	if q.FromUser {
-		return q.Mentioned || !t.isCourtesy(text{}) && !t.mentions && t.asks(), nil
+		text := clip(q.Message.Content, maxRead)
+		return q.Mentioned || !mentions.MatchString(atAll.ReplaceAllString(fold(text), "")) && asks(clauses(text, nil)), nil
 	}
-	ours := answered(q)
-	var last text
-	if len(ours) > 0 {
-		last = ours[0]
+	if len(q.Message.Content) > maxCourtesy {
+		return true, nil
 	}
-	return !t.isCourtesy(last) || last.informs() && (agreement.MatchString(t.bare) || t.onlyPraises()) ||
-		slices.ContainsFunc(ours, text.wantsAnswer) && t.assents() ||
-		slices.ContainsFunc(ours, text.givesTask) && t.reports() || last.goesAhead() && !last.delivers() && t.delivers(), nil
+	text := clauses(q.Message.Content, names)
+	if len(text) == 0 {
+		return q.Mentioned, nil // a nudge
+	}
+	k := courtesy(text, names)
+	if k == 0 {
+		return !receipts().MatchString(strings.Join(text, " ")), nil
+	}
+	for _, ours := range answered(q) {
+		switch {
+		case courtesy(ours, nil) != 0: // nothing in it is open
+		case k&answer != 0, k&praise != 0 && k&closing == 0, k&(ok|praise) != 0 && asks(ours):
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
-// maxCourtesy is the most bytes of a courtesy; a longer message passes unread.
-const maxCourtesy = 1500
-
-// text is a message in the form that the lexicon is matched against.
-type text struct {
-	clauses  []clause
-	bare     string // all of it, lower case, before it was split
-	unread   bool   // too long, or with code or links: not a courtesy
-	loneMark bool   // question marks that end no clause
-	mentions bool
-	names    []entry
+// courtesy returns the kinds of the phrases that a message consists of, 0 if it has
+// anything else.
+func courtesy(text []string, names []name) kind {
+	all := matched
+	for i, clause := range text {
+		k := courtesies().split(clause, names)
+		if k == 0 && (i == 0 || courtesies().kinds[clause]&address == 0) {
+			return 0
+		}
+		all |= k
+	}
+	if half := all & (condition | invitation); all == matched || half == condition || half == invitation {
+		return 0 // nothing but a name, or half an offer
+	}
+	return all
 }
 
-type clause struct {
-	words string
-	asked bool // ends in a question mark
-	soft  bool // preceded by a space only
+// asks reports whether a message has a question or a request, besides offers of help.
+func asks(text []string) bool {
+	return slices.ContainsFunc(text, func(clause string) bool {
+		return requests().MatchString(clause) && courtesies().split(clause, nil) == 0
+	})
 }
 
 var (
-	atTag = regexp.MustCompile(`(?s)<at\b[^>]*>(?:[^<]*</at>)?`)
-	atAll = regexp.MustCompile(`@(?:_?all\b|所有人)`)
+	// requests matches a clause with a word of a question or request.
+	requests = sync.OnceValue(func() *regexp.Regexp {
+		words := []string{`\?`}
+		for _, w := range lines("asks") {
+			if isLatin(w[0]) {
+				w = `\b` + w + `\b`
+			}
+			words = append(words, w)
+		}
+		return regexp.MustCompile(strings.Join(words, "|"))
+	})
+	// receipts matches an error or receipt of a framework, with or without an emoji before it.
+	receipts = sync.OnceValue(func() *regexp.Regexp {
+		var all []string
+		for _, r := range lines("receipts") {
+			all = append(all, strings.ReplaceAll(regexp.QuoteMeta(r), `\*`, `[^?]*`))
+		}
+		return regexp.MustCompile(`^(?:👍 )?(?:` + strings.Join(all, "|") + `)$`)
+	})
+
+	mentions = regexp.MustCompile(`@|<at\b`)
+	atAll    = regexp.MustCompile(`@(?:_?all\b|所有人)`)
+	atTag    = regexp.MustCompile(`(?s)<at\b[^>]*>(?:[^<]*</at>)?`)
 	// After an @ only a name in Latin letters has a visible end: a Chinese one
 	// that is not a speaker's could include the beginning of the text.
-	atName   = regexp.MustCompile(`@[a-z0-9_.\-]+`)
-	faceCode = regexp.MustCompile(`\[(?:` + faceNames + `)\]|:(?:\+1|[a-z][a-z_]{1,30}):`)
+	atName    = regexp.MustCompile(`@[a-z0-9_.\-]+`)
+	bracketed = regexp.MustCompile(`\[[^\[\]]*\]`) // [赞]
 )
 
-// read splits a message into clauses. names are those of the speakers.
-func read(content string, names []string) text {
-	if len(content) > maxCourtesy {
-		return text{unread: true, bare: fold(content[:maxCourtesy])}
-	}
-	return readAll(content, names)
-}
-
-// readAll is [read] for text of any length.
-func readAll(content string, names []string) text {
-	s := fold(content)
-	t := text{bare: s, names: entries(names), unread: strings.ContainsAny(s, "`{}") || strings.Contains(s, "://")}
+// clauses splits a text at punctuation and emoji, each of which is read as 👍. A question
+// mark stays at the end of its clause. Mentions are left out.
+func clauses(text string, names []name) (list []string) {
+	s := fold(text)
 	if strings.ContainsAny(s, "@<") {
-		s = atAll.ReplaceAllString(atTag.ReplaceAllString(s, " @x "), " ")
-		for _, name := range names {
-			s = strings.ReplaceAll(s, "@"+fold(name), " @x ")
+		s = atTag.ReplaceAllString(atAll.ReplaceAllString(s, " "), " ")
+		for _, n := range names {
+			s = strings.ReplaceAll(s, "@"+n.text, " ")
 		}
-		t.mentions = strings.Contains(s, "@")
 		s = atName.ReplaceAllString(s, " ")
 	}
-	if strings.ContainsAny(s, "[:") {
-		s = faceCode.ReplaceAllString(s, " ")
-	}
-	s = squeeze(withoutFaces(s))
-	t.split(s)
-	return t
-}
-
-// split makes clauses of the text between punctuation marks, emoji or, in Chinese, spaces.
-// A space between Chinese and Latin script is dropped.
-func (t *text) split(s string) {
+	s = bracketed.ReplaceAllString(s, "\n$0\n")
 	var b strings.Builder
-	soft := false
-	end := func(asked bool) {
-		words := strings.TrimSpace(b.String())
-		b.Reset()
-		switch {
-		case words != "":
-			t.clauses = append(t.clauses, clause{words, asked, soft})
-		case asked && len(t.clauses) > 0:
-			t.clauses[len(t.clauses)-1].asked = true
-		case asked:
-			t.loneMark = true
-		}
-		soft = false
-	}
-	var last rune // before the space
-	space := false
-	for i, r := range s {
+	for _, r := range s {
 		switch {
 		case r == '?':
-			end(true)
-		case r == '_' && !inWord(s, i):
-			space = true
-			continue
-		case endsClause(r):
-			end(false)
-		case r == ' ' || isDecoration(r):
-			space = true
-			continue
+			b.WriteString("?\n")
+		case strings.ContainsRune(".,!~;:\t。、·|—–", r):
+			b.WriteByte('\n')
+		case r == '-':
+			b.WriteByte(' ')
+		case strings.ContainsRune("'’*", r), 0x1f3fb <= r && r <= 0x1f3ff: // the last are colours of emoji
+		case unicode.Is(unicode.So, r) && !strings.ContainsRune("👆👇👈👉☝👀", r): // a finger points at something
+			b.WriteString("\n👍\n")
 		default:
-			if space && b.Len() > 0 {
-				switch han := unicode.Is(unicode.Han, last); {
-				case han && unicode.Is(unicode.Han, r):
-					end(false)
-					soft = true
-				case !han && !unicode.Is(unicode.Han, r):
-					b.WriteByte(' ')
-				}
-			}
 			b.WriteRune(r)
 		}
-		last, space = r, false
 	}
-	end(false)
-}
-
-// inWord reports whether the byte at i is between two parts of a word.
-func inWord(s string, i int) bool {
-	return i > 0 && i+1 < len(s) && isLatin(rune(s[i-1])) && isLatin(rune(s[i+1]))
-}
-
-// isCourtesy reports whether nothing in the message needs an answer. ours is this agent's message
-// before it: "no" is a courtesy after an offer of help, and "anything else?" unless it asks for more
-// of the same.
-func (t *text) isCourtesy(ours text) bool {
-	if t.unread || t.loneMark {
-		return false
-	}
-	said, wished := len(t.clauses) == 0, false
-	for i := 0; i < len(t.clauses); i++ {
-		c := t.clauses[i]
-		wished = wished || strings.Contains(c.words, "祝")
-		if no := declined.FindString(c.words); no != "" && !c.asked && ours.offersHelp() {
-			c.words = c.words[len(no):]
-		}
-		switch {
-		case c.words == "":
-			said = true
-		case c.asked && bareOffer.MatchString(c.words) && !ours.informs():
-			said = true
-		case c.asked && !politeQuestion().MatchString(c.words):
-			return false
-		case c.asked || polite(c.words, t.names):
-			said = true
-		case filling(c.words, t.names):
-		case i+1 < len(t.clauses) && !t.clauses[i+1].asked && politeOffer(c.words+" "+t.clauses[i+1].words, t.names):
-			said = true
-			i++ // "if you need anything," "call me"
-		case i > 0 && c.continues() && polite(t.clauses[i-1].words+c.words, t.names):
-			said = true
-		case wished && readings("祝"+c.words, t.names, classes.polite):
-			// "祝工作顺利，身体健康".
-		default:
-			return false
+	for line := range strings.Lines(b.String()) {
+		if clause := strings.Join(strings.Fields(line), " "); clause != "" {
+			list = append(list, clause)
 		}
 	}
-	return said
+	return list
 }
 
-// continues reports whether the clause may be the rest of the one before the space.
-func (c clause) continues() bool {
-	return c.soft && (continuing.MatchString(c.words) || nickname(c.words) == len(c.words))
-}
+// fold converts a text to the form of the phrases.
+func fold(s string) string { return strings.ToLower(plain(s)) }
 
-// asks reports whether the message holds a question or a request.
-func (t *text) asks() bool {
-	if t.loneMark || request.MatchString(t.bare) {
-		return true
-	}
-	for _, c := range t.clauses {
-		if c.asked {
-			return true
-		}
-	}
-	return false
-}
-
-// assents reports whether a courtesy can be a yes, a no or a choice.
-func (t *text) assents() bool {
-	return assent.MatchString(welcome.ReplaceAllString(t.bare, "")) || slices.ContainsFunc(t.clauses, func(c clause) bool {
-		if welcome.MatchString(c.words) {
-			return false
-		}
-		yes, closing := false, false
-		readings(c.words, t.names, func(s classes) bool {
-			yes = yes || s&setOf(nod, agree, praise, joy, kind, here) != 0
-			closing = closing || s.complete() && s&setOf(wish, bye) != 0
-			return closing
-		})
-		return yes && !closing
-	})
-}
-
-// reports reports whether a courtesy can report on a task: "all good", 没事了. Assent and thanks cannot.
-func (t *text) reports() bool {
-	return slices.ContainsFunc(t.clauses, func(c clause) bool {
-		return readings(c.words, t.names, func(s classes) bool { return s&setOf(praise, joy, bye, kind) != 0 })
-	})
-}
-
-// goesAhead reports whether the message begins with a yes and is not a farewell.
-func (t *text) goesAhead() bool {
-	return goAhead.MatchString(t.bare) && !slices.ContainsFunc(t.clauses, func(c clause) bool {
-		return readings(c.words, t.names, func(s classes) bool { return s.complete() && s.has(bye) })
-	})
-}
-
-// delivers reports whether a courtesy can deliver something: "enjoy the song".
-func (t *text) delivers() bool {
-	return slices.ContainsFunc(t.clauses, func(c clause) bool {
-		return delivery.MatchString(c.words) && !goodDay.MatchString(c.words)
-	})
-}
-
-// onlyPraises reports whether a courtesy praises or is glad, without thanks, wishes or a farewell.
-func (t *text) onlyPraises() bool {
-	var all classes
-	for _, c := range t.clauses {
-		readings(c.words, t.names, func(s classes) bool { all |= s; return false })
-	}
-	return all&setOf(praise, joy) != 0 && all&setOf(thank, wish, bye, iff, hope) == 0
-}
-
-const (
-	maxOurs = 8    // the most messages of this agent that one message may answer
-	oursTop = 500  // the bytes of each that are read at its beginning
-	oursEnd = 1000 // and at its end
-)
-
-// answered returns the messages of this agent that q.Message answers, the last one first: the one it
+// answered returns the messages of this agent that q.Message answers: the one it
 // replies to, or else those since another sender wrote.
-func answered(q policy.Question) (ours []text) {
+func answered(q policy.Question) (ours [][]string) {
 	before := window(q)
 	if id := q.Message.ParentID; id != "" {
 		before = slices.DeleteFunc(before, func(e policy.Entry) bool { return e.MessageID != id })
@@ -269,85 +154,37 @@ func answered(q policy.Question) (ours []text) {
 		if q.AgentName == "" || e.Sender != q.AgentName || len(ours) == maxOurs {
 			break
 		}
-		s := e.Content
-		if len(s) > oursTop+oursEnd {
-			s = strings.ToValidUTF8(s[:oursTop], "") + "\n" + strings.ToValidUTF8(s[len(s)-oursEnd:], "")
-		}
-		ours = append(ours, readAll(s, nil))
+		ours = append(ours, clauses(clip(e.Content, maxRead), nil))
 	}
 	return ours
 }
 
-// wantsAnswer reports whether the message asks a question, or for a confirmation, an approval, a
-// choice or permission, beyond an offer of help.
-func (t text) wantsAnswer() bool {
-	if n := len(t.clauses); n > 1 && finalQuestion.MatchString(t.clauses[n-1].words) && t.informs() ||
-		strings.Contains(t.bare, "yes/no") || strings.Contains(t.bare, "y/n") {
-		return true
-	}
-	return slices.ContainsFunc(t.clauses, func(c clause) bool {
-		return (c.asked || questionWord.MatchString(c.words) || openRequest().MatchString(c.words)) &&
-			!offersHelp(c) && (c.asked || !polite(c.words, t.names))
-	})
+// name is what messages may call a speaker. It may be anywhere in a courtesy if it looks like
+// a name; another one may be an ordinary word as well, a task, so it needs thanks before it.
+type name struct {
+	text string
+	kind kind // matched or given
 }
 
-// givesTask reports whether the message tells someone to do something.
-func (t text) givesTask() bool {
-	return slices.ContainsFunc(t.clauses, func(c clause) bool {
-		return task.MatchString(c.words) && !strings.ContainsAny(c.words, "了已") && !offersHelp(c) &&
-			!polite(c.words, t.names)
-	})
-}
-
-// offersHelp reports whether the message asks if help is needed.
-func (t *text) offersHelp() bool {
-	return slices.ContainsFunc(t.clauses, offersHelp)
-}
-
-// informs reports whether the message has content; a no is content, but not "no, thanks" after an offer of
-// help.
-func (t *text) informs() bool {
-	return !t.isCourtesy(text{}) && !t.closes()
-}
-
-// closes reports whether the message looks like thanks or a farewell after an offer of help.
-func (t *text) closes() bool {
-	return slices.ContainsFunc(t.clauses, func(c clause) bool {
-		words := c.words[len(declined.FindString(c.words)):]
-		return readings(words, t.names, func(s classes) bool { return s.complete() && s&setOf(thank, bye) != 0 })
-	}) && t.isCourtesy(anOffer())
-}
-
-var anOffer = sync.OnceValue(func() text { return read("Anything else?", nil) })
-
-func offersHelp(c clause) bool {
-	return politeQuestion().MatchString(c.words) || moreOffer.MatchString(c.words)
-}
-
-// namesIn lists the names by which messages may call the speakers, a longer one
-// before its parts.
-func namesIn(q policy.Question) []string {
-	names := []string{q.BotName, q.AgentName}
-	for _, e := range append(window(q), q.Message) {
-		names = append(names, e.SenderName, e.Sender)
-	}
-	return longestFirst(names)
-}
-
-// entries makes words of names. A name that is an ordinary word may be used as one ("OK
-// deploy"), so an OK alone does not make it polite.
-func entries(names []string) []entry {
-	var list []entry
-	for _, n := range names {
-		c := plainName
+// namesIn lists the speakers' names, a longer one before its parts.
+func namesIn(q policy.Question) (names []name) {
+	add := func(n string) {
+		k := given
 		if strings.ContainsFunc(n, func(r rune) bool {
 			return unicode.IsUpper(r) || unicode.IsDigit(r) || r == '_' || r == '-'
 		}) {
-			c = name
+			k = matched
 		}
-		if low := strings.TrimSpace(fold(n)); len(low) > 1 {
-			list = append(list, entry{low, c})
+		if text := strings.TrimSpace(fold(n)); len(text) > 1 {
+			names = append(names, name{text, k})
 		}
 	}
-	return list
+	add(q.BotName)
+	add(q.AgentName)
+	for _, e := range append(window(q), q.Message) {
+		add(e.SenderName)
+		add(e.Sender)
+	}
+	slices.SortFunc(names, func(a, b name) int { return cmp.Compare(len(b.text), len(a.text)) })
+	return names
 }
