@@ -98,10 +98,23 @@ func holds(entries []transcript.Entry, id string) bool {
 	return slices.ContainsFunc(entries, func(e transcript.Entry) bool { return e.MessageID == id })
 }
 
+// rulesWithin is the time limit of the rules. They only compute, so on a machine that is busy they
+// are slow and never away, and the limit of a model must not stop what they would pass.
+const rulesWithin = time.Hour
+
+// limits are the numbers of the stop policy in a group.
+func (d *decider) limits(w where) policy.Limits {
+	l := d.records.limits(w.channel, w.chat)
+	if d.llm == nil {
+		l.Timeout = rulesWithin
+	}
+	return l
+}
+
 // decideBot says whether m, a bot's message, goes to this bot. What the judge
 // reads is only gathered where it is asked.
 func (d *decider) decideBot(ctx context.Context, w where, m policy.Entry) (policy.Decision, error) {
-	limits := d.records.limits(w.channel, w.chat)
+	limits := d.limits(w)
 	depth, err := d.chats.depth(w, m, limits)
 	if err != nil {
 		return policy.Decision{}, err
@@ -167,8 +180,7 @@ func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return policy.DecideUser(ctx, d.cfg.groupPolicyFor(w.group), w.mentioned, d.records.limits(w.channel, w.chat),
-			question, d.judge), nil
+		return policy.DecideUser(ctx, d.cfg.groupPolicyFor(w.group), w.mentioned, d.limits(w), question, d.judge), nil
 	}
 	return d.decideBot(ctx, w, m)
 }
