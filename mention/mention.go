@@ -89,13 +89,13 @@ type Directory struct {
 	agents  []Agent
 	byAgent map[string]int // by Agent.ID
 	byID    map[string]int // by platform id; several if two agents have it
-	names   *node
+	names   names
 }
 
 // NewDirectory returns a directory of agents. Entries with the same ID are one
 // agent; an entry without an ID is left out.
 func NewDirectory(agents []Agent) *Directory {
-	d := &Directory{byAgent: map[string]int{}, byID: map[string]int{}, names: newNode()}
+	d := &Directory{byAgent: map[string]int{}, byID: map[string]int{}}
 	for _, name := range []string{"all", "_all", "所有人"} {
 		d.names.add(name, everyone)
 	}

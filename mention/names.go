@@ -1,65 +1,67 @@
 package mention
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// node is a trie of folded names: the cost of a look-up after an '@' depends on
-// the longest name, not on the number of names.
-type node struct {
-	next  map[rune]*node
-	agent int    // the agent whose name ends here: an index, or nobody, several, everyone
-	name  string // as given, without an '@'
+// names are sorted by their folded texts, so that those that begin with a text are neighbours
+// and that text itself is the first of them.
+type names []entry
+
+// entry is a name and the agent that has it.
+type entry struct {
+	folded string
+	agent  int    // an index, or nobody, several, everyone
+	name   string // as given, without an '@'
 }
 
 // unknown is the result for a name that no agent has.
-var unknown = newNode()
-
-func newNode() *node { return &node{next: map[rune]*node{}, agent: nobody} }
+var unknown = entry{agent: nobody}
 
 // add enters name for the agent i.
-func (n *node) add(given string, i int) {
-	name := normal(given)
-	if name == "" || utf8.RuneCountInString(name) > MaxName {
+func (n *names) add(given string, i int) {
+	folded := normal(given)
+	if folded == "" || utf8.RuneCountInString(folded) > MaxName {
 		return
 	}
-	for _, r := range name {
-		child := n.next[r]
-		if child == nil {
-			child = newNode()
-			n.next[r] = child
-		}
-		n = child
+	at, known := n.search(folded)
+	if known {
+		(*n)[at].agent = join((*n)[at].agent, i)
+		return
 	}
-	if n.agent == nobody {
-		n.name = strings.TrimLeft(strings.TrimSpace(given), "@")
-	}
-	n.agent = join(n.agent, i)
+	*n = slices.Insert(*n, at, entry{folded, i, strings.TrimLeft(strings.TrimSpace(given), "@")})
 }
 
-// find returns the node of exactly name.
-func (n *node) find(name string) *node {
+func (n names) search(folded string) (at int, found bool) {
+	return slices.BinarySearchFunc(n, folded, func(e entry, s string) int { return strings.Compare(e.folded, s) })
+}
+
+// find returns the entry of exactly name.
+func (n names) find(name string) entry {
 	if len(name) > MaxName*utf8.UTFMax {
 		return unknown
 	}
-	for _, r := range normal(name) {
-		if n = n.next[r]; n == nil {
-			return unknown
-		}
+	if at, found := n.search(normal(name)); found {
+		return n[at]
 	}
-	return n
+	return unknown
 }
 
 // match returns the longest name at the beginning of s[at:] that may end where
 // it ends, and its end. A hidden byte ends a name too; hidden may be nil.
-func (n *node) match(s string, hidden []bool, at int) (name *node, end int) {
-	name, end = unknown, at
+func (n names) match(s string, hidden []bool, at int) (longest entry, end int) {
+	longest, end = unknown, at
+	folded := ""
 	for i := at; i < len(s) && (hidden == nil || !hidden[i]); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		last := fold(r)
-		if n = n.next[last]; n == nil {
+		folded += string(last)
+		first, found := n.search(folded)
+		n = n[first:]
+		if len(n) == 0 || !strings.HasPrefix(n[0].folded, folded) {
 			break
 		}
 		i += size
@@ -70,11 +72,11 @@ func (n *node) match(s string, hidden []bool, at int) (name *node, end int) {
 			}
 			i += size
 		}
-		if n.agent != nobody && endsWell(s, i, last) {
-			name, end = n, i
+		if found && endsWell(s, i, last) {
+			longest, end = n[0], i
 		}
 	}
-	return name, end
+	return longest, end
 }
 
 // normal returns the form in which names are compared: without an '@' before

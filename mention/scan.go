@@ -23,7 +23,7 @@ type scanner struct {
 	all  bool
 	// plain, if not nil, is called for each name after an '@' with its
 	// position.
-	plain func(from, to int, name *node)
+	plain func(from, to int, name entry)
 }
 
 func (d *Directory) scan(t Text) *scanner {
