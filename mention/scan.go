@@ -140,10 +140,10 @@ func (s *scanner) mention(text string, hidden []bool, at, name, last int) int {
 
 // tag adds the agent of an at-tag: by its key, by its ids, else by its name.
 func (s *scanner) tag(t atTag) {
-	known := t.key != "" && s.key(t.key)
-	if known {
+	if t.key != "" && s.key(t.key) {
 		return
 	}
+	known := false
 	for _, id := range t.ids {
 		if s.key(id) || s.found(lookUp(s.dir.byID, id), Ref{OpenID: id, Name: t.name, Key: t.key}) {
 			known = true
@@ -161,12 +161,10 @@ func (s *scanner) tag(t atTag) {
 
 // atSign returns the length of the '@' or '＠' that s begins with, or 0.
 func atSign(s string) int {
-	const wide = "＠"
-	switch {
-	case s[0] == '@':
-		return 1
-	case s[0] == wide[0] && strings.HasPrefix(s, wide):
-		return len(wide)
+	for _, at := range [...]string{"@", "＠"} {
+		if strings.HasPrefix(s, at) {
+			return len(at)
+		}
 	}
 	return 0
 }
@@ -174,14 +172,8 @@ func atSign(s string) int {
 // placeholder returns the length of the "@_user_1" that s begins with, or 0.
 func placeholder(s string) int {
 	rest, ok := strings.CutPrefix(s, "@_user_")
-	if !ok {
-		return 0
-	}
-	digits := 0
-	for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' {
-		digits++
-	}
-	if digits == 0 {
+	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
+	if !ok || digits == 0 {
 		return 0
 	}
 	return len(s) - len(rest) + digits

@@ -138,8 +138,8 @@ func explain(err error, timeout time.Duration) string {
 		return fmt.Sprintf("no answer within %v", timeout)
 	}
 	text := err.Error()
-	if len(text) <= maxDetail {
-		return text
+	if short := runes.Cut(text, maxDetail); short != text {
+		return short + "…"
 	}
-	return runes.Cut(text, maxDetail) + "…"
+	return text
 }

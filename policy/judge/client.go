@@ -108,7 +108,8 @@ func (c *client) ask(ctx context.Context, prompt string) (string, error) {
 			c.wants.Or(more)
 			continue // at most once for each bit
 		}
-		if retried || !temporary(err) || !waitWithin(ctx, retryWait, minBudget) {
+		end, limited := ctx.Deadline()
+		if retried || !temporary(err) || limited && time.Until(end) < retryWait+minBudget || wait.Sleep(ctx, retryWait) != nil {
 			return "", c.explain(ctx, err)
 		}
 		retried = true
@@ -183,15 +184,6 @@ func status(err error) int {
 func temporary(err error) bool {
 	s := status(err)
 	return s == http.StatusTooManyRequests || s >= 500
-}
-
-// waitWithin sleeps for d; it returns false at once if less than rest of ctx
-// would be left.
-func waitWithin(ctx context.Context, d, rest time.Duration) bool {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) < d+rest {
-		return false
-	}
-	return wait.Sleep(ctx, d) == nil
 }
 
 // works reports whether the endpoint works, even if this question failed.

@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"bytes"
 	"crypto/rand"
 	_ "embed" // the prompts
 	"encoding/json"
@@ -118,13 +117,13 @@ func quoted(text string, n int) string {
 }
 
 func encode(d promptData) string {
-	var b bytes.Buffer
+	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // code remains readable
 	if err := e.Encode(d); err != nil {
 		return "{}" // unreachable: strings always encode
 	}
-	return string(bytes.TrimSpace(b.Bytes()))
+	return strings.TrimSpace(b.String())
 }
 
 // delimited puts the data between two unpredictable lines. Encoded JSON has no
