@@ -11,7 +11,7 @@
 //
 // A courtesy passes if it may be an answer to this agent: to the message that it replies to, or else to those
 // that this agent sent since another sender wrote. An acknowledgement or praise passes after a question or a
-// request (phrases/asks.txt), and praise without thanks, an offer of help or "sounds good" after anything that
+// request for a decision (phrases/asks.txt), and praise without thanks, an offer of help or "sounds good" after anything that
 // is no courtesy itself.
 //
 // The rules also stop errors and receipts of bot frameworks ("rate limit reached", 已排队), and a message

@@ -27,7 +27,7 @@ func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error)
 	names := namesIn(q)
 	if q.FromUser {
 		text := clip(q.Message.Content, maxRead)
-		return q.Mentioned || !mentions.MatchString(atAll.ReplaceAllString(fold(text), "")) && asks(clauses(text, nil)), nil
+		return q.Mentioned || !mentions.MatchString(atAll.ReplaceAllString(fold(text), "")) && asks(clauses(text, nil), requests()), nil
 	}
 	if len(q.Message.Content) > maxCourtesy {
 		return true, nil
@@ -43,7 +43,7 @@ func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error)
 	for _, ours := range answered(q) {
 		switch {
 		case courtesy(ours, nil) != 0: // nothing in it is open
-		case k&answer != 0, k&praise != 0 && k&closing == 0, k&(ok|praise) != 0 && asks(ours):
+		case k&answer != 0, k&praise != 0 && k&closing == 0, k&(ok|praise) != 0 && asks(ours, questions()):
 			return true, nil
 		}
 	}
@@ -67,25 +67,17 @@ func courtesy(text []string, names []name) kind {
 	return all
 }
 
-// asks reports whether a message has a question or a request, besides offers of help.
-func asks(text []string) bool {
+// asks reports whether a message has one of words, besides offers of help.
+func asks(text []string, words *regexp.Regexp) bool {
 	return slices.ContainsFunc(text, func(clause string) bool {
-		return requests().MatchString(clause) && courtesies().split(clause, nil) == 0
+		return words.MatchString(clause) && courtesies().split(clause, nil) == 0
 	})
 }
 
 var (
-	// requests matches a clause with a word of a question or request.
-	requests = sync.OnceValue(func() *regexp.Regexp {
-		words := []string{`\?`}
-		for _, w := range lines("asks") {
-			if isLatin(w[0]) {
-				w = `\b` + w + `\b`
-			}
-			words = append(words, w)
-		}
-		return regexp.MustCompile(strings.Join(words, "|"))
-	})
+	// questions matches a clause with a question or a request for a decision, requests any request.
+	questions = sync.OnceValue(func() *regexp.Regexp { return wordsOf("asks") })
+	requests  = sync.OnceValue(func() *regexp.Regexp { return wordsOf("asks", "tasks") })
 	// receipts matches an error or receipt of a framework, with or without an emoji before it.
 	receipts = sync.OnceValue(func() *regexp.Regexp {
 		var all []string
@@ -103,6 +95,20 @@ var (
 	atName    = regexp.MustCompile(`@[a-z0-9_.\-]+`)
 	bracketed = regexp.MustCompile(`\[[^\[\]]*\]`) // [赞]
 )
+
+// wordsOf returns an expression for a question mark and the words of files.
+func wordsOf(files ...string) *regexp.Regexp {
+	words := []string{`\?`}
+	for _, file := range files {
+		for _, w := range lines(file) {
+			if isLatin(w[0]) {
+				w = `\b` + w + `\b`
+			}
+			words = append(words, w)
+		}
+	}
+	return regexp.MustCompile(strings.Join(words, "|"))
+}
 
 // clauses splits a text at punctuation and emoji, each of which is read as 👍. A question
 // mark stays at the end of its clause. Mentions are left out.
