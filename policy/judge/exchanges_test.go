@@ -113,6 +113,7 @@ func TestRulesPassAnswersToOpenRequests(t *testing.T) {
 		{"Please verify the address", "All good!", true},
 		{"周四发布吧", "好的", true},
 		{"我已经确认过了", "好的，谢谢", false},
+		{"@agent_b line 7 is yours, please fix it", "好的，谢谢！", false},
 		{"Your booking is confirmed.", "Great, thanks!", false},
 		{"Let me know if you need anything else.", "Sure, thanks!", false},
 		{"还有什么可以帮您的", "没有了，谢谢", false},
