@@ -54,3 +54,12 @@ func TestColumns(t *testing.T) {
 		}
 	}
 }
+
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"a\nb\u2028c\x00": "a b c", "\n": "", "a  b": "a  b"} {
+		if got := OneLine(text); got != want {
+			t.Errorf("OneLine(%q): got %q, want %q", text, got, want)
+		}
+	}
+}

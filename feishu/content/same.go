@@ -1,0 +1,112 @@
+package content
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Same reports whether two versions of a content say the same. In a card a clock, a counter, a spinner or an elapsed
+// time that changes is no change, nor is one of a thought or a footer.
+func Same(a, b Doc) bool { return a.said() == b.said() }
+
+// Sum identifies what a content says: two have the same sum if they are [Same].
+func (d *Doc) Sum() string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(d.said())))[:16]
+}
+
+var (
+	// numberRE matches a number, and a bar or a spinner of blocks.
+	numberRE = regexp.MustCompile(`[0-9]+(?:[.:,][0-9]+)*|[\x{2580}-\x{259f}\x{2800}-\x{28ff}]+`)
+	// statusRE matches words for what goes on while somebody reads.
+	statusRE = regexp.MustCompile(`(?i)\b(?:updated?|refreshed|as of|elapsed|running|uptime|progress|steps?|tokens?|` +
+		`remaining|eta|took|processed|scanned|downloaded)\b|` +
+		`更新|刷新|截至|用时|耗时|已运行|运行中|进度|步骤|第 ?[0-9]+ ?步|剩余|计时|已处理|已扫描|已下载`)
+	// counterRE matches a line of clocks, times, shares and counts alone.
+	counterRE = regexp.MustCompile(`(?i)^(?:(?:[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}|[0-9]{1,2}(?::[0-9]{2}){1,2}|` +
+		`[0-9]+(?:\.[0-9]+)? ?(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?|秒钟?|分钟?|小时|%)|` +
+		`[0-9]+ ?(?:/|of) ?[0-9]+)[\s·|,()（）\[\]/-]*)+$`)
+)
+
+// said is the text without what changes by itself.
+func (d *Doc) said() string {
+	if d.Type != typeCard {
+		return d.Text()
+	}
+	var said strings.Builder
+	for line := range strings.Lines(d.Text()) {
+		if line = strings.TrimFunc(line, spinner); line == "" {
+			continue
+		}
+		if statusRE.MatchString(line) || counterRE.MatchString(line) {
+			line = numberRE.ReplaceAllString(line, "0")
+		}
+		said.WriteString(line + "\n")
+	}
+	return said.String()
+}
+
+// maxPlaceholder is the most bytes of a text that is looked at as a placeholder.
+const maxPlaceholder = 400
+
+// waiting are the texts that bots show until they have an answer, without brackets, dots and spinners. The list is
+// closed: a text that only begins like one of them is an answer.
+var waiting = func() map[string]bool {
+	set := map[string]bool{"": true}
+	for word := range strings.SplitSeq(`thinking|still thinking|is thinking|bot is thinking|thinking hard|
+thinking about it|deep thinking|generating|generating response|
+generating a response|generating reply|generating answer|generating card|
+processing|processing your request|processing request|loading|typing|is typing|bot is typing|assistant is typing|
+working on it|reasoning|analyzing|analysing|searching|preparing|preparing response|
+please wait|one moment|just a moment|
+思考中|正在思考|正在思考中|深度思考中|努力思考中|正在努力思考|机器人思考中|ai思考中|ai 思考中|
+生成中|正在生成|正在生成中|正在生成回复|正在生成回答|回复生成中|回答生成中|内容生成中|
+处理中|正在处理|正在处理中|正在处理您的请求|加载中|正在加载|正在输入|正在输入中|输入中|对方正在输入|
+正在回复|正在回复中|回复中|正在查询|查询中|正在搜索|搜索中|正在分析|分析中|正在检索|检索中|
+请稍候|请稍等|稍等|请稍后|请等待|等待中|思考中，请稍候|正在思考，请稍候|处理中，请稍候|生成中，请稍候|正在处理，请稍候`, "|") {
+		set[strings.TrimSpace(word)] = true
+	}
+	return set
+}()
+
+// elapsedRE matches a running clock behind the words.
+var elapsedRE = regexp.MustCompile(`[\s(（\[]*[0-9]+(?:\.[0-9]+)?\s*(?:s|sec|secs|seconds|秒)[)）\]]*$`)
+
+// Placeholder reports whether the content only says that an answer is coming, or nothing. A button beside such words,
+// such as "Stop", does not change that.
+func (d *Doc) Placeholder() bool {
+	if text := d.text(Controls); strings.TrimSpace(text) != "" && text != word(d.Type) {
+		return Placeholder(text)
+	}
+	return Placeholder(d.Text())
+}
+
+// Placeholder reports whether text only says that an answer is coming, such as "Thinking…", "[Generating...]", "思考中" or
+// a spinner, or nothing at all.
+func Placeholder(text string) bool {
+	if text = strings.ToLower(strings.TrimFunc(text, spinner)); len(text) > maxPlaceholder {
+		return false
+	}
+	if !strings.ContainsAny(text, "0123456789") {
+		return waiting[text] // no clock
+	}
+	if cut := strings.TrimFunc(elapsedRE.ReplaceAllString(text, ""), spinner); cut != "" { // "5 s" is an answer
+		text = cut
+	}
+	return waiting[text]
+}
+
+// spinner reports whether r is what surrounds such words: space, dots, brackets, marks of markdown, clocks and cursors.
+// Signs that may be an answer of their own (?, !, 👍, ✅) are not.
+func spinner(r rune) bool {
+	switch {
+	case r <= ' ' || r == 0x7f || r == 0xa0 || r == 0x3000 || 0x2000 <= r && r <= 0x200f || r == 0x2060 || r == 0xfeff ||
+		0xfe00 <= r && r <= 0xfe0f:
+		return true // space, and what joins or colours an emoji
+	case 0x2800 <= r && r <= 0x28ff, 0x2580 <= r && r <= 0x259f: // braille and block spinners
+		return true
+	}
+	return strings.ContainsRune(".…⋯‥·•・。｡．()[]{}<>（）【】「」［］〔〕*_`~|/\\-—–", r) ||
+		strings.ContainsRune("⏳⌛⏱⏲🕐🔄🔃♻⚙🛠💭🧠🤔🤖✍⌨💬🔍🔎◐◓◑◒◴◷◶◵●○◌◍⚪⚫", r)
+}
