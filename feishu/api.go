@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/feishu/content"
 	"feishu-relay/relay"
 )
 
@@ -404,7 +405,7 @@ func (a *API) open(ctx context.Context, path, fileType, token string) (_ relay.F
 	_, header, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
 	name := ""
 	if err == nil { // otherwise the file has no name
-		name = fileName(header["filename"])
+		name = content.FileName(header["filename"])
 	}
 	return relay.FileContent{File: relay.File{Name: name}, MediaType: res.Header.Get("Content-Type"),
 		Size: res.ContentLength, Body: &fileBody{res.Body, ctx, cancel}}, nil

@@ -15,6 +15,8 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"feishu-relay/internal/jsontree"
+	"feishu-relay/internal/runes"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 )
@@ -289,7 +291,7 @@ func (b *Book) save() {
 
 // bounded returns name in one line, cut to the length of an identifier.
 func bounded(name string) string {
-	name = strings.TrimSpace(oneLine(name))
+	name = strings.TrimSpace(runes.OneLine(name))
 	if len(name) > relay.MaxID {
 		name = strings.ToValidUTF8(name[:relay.MaxID], "")
 	}
@@ -429,7 +431,7 @@ func (b *Book) load() error {
 	}
 	var stored storedBook
 	if err := json.Unmarshal(data, &stored); err != nil {
-		return withoutText(err)
+		return jsontree.WithoutText(err)
 	}
 	b.LearnSelf(stored.Self)
 	for _, bot := range stored.Bots {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"feishu-relay/feishu/content"
+	"feishu-relay/internal/jsontree"
 	"feishu-relay/relay"
 )
 
@@ -34,30 +36,18 @@ type Card struct {
 // NewCard reads a card's JSON of at most 1 MiB: schema 1 or 2, a template, the
 // form {"type":"card_json","data":"…"}, or a received card with its user_dsl.
 func NewCard(data []byte) (*Card, error) {
-	root, err := object(data, maxContent)
+	root, err := jsontree.Object(data, content.MaxBytes)
+	if err == nil {
+		root, err = content.CardOf(root)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the card %w", err)
 	}
-	return newCard(root)
-}
-
-func newCard(root map[string]any) (*Card, error) {
-	inner := ""
-	switch {
-	case isText(root["user_dsl"]):
-		inner = field(root, "user_dsl")
-	case root["type"] == "card_json":
-		inner = field(root, "data")
-	}
-	if inner != "" {
-		card, err := object([]byte(inner), maxContent)
-		if err != nil {
-			return nil, fmt.Errorf("the card %w", err)
-		}
-		root = card
-	}
 	return &Card{root: root}, nil
 }
+
+// Doc is what a reader sees in the card now, with the names in it.
+func (c *Card) Doc() content.Doc { return content.OfCard(c.root) }
 
 // MarshalJSON returns the card's JSON. It has a value receiver so that a Card
 // that is a plain field is kept too.
@@ -65,13 +55,12 @@ func (c Card) MarshalJSON() ([]byte, error) {
 	if c.root == nil {
 		return []byte("{}"), nil
 	}
-	data, err := relay.Marshal(c.root)
-	return rawSeparators(data), err
+	return relay.Marshal(c.root)
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (c *Card) UnmarshalJSON(data []byte) error {
-	root, err := tree(data, 7*maxCard) // an escape makes six bytes of one
+	root, err := jsontree.Parse(data, 7*maxCard) // an escape makes six bytes of one
 	if err != nil {
 		return fmt.Errorf("the card %w", err)
 	}
@@ -85,14 +74,13 @@ func (c *Card) UnmarshalJSON(data []byte) error {
 
 // Streaming reports whether the card is in streaming mode: its text is still being written.
 func (c *Card) Streaming() bool {
-	config, _ := c.root["config"].(map[string]any)
-	return config["streaming_mode"] == true
+	return jsontree.Member(c.root, "config")["streaming_mode"] == true
 }
 
 // isV2 reports whether the card has schema 2, with its elements in a body.
 func (c *Card) isV2() bool {
 	schema, _ := c.root["schema"].(string)
-	return schema == "2.0" || isObject(c.root["body"])
+	return schema == "2.0" || jsontree.IsObject(c.root["body"])
 }
 
 // bottom returns the list at whose end elements are added.
@@ -106,9 +94,9 @@ func (c *Card) bottom() (parent map[string]any, key string) {
 		}
 		return body, "elements"
 	}
-	if i18n, ok := c.root["i18n_elements"].(map[string]any); ok && !isList(c.root["elements"]) {
+	if i18n, ok := c.root["i18n_elements"].(map[string]any); ok && !jsontree.IsList(c.root["elements"]) {
 		for _, locale := range locales {
-			if isList(i18n[locale]) {
+			if jsontree.IsList(i18n[locale]) {
 				return i18n, locale
 			}
 		}
@@ -146,7 +134,7 @@ func (c *Card) find(id string) (spot, bool) {
 }
 
 func find(parent map[string]any, keys []string, id string, depth int) (spot, bool) {
-	if depth > maxDepth {
+	if depth > jsontree.MaxDepth {
 		return spot{}, false
 	}
 	inside := func(s spot) (spot, bool) {
@@ -214,31 +202,23 @@ func fits(v any, depth int, left *int) bool {
 				return false
 			}
 		}
-		return depth <= maxDepth && *left >= 0
+		return depth <= jsontree.MaxDepth && *left >= 0
 	case map[string]any:
 		for name, e := range v {
 			if *left -= len(name) + node; !fits(e, depth+1, left) {
 				return false
 			}
 		}
-		return depth <= maxDepth && *left >= 0
+		return depth <= jsontree.MaxDepth && *left >= 0
 	}
 	return *left >= 0
 }
 
 // CardID returns the id of the CardKit card in a message's content; "" for an inline
 // card.
-func CardID(content string) string {
-	var c struct {
-		Type string `json:"type"`
-		Data struct {
-			CardID string `json:"card_id"`
-		} `json:"data"`
-	}
-	if json.Unmarshal([]byte(content), &c) != nil || c.Type != "card" {
-		return ""
-	}
-	return c.Data.CardID
+func CardID(raw string) string {
+	d := content.Parse("interactive", raw, nil)
+	return d.CardID
 }
 
 // maxStreamed is the most bytes of text of one element: Feishu's
@@ -269,7 +249,7 @@ func (c *Card) ReplaceElement(element string, data []byte) error {
 
 func (c *Card) replace(element string, node map[string]any) error {
 	element = strings.ToValidUTF8(element, "")
-	if !isText(node["element_id"]) && element != "" {
+	if !jsontree.IsText(node["element_id"]) && element != "" {
 		node["element_id"] = element
 	}
 	s, ok := c.find(element)
@@ -294,7 +274,7 @@ func (c *Card) patch(element string, properties map[string]any) error {
 	if ok {
 		return c.replace(element, merged(s.node, properties))
 	}
-	if !isText(properties["tag"]) {
+	if !jsontree.IsText(properties["tag"]) {
 		properties["tag"] = "markdown"
 	}
 	return c.replace(element, properties)
@@ -323,7 +303,7 @@ func (c *Card) AddElements(where, target string, elements []byte) error {
 
 func (c *Card) insert(where, target string, elements any) error {
 	nodes, ok := elements.([]any)
-	if isObject(elements) {
+	if jsontree.IsObject(elements) {
 		nodes, ok = []any{elements}, true
 	}
 	if !ok {
@@ -407,7 +387,10 @@ func (c *Card) Replace(data []byte) error {
 // Batch is batch_update: a list of actions with their params. An invalid action
 // is skipped; the error names it.
 func (c *Card) Batch(actions []byte) error {
-	v, err := unquoted(actions, maxContent)
+	v, err := jsontree.Parse(actions, content.MaxBytes)
+	if err == nil {
+		v, err = jsontree.Unquoted(v, content.MaxBytes)
+	}
 	if err != nil {
 		return fmt.Errorf("change the card: the actions %w", err)
 	}
@@ -418,12 +401,12 @@ func (c *Card) Batch(actions []byte) error {
 	var errs []error
 	for i, e := range list {
 		action, _ := e.(map[string]any)
-		params, _ := unquotedValue(action["params"])
+		params, _ := jsontree.Unquoted(action["params"], content.MaxBytes)
 		p, ok := params.(map[string]any)
 		if !ok {
 			p = map[string]any{}
 		}
-		if err := c.action(field(action, "action"), p); err != nil && len(errs) < 10 {
+		if err := c.action(jsontree.Field(action, "action"), p); err != nil && len(errs) < 10 {
 			errs = append(errs, fmt.Errorf("action %d: %w", i+1, err))
 		}
 	}
@@ -431,7 +414,7 @@ func (c *Card) Batch(actions []byte) error {
 }
 
 func (c *Card) action(name string, p map[string]any) error {
-	element := field(p, "element_id")
+	element := jsontree.Field(p, "element_id")
 	switch name {
 	case "partial_update_setting":
 		settings, ok := param(p, "settings").(map[string]any)
@@ -442,7 +425,7 @@ func (c *Card) action(name string, p map[string]any) error {
 		}
 		return c.settings(settings)
 	case "add_elements":
-		return c.insert(field(p, "type"), field(p, "target_element_id"), param(p, "elements", "element_list"))
+		return c.insert(jsontree.Field(p, "type"), jsontree.Field(p, "target_element_id"), param(p, "elements", "element_list"))
 	case "delete_elements":
 		ids, _ := param(p, "element_ids", "element_id_list").([]any)
 		for _, id := range append(ids, element) {
@@ -470,7 +453,7 @@ func (c *Card) action(name string, p map[string]any) error {
 // is a JSON string.
 func param(p map[string]any, names ...string) any {
 	for _, name := range names {
-		if v, err := unquotedValue(p[name]); err == nil && v != nil {
+		if v, err := jsontree.Unquoted(p[name], content.MaxBytes); err == nil && v != nil {
 			return v
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 )
 
 func newCard(t testing.TB, data string) *feishu.Card {
@@ -20,49 +21,9 @@ func newCard(t testing.TB, data string) *feishu.Card {
 	return c
 }
 
-func TestCardText(t *testing.T) {
-	v2 := func(elements string) string { return `{"schema":"2.0","body":{"elements":[` + elements + `]}}` }
-	md := func(text string) string {
-		quoted, _ := json.Marshal(text)
-		return `{"tag":"markdown","content":` + string(quoted) + `}`
-	}
-	const footer = "<font color='grey'>Agent: main | Model: x/y</font>"
-	for _, tt := range []struct{ name, card, want string }{
-		{"header, then the body", `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"b"}]},"header":{"title":{"tag":"plain_text","content":"T"},"subtitle":{"tag":"plain_text","content":"S"},"template":"blue"}}`, "T\nS\nb"},
-		{"schema 1", `{"config":{"update_multi":true},"header":{"title":{"tag":"plain_text","content":"T"}},"elements":[{"tag":"markdown","content":"**a**"},{"tag":"div","text":{"tag":"lark_md","content":"b"},"fields":[{"is_short":true,"text":{"tag":"lark_md","content":"c"}}]},{"tag":"hr"},{"tag":"div","text":{"tag":"plain_text","content":"d"}},{"tag":"note","elements":[{"tag":"plain_text","content":"foot"}]},{"tag":"action","actions":[{"tag":"button","text":{"tag":"plain_text","content":"Press"}}]}]}`, "T\n**a**\nb\nc\n---\nd"},
-		{"translations of schema 1", `{"i18n_header":{"en_us":{"title":{"tag":"plain_text","content":"T"}}},"i18n_elements":{"en_us":[{"tag":"markdown","content":"en"}],"zh_cn":[{"tag":"markdown","content":"中"}]}}`, "T\n中"},
-		{"translations of schema 2", v2(`{"tag":"markdown","i18n_content":{"en_us":"en","zh_cn":"中"}},{"tag":"markdown","i18n_content":{"fr_fr":"fr","de_de":"de"}}`), "中\nde"},
-		{"containers in document order", v2(`{"tag":"column_set","columns":[{"tag":"column","elements":[` + md("1") + `]},{"tag":"column","elements":[` + md("2") + `,{"tag":"form","elements":[` + md("3") + `,{"tag":"input"}]}]}]},{"tag":"collapsible_panel","header":{"title":{"tag":"plain_text","content":"4"}},"elements":[` + md("5") + `]},{"tag":"interactive_container","elements":[` + md("6") + `]}`), "1\n2\n3\n4\n5\n6"},
-		{"a table", v2(`{"tag":"table","columns":[{"name":"a","display_name":"A"},{"name":"b"}],"rows":[{"a":"x\ny","b":2},{"b":[{"text":"l1"},"l2"]},7]}`), "A | b\nx y | 2\n | l1 l2\n | "},
-		{"people", v2(`{"tag":"person","user_id":"ou_1"},{"tag":"person_list","persons":[{"id":"ou_2"},{"id":"ou_3"},7]}`), `<at id="ou_1" mention_key=""></at>` + "\n" + `<at id="ou_2" mention_key=""></at> <at id="ou_3" mention_key=""></at>`},
-		{"colours go, words stay", v2(md("<font color='red'>a</font> <text_tag color='blue'>b</text_tag> <fonts>")), "a b <fonts>"},
-		{"the footer of OpenClaw's streamed card", v2(md("answer") + `,{"tag":"hr","element_id":"hr"},{"tag":"markdown","element_id":"note","content":"` + footer + `"}`), "answer"},
-		{"the footer of its inline card", v2(md("answer") + `,{"tag":"hr"},` + md(footer)), "answer"},
-		{"notation is a footer", v2(md("answer") + `,{"tag":"markdown","text_size":"notation","content":"x"}`), "answer"},
-		{"a footer without a rule", v2(md("answer") + `,` + md(footer)), "answer"},
-		{"a footer in the text", v2(md("answer\n\n---\n" + footer + "\n")), "answer"},
-		{"grey below a rule", v2(md("answer") + `,{"tag":"hr"},` + md("<font color=\"gray\">3.2 s</font>")), "answer"},
-		{"grey without a rule stays", v2(md("answer") + `,` + md("<font color='grey'>see below</font>")), "answer\nsee below"},
-		{"a grey answer stays", v2(md("<font color='grey'>fine</font>")), "fine"},
-		{"two grey spans are no footer", v2(md("a") + `,{"tag":"hr"},` + md("<font color='grey'>x</font> b <font color='grey'>y</font>")), "a\n---\nx b y"},
-		{"only a footer", v2(`{"tag":"hr"},` + md(footer)), ""},
-		{"rules at the end", v2(md("a") + `,{"tag":"hr"},{"tag":"hr"}`), "a"},
-		{"images where there are no words", v2(`{"tag":"img","img_key":"i"},{"tag":"img","img_key":"j"}`), "[图片]\n[图片]"},
-		{"images beside words", v2(`{"tag":"img","img_key":"i"},` + md("w")), "w"},
-		{"blank elements", v2(md("") + `,` + md(" \n") + `,` + md("\n\nx\n")), "x"},
-		{"empty", `{}`, ""},
-		{"of other types", `{"body":[1],"elements":{"a":1},"header":"x","config":7,"title":{},"i18n_elements":[]}`, ""},
-		{"as CardKit's create has it", `{"type":"card_json","data":"{\"body\":{\"elements\":[{\"tag\":\"markdown\",\"content\":\"x\"}]}}"}`, "x"},
-		{"as a JSON string", `"{\"elements\":[{\"tag\":\"markdown\",\"content\":\"x\"}]}"`, "x"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := newCard(t, tt.card)
-			if diff := cmp.Diff(c.Text(), tt.want); diff != "" {
-				t.Errorf("text (-got +want):\n%s", diff)
-			}
-			roundTrip(t, c)
-		})
-	}
+func shown(c *feishu.Card) string {
+	d := c.Doc()
+	return d.Text()
 }
 
 // roundTrip checks that a card that was written to disk is the same one.
@@ -76,8 +37,8 @@ func roundTrip(t testing.TB, c *feishu.Card) {
 	if err := json.Unmarshal(data, &back); err != nil {
 		t.Fatalf("%v in %s", err, data)
 	}
-	if back.Card.Text() != c.Text() || back.Card.Streaming() != c.Streaming() || cmp.Diff(back.Card.Mentions(), c.Mentions()) != "" {
-		t.Errorf("%q came back as %q", c.Text(), back.Card.Text())
+	if shown(back.Card) != shown(c) || back.Card.Streaming() != c.Streaming() {
+		t.Errorf("%q came back as %q", shown(c), shown(back.Card))
 	}
 	again, err := json.Marshal(back)
 	if err != nil || string(again) != string(data) {
@@ -97,35 +58,16 @@ func TestNewCardRefuses(t *testing.T) {
 	}
 }
 
-func TestCardMentions(t *testing.T) {
-	c := newCard(t, `{"schema":"2.0","body":{"elements":[
-		{"tag":"markdown","content":"<at id=ou_1></at> <at ids=ou_2,cli_3></at> <at user_id=\"ou_4\">Ann</at> <at id=all></at> <at email=a@b></at> <at id=ou_1></at> `+"`<at id=ou_code></at>` ```\\n<at id=ou_block></at>\\n```"+`"},
-		{"tag":"person","user_id":"ou_5"},{"tag":"person_list","persons":[{"id":"on_6"}]},
-		{"tag":"markdown","element_id":"note","content":"<at id=ou_foot></at>"}]}}`)
-	want := []feishu.Mention{{OpenID: "ou_1"}, {OpenID: "ou_2"}, {AppID: "cli_3", Type: "bot"}, {OpenID: "ou_4", Name: "Ann"}, {OpenID: "ou_5"}, {UnionID: "on_6"}}
-	if diff := cmp.Diff(c.Mentions(), want); diff != "" {
-		t.Errorf("mentions (-got +want):\n%s", diff)
-	}
-	named := feishu.WithNames(c.Text(), []feishu.Mention{{OpenID: "ou_1", Name: "Bot1"}})
-	if !strings.HasPrefix(named, "@Bot1 <at ids=ou_2,cli_3></at> @Ann @所有人 @a@b @Bot1 ") {
-		t.Errorf("named %q", named)
-	}
-	legacy := newCard(t, `{"title":"","elements":[[{"tag":"at","user_id":"@_user_1","user_name":"x"},{"tag":"at","user_id":"ou_1","user_name":"y"}]]}`)
-	if diff := cmp.Diff(legacy.Mentions(), []feishu.Mention{{OpenID: "ou_1", Name: "y"}}); diff != "" {
-		t.Errorf("legacy (-got +want):\n%s", diff)
-	}
-}
-
 // The calls as OpenClaw makes them (docs/feishu.md 7.2).
 func TestCardAsOpenClawStreamsIt(t *testing.T) {
 	c := newCard(t, `{"schema":"2.0","config":{"streaming_mode":true,"summary":{"content":"[Generating...]"}},"body":{"elements":[{"tag":"markdown","content":"⏳ Thinking...","element_id":"content"},{"tag":"hr","element_id":"hr"},{"tag":"markdown","content":"<font color='grey'>Agent: main</font>","element_id":"note"}]}}`)
-	if !c.Streaming() || !feishu.Placeholder(c.Text()) {
-		t.Errorf("at first: streaming %v, %q", c.Streaming(), c.Text())
+	if !c.Streaming() || !content.Placeholder(shown(c)) {
+		t.Errorf("at first: streaming %v, %q", c.Streaming(), shown(c))
 	}
 	for _, text := range []string{"Hello", "Hello <at id=ou_b></at>", "Hello <at id=ou_b></at>, please look."} {
 		c.SetContent("content", text)
-		if c.Text() != text {
-			t.Fatalf("%q, want %q", c.Text(), text)
+		if shown(c) != text {
+			t.Fatalf("%q, want %q", shown(c), text)
 		}
 		roundTrip(t, c)
 	}
@@ -133,8 +75,8 @@ func TestCardAsOpenClawStreamsIt(t *testing.T) {
 	if err := c.Settings([]byte(`{"config":{"streaming_mode":false,"summary":{"content":"Hello"}}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if c.Streaming() || c.Text() != "Hello <at id=ou_b></at>, please look." {
-		t.Errorf("at the end: streaming %v, %q", c.Streaming(), c.Text())
+	if c.Streaming() || shown(c) != "Hello <at id=ou_b></at>, please look." {
+		t.Errorf("at the end: streaming %v, %q", c.Streaming(), shown(c))
 	}
 }
 
@@ -144,21 +86,21 @@ func TestCardAsOpenClawLarkStreamsIt(t *testing.T) {
 	if err := c.Settings([]byte(`{"streaming_mode":false}`)); err != nil || c.Streaming() {
 		t.Fatalf("streaming %v, %v", c.Streaming(), err)
 	}
-	if c.Text() != "" {
-		t.Errorf("text %q", c.Text())
+	if shown(c) != "" {
+		t.Errorf("text %q", shown(c))
 	}
-	if err := c.Replace([]byte(`{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"short"}]}}`)); err != nil || c.Text() != "short" {
-		t.Errorf("text %q, %v", c.Text(), err)
+	if err := c.Replace([]byte(`{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"short"}]}}`)); err != nil || shown(c) != "short" {
+		t.Errorf("text %q, %v", shown(c), err)
 	}
-	if err := c.Replace([]byte(`x`)); err == nil || c.Text() != "short" {
-		t.Errorf("a broken card: %q, %v", c.Text(), err)
+	if err := c.Replace([]byte(`x`)); err == nil || shown(c) != "short" {
+		t.Errorf("a broken card: %q, %v", shown(c), err)
 	}
 }
 
 const threeElements = `{"schema":"2.0","body":{"elements":[
 	{"tag":"markdown","element_id":"a","content":"a"},
 	{"tag":"column_set","element_id":"set","columns":[{"tag":"column","element_id":"col","elements":[{"tag":"div","element_id":"b","text":{"tag":"plain_text","content":"b"}}]}]},
-	{"tag":"collapsible_panel","element_id":"c","header":{"title":{"tag":"plain_text","element_id":"t","content":"t"}},"elements":[]}]}}`
+	{"tag":"interactive_container","element_id":"c","header":{"title":{"tag":"plain_text","element_id":"t","content":"t"}},"elements":[]}]}}`
 
 func TestCardEdits(t *testing.T) {
 	for _, tt := range []struct {
@@ -267,7 +209,7 @@ func TestCardEdits(t *testing.T) {
 			if (err != nil) != fails {
 				t.Errorf("error %v", err)
 			}
-			if diff := cmp.Diff(c.Text(), want); diff != "" {
+			if diff := cmp.Diff(shown(c), want); diff != "" {
 				t.Errorf("text (-got +want):\n%s", diff)
 			}
 			roundTrip(t, c)
@@ -279,27 +221,27 @@ func TestCardOfSchema1IsEditedToo(t *testing.T) {
 	c := newCard(t, `{"elements":[{"tag":"markdown","element_id":"a","content":"a"}]}`)
 	c.SetContent("a", "A")
 	c.SetContent("b", "B")
-	if c.Text() != "A\nB" {
-		t.Errorf("text %q", c.Text())
+	if shown(c) != "A\nB" {
+		t.Errorf("text %q", shown(c))
 	}
 	i18n := newCard(t, `{"i18n_elements":{"zh_cn":[{"tag":"markdown","element_id":"a","content":"a"}]}}`)
 	i18n.SetContent("a", "A")
 	i18n.SetContent("b", "B")
-	if i18n.Text() != "A\nB" {
-		t.Errorf("text %q", i18n.Text())
+	if shown(i18n) != "A\nB" {
+		t.Errorf("text %q", shown(i18n))
 	}
 }
 
 func TestZeroCard(t *testing.T) {
 	var c feishu.Card
-	if c.Text() != "" || c.Streaming() || c.Mentions() != nil {
+	if shown(&c) != "" || c.Streaming() {
 		t.Error("it is not empty")
 	}
 	roundTrip(t, &c)
 	c.DeleteElement("x")
 	c.SetContent("x", "y")
-	if c.Text() != "y" {
-		t.Errorf("text %q", c.Text())
+	if shown(&c) != "y" {
+		t.Errorf("text %q", shown(&c))
 	}
 	c = feishu.Card{}
 	if err := c.Settings([]byte(`{"streaming_mode":true}`)); err != nil || !c.Streaming() {
@@ -310,7 +252,7 @@ func TestZeroCard(t *testing.T) {
 func TestCardTakesOnlySoMuchText(t *testing.T) {
 	var c feishu.Card
 	c.SetContent("x", strings.Repeat("长", 1<<20))
-	if text := c.Text(); len(text) > 400_000 || !strings.HasPrefix(text, "长长") {
+	if text := shown(&c); len(text) > 400_000 || !strings.HasPrefix(text, "长长") {
 		t.Errorf("%d bytes", len(text))
 	}
 	c = feishu.Card{}

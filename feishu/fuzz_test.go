@@ -29,7 +29,6 @@ func FuzzEvent(f *testing.F) {
 			t.Fatalf("ids %+v", e)
 		}
 		e.Message.Text()
-		feishu.Keys(e.Message.Type, e.Message.Content)
 	})
 }
 
@@ -54,24 +53,6 @@ func FuzzSent(f *testing.F) {
 				t.Fatalf("id %q", m.ID)
 			}
 		}
-	})
-}
-
-func FuzzText(f *testing.F) {
-	for _, msgType := range []string{"text", "post", "interactive", "file", "x"} {
-		f.Add(msgType, `{"text":"@_user_1 <at user_id=\"ou_1\">x</at> @_all"}`, "Tom", "@_user_1")
-		f.Add(msgType, `{"zh_cn":{"title":"t","content":[[{"tag":"at","user_id":"@_user_1"},{"tag":"code_block","text":"x"}]]}}`, "", "ou_1")
-		f.Add(msgType, threeElements, "@", "<at")
-	}
-	f.Fuzz(func(t *testing.T, msgType, content, name, key string) {
-		if len(content) > 1<<16 {
-			t.Skip()
-		}
-		text := feishu.Text(msgType, content, []feishu.Mention{{Key: key, OpenID: relay.OpenID(key), Name: name}})
-		feishu.Keys(msgType, content)
-		feishu.Placeholder(text)
-		checkInjected(t, feishu.Injected{EventID: "e", AppID: "a", Message: "m", ChatID: "c", Text: text, MentionsSelf: true,
-			Self: feishu.Bot{OpenID: "ou_s", Name: name}, Mentions: []feishu.Mention{{OpenID: "ou_1", Name: key, Key: "@_user_1"}}})
 	})
 }
 

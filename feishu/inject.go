@@ -17,6 +17,7 @@ import (
 
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
+	"feishu-relay/internal/runes"
 	"feishu-relay/mention"
 	"feishu-relay/relay"
 )
@@ -178,7 +179,7 @@ func (in *Injected) addressed() (string, []*larkim.MentionEvent) {
 	if in.MentionsSelf && used[0] == "" {
 		text = strings.TrimRight("@_user_1 "+text, " ")
 	}
-	return noCommand(prefixSigns.Replace(oneLine(in.Prefix)) + text), list
+	return noCommand(prefixSigns.Replace(runes.OneLine(in.Prefix)) + text), list
 }
 
 // addressee is a name that may be in a text: that of mention number at.
@@ -242,7 +243,8 @@ func withKeys(text string, named []addressee, n, fixed int) (string, []string) {
 }
 
 var (
-	poseRE      = regexp.MustCompile(`(?i)@(_user_|_all)|<(/?at)([\s>/]|$)`)
+	keyRE       = regexp.MustCompile(`(?i)@(_user_|_all)`)
+	tagRE       = regexp.MustCompile(`(?i)<(/?at)([\s>/]|$)`)
 	prefixSigns = strings.NewReplacer("@", "＠", "<", "＜")
 	leadRE      = regexp.MustCompile(`^(?:@_user_[0-9]+|[\s\p{Z}\p{C}])*`)
 	commandRE   = regexp.MustCompile(`^[/／!！][\s\p{Z}\p{C}]*[\pL\pN_]`)
@@ -251,12 +253,8 @@ var (
 // harmless disarms keys and tags in text by the full-width form of their first character: people
 // can read them, but they mention nobody.
 func harmless(text string) string {
-	return replaceAll(poseRE, strings.ToValidUTF8(text, "\uFFFD"), func(m []string, _ string) string {
-		if m[1] != "" {
-			return "＠" + m[1]
-		}
-		return "＜" + m[2] + m[3]
-	})
+	text = keyRE.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "＠$1")
+	return tagRE.ReplaceAllString(text, "＜$1$2")
 }
 
 // noCommand disarms a command at the beginning of text, after the keys that

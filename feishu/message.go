@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
+	"feishu-relay/feishu/content"
+	"feishu-relay/internal/runes"
 	"feishu-relay/relay"
 )
 
@@ -58,26 +59,15 @@ func (s Sender) IsBot() bool { return s.Type == SenderBot || s.Type == SenderApp
 
 // Mention is one entry of a message's mentions: an object as id in events, a
 // string in REST answers.
-type Mention struct {
-	Key     string       `json:"Key"` // "@_user_1", as it is in the text
-	OpenID  relay.OpenID `json:"OpenID"`
-	UnionID string       `json:"UnionID"`
-	UserID  string       `json:"UserID"`
-	AppID   string       `json:"AppID"` // where the REST API names a bot by it
-	Name    string       `json:"Name"`
-	Type    string       `json:"Type"` // user, bot; "" on older tenants
-}
+type Mention = content.Mention
 
-// IDs returns the ids of m's bot or person.
-func (m *Mention) IDs() []string {
-	return slices.DeleteFunc([]string{string(m.OpenID), m.UnionID, m.UserID, m.AppID},
-		func(id string) bool { return id == "" })
-}
+// Doc reads m's content.
+func (m *Message) Doc() content.Doc { return content.Parse(m.Type, m.Content, m.Mentions) }
 
-// Same reports whether m and other share an id.
-func (m *Mention) Same(other *Mention) bool {
-	ids := other.IDs()
-	return slices.ContainsFunc(m.IDs(), func(id string) bool { return slices.Contains(ids, id) })
+// Text returns the readable text of m.
+func (m *Message) Text() string {
+	d := m.Doc()
+	return d.Text()
 }
 
 // Bot is another app's bot as this app sees it. Any field but one of the ids
@@ -244,8 +234,7 @@ func ParseEvent(data []byte) (Event, error) {
 	}
 	e.Message, e.ChatID = &m, m.ChatID
 	if m.Type == "interactive" {
-		card, err := NewCard([]byte(m.Content))
-		e.Streaming = err == nil && card.Streaming()
+		e.Streaming = m.Doc().Streaming
 	}
 	return e, nil
 }
@@ -329,7 +318,7 @@ func (w wireMention) mention() (Mention, bool) {
 		ids.set(ids.plain, w.IDType)
 	}
 	m := Mention{Key: w.Key, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID,
-		Name: oneLine(w.Name), Type: w.MentionedType}
+		Name: runes.OneLine(w.Name), Type: w.MentionedType}
 	if m.AppID != "" && m.Type == "" {
 		m.Type = SenderBot
 	}
@@ -384,11 +373,4 @@ type lenientMillis relay.Millis
 func (ms *lenientMillis) UnmarshalJSON(data []byte) error {
 	_ = (*relay.Millis)(ms).UnmarshalJSON(data)
 	return nil
-}
-
-// oneLine is name without line breaks and control characters.
-func oneLine(name string) string {
-	return strings.Join(strings.FieldsFunc(name, func(r rune) bool {
-		return r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029'
-	}), " ")
 }

@@ -19,7 +19,7 @@
 //
 // Mentions inside inline code, fenced code, lines quoted with '>', e-mail
 // addresses and URLs do not count, nor do those in code blocks, buttons and the
-// grey notes of posts and cards.
+// footers and panels of posts and cards.
 //
 // # Ids
 //
@@ -29,9 +29,9 @@
 //
 // # Bounds
 //
-// At most [MaxContent] bytes of a content are read, [MaxRefs] mention records
-// and [MaxDepth] levels of JSON; the rest is ignored. Time grows linearly with
-// the text. Malformed JSON is read as plain text, and no input is an error.
+// At most [MaxContent] bytes of a content are read, and [MaxRefs] mention records;
+// the rest is ignored. Time grows linearly with the text. JSON that is malformed, or
+// nested more deeply than package content reads, is plain text, and no input is an error.
 package mention
 
 import (
@@ -43,7 +43,6 @@ import (
 const (
 	MaxContent = 256 << 10 // bytes of a content; longer JSON is read as plain text
 	MaxRefs    = 256       // mention records
-	MaxDepth   = 32        // levels of nodes in a post or card
 	MaxName    = 128       // runes of a name; a longer one is never found
 )
 

@@ -3,6 +3,7 @@ package mention
 import (
 	"strings"
 
+	"feishu-relay/feishu/content"
 	"feishu-relay/internal/runes"
 )
 
@@ -39,7 +40,7 @@ func (d *Directory) scan(t Text) *scanner {
 			s.refs[r.Key] = r
 		}
 	}
-	for _, b := range blocksOf(t.Content, t.MsgType) {
+	for _, b := range parts(t) {
 		s.block(b)
 	}
 	for _, r := range s.list {
@@ -98,7 +99,7 @@ func (s *scanner) block(text string) {
 		case hidden[i] || size == 0 && text[i] != '<':
 			i++
 		case text[i] == '<':
-			tag, length := parseTag(text[i:])
+			tag, length := content.ParseTag(text[i:])
 			if length == 0 {
 				i++
 				continue
@@ -139,24 +140,24 @@ func (s *scanner) mention(text string, hidden []bool, at, name, last int) int {
 }
 
 // tag adds the agent of an at-tag: by its key, by its ids, else by its name.
-func (s *scanner) tag(t atTag) {
-	if t.key != "" && s.key(t.key) {
+func (s *scanner) tag(t content.Tag) {
+	if t.Key != "" && s.key(t.Key) {
 		return
 	}
 	known := false
-	for _, id := range t.ids {
-		if s.key(id) || s.found(lookUp(s.dir.byID, id), Ref{OpenID: id, Name: t.name, Key: t.key}) {
+	for _, id := range t.IDs {
+		if s.key(id) || s.found(lookUp(s.dir.byID, id), Ref{OpenID: id, Name: t.Name, Key: t.Key}) {
 			known = true
 		}
 	}
-	if known || len(t.ids) > 1 {
+	if known || len(t.IDs) > 1 {
 		return
 	}
-	r := Ref{Name: t.name, Key: t.key}
-	if len(t.ids) == 1 && !strings.HasPrefix(t.ids[0], "@") {
-		r.OpenID = t.ids[0]
+	r := Ref{Name: t.Name, Key: t.Key}
+	if len(t.IDs) == 1 && !strings.HasPrefix(t.IDs[0], "@") {
+		r.OpenID = t.IDs[0]
 	}
-	s.found(s.dir.names.find(t.name).agent, r)
+	s.found(s.dir.names.find(t.Name).agent, r)
 }
 
 // atSign returns the length of the '@' or '＠' that s begins with, or 0.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"feishu-relay/dedup"
-	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -44,19 +44,19 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 		delete(meta, key)
 	}
 
-	content := m.Content
+	text := m.Content
 	given = []string{givenBy(m.SenderAgentName, p.key), givenAs(m.RelayMsgID)}
 	var shows []string
 	if n := d.contextLines(m.ChatID); n > 0 {
-		if given = append(given, p.key); fromBot || feishu.IsText(m.MsgType) {
+		if given = append(given, p.key); fromBot || content.IsText(m.MsgType) {
 			before, ids := d.context(m, p.sent, n)
-			content, shows = before+content, ids
+			text, shows = before+text, ids
 			given = append(given, ids...)
 		}
 	}
 	in = relay.Inbound{Source: m, Shows: shows, Mentioned: p.mentioned, Final: relay.MillisOf(p.final), Channel: m.Channel,
 		SenderID: cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
-		ChatID:   m.ChatID, Content: content, Timestamp: relay.Timestamp(p.sent), Metadata: meta}
+		ChatID:   m.ChatID, Content: text, Timestamp: relay.Timestamp(p.sent), Metadata: meta}
 	if d.doors.gateway != nil {
 		in.ShownAs = d.doors.gateway.idOf(m) // the same on each write, also after a restart
 	}

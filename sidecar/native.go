@@ -12,6 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 	"feishu-relay/relay/filerelay"
@@ -130,7 +131,7 @@ func (n *native) afterCopy(ctx context.Context, p *arrival, came <-chan struct{}
 			return
 		}
 	}
-	if feishu.Placeholder(m.Content) {
+	if content.Placeholder(m.Content) {
 		n.readAgain(ctx, m)
 	}
 	if agent, ok := n.receive.copies.sender(string(m.ID())); ok {
@@ -159,7 +160,7 @@ func (n *native) readAgain(ctx context.Context, m *relay.Message) {
 // stopUnfinished stops a placeholder of a bot whose finished text did not come over the
 // relay. If it came, the placeholder is a repeat.
 func (n *native) stopUnfinished(_ context.Context, p *arrival) (relay.Reason, error) {
-	if feishu.Placeholder(p.msg.Content) && !n.receive.here(p.key) {
+	if content.Placeholder(p.msg.Content) && !n.receive.here(p.key) {
 		return relay.Expired, nil
 	}
 	return relay.Pass, nil
@@ -284,7 +285,8 @@ func (n *native) stored(m feishu.Message, kind string) (relay.Message, error) {
 	if chatType == "" {
 		chatType = feishu.ChatGroup
 	}
-	r := relay.Message{RelayMsgID: m.ID, Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: m.Text(),
+	doc := m.Doc()
+	r := relay.Message{RelayMsgID: m.ID, Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: doc.Text(),
 		SenderBotOpenID: m.Sender.OpenID, SenderAppID: m.Sender.AppID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
 		MsgType: m.Type, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, Mentions: n.app.mentionsOf(m.Mentions),
 		Metadata: relay.Metadata{"chat_type": quote(chatType), metaNative: quote(kind)}}
@@ -292,7 +294,7 @@ func (n *native) stored(m feishu.Message, kind string) (relay.Message, error) {
 		r.Role, r.SenderID, r.SenderBotOpenID = relay.RoleUser, m.Sender.OpenID, ""
 		r.Metadata[metaUnion], r.Metadata[metaType] = quote(m.Sender.UnionID), quote(m.Sender.Type)
 	}
-	return r, setFiles(r.Metadata, feishu.Keys(m.Type, m.Content), feishu.Files(m.Type, m.Content))
+	return r, setFiles(r.Metadata, doc.Keys(), doc.Files())
 }
 
 // spool keeps an event's message on disk until the pipeline has dealt with it:
@@ -427,7 +429,7 @@ func (n *native) withContext(p *arrival) (event []byte, given []string) {
 	m := &p.msg
 	event, given = m.Metadata[metaEvent], []string{p.key}
 	lines := n.receive.deliver.contextLines(m.ChatID)
-	if lines == 0 || !feishu.IsText(m.MsgType) {
+	if lines == 0 || !content.IsText(m.MsgType) {
 		return event, given
 	}
 	before, ids := n.receive.deliver.context(m, m.TS.Time(), lines)

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/gateway"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/internal/delivery"
@@ -355,7 +356,7 @@ func textKey(text string) string {
 // state is what a finished answer makes of a task.
 func (p *peerMail) state(task *agent.TaskRecord, msgType, text string) mailbox.TaskState {
 	switch _, word := command(text); {
-	case !feishu.IsText(msgType) && msgType != "interactive": // of a picture or a file the agent gets a word only
+	case !content.IsText(msgType) && msgType != "interactive": // of a picture or a file the agent gets a word only
 		return mailbox.Working
 	case word == rejectWord && task.State != mailbox.Working: // who has begun cannot reject it any more
 		return mailbox.Rejected

@@ -17,6 +17,7 @@ import (
 
 	"feishu-relay/dedup"
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/gateway"
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
@@ -415,15 +416,15 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 	if m.ChatType != feishu.ChatGroup { // a private chat never leaves its bot
 		return feishu.Passage{After: note}, nil
 	}
-	meta := relay.Metadata{}
-	if err := setFiles(meta, feishu.Keys(m.Type, m.Content), feishu.Files(m.Type, m.Content)); err != nil {
+	doc, meta := m.Doc(), relay.Metadata{}
+	if err := setFiles(meta, doc.Keys(), doc.Files()); err != nil {
 		return feishu.Passage{}, err
 	}
 	who, _ := s.app.book.Name(string(m.Sender.OpenID)) // Feishu is asked once the bot has the message
 	if who.Name == "" && s.steer.oneAnswers(m.ChatID) {
 		m.Sender.Name = s.app.person(ctx, &m)
 	}
-	h, _ := s.person(relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Metadata: meta,
+	h, _ := s.person(relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: doc.Text(), Metadata: meta,
 		Sender: string(m.Sender.OpenID), SenderName: cmp.Or(m.Sender.Name, who.Name), SenderID: m.Sender.OpenID,
 		MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
@@ -438,7 +439,7 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 	}
 	if n := s.deliver.contextLines(h.ChatID); n > 0 && !p.Withhold {
 		given := []string{string(m.ID)}
-		if feishu.IsText(m.Type) {
+		if content.IsText(m.Type) {
 			before, ids := s.deliver.context(h, h.TS.Time(), n)
 			p.Before, given = before, append(given, ids...)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
@@ -58,7 +59,7 @@ func (s *steering) isCommand(m *relay.Message) bool {
 // parse reads a person's message that may be a command.
 func (s *steering) parse(m *relay.Message) (asked steer.Asked, is bool) {
 	words := s.cfg.Steer.Commands
-	if len(words) == 0 || !feishu.IsText(m.MsgType) {
+	if len(words) == 0 || !content.IsText(m.MsgType) {
 		return asked, false
 	}
 	return steer.ParseCommand(s.said(m), words, s.named(s.records.state(m.Channel, m.ChatID)))

@@ -313,6 +313,10 @@ func newFile(key, kind, name string) relay.File {
 	if key == "" || relay.CheckID(key) != nil {
 		return relay.File{}
 	}
-	name = strings.ToValidUTF8(runes.Cut(runes.OneLine(name), relay.MaxName), "")
-	return relay.File{Key: key, Type: kind, Name: name}
+	return relay.File{Key: key, Type: kind, Name: FileName(name)}
+}
+
+// FileName returns the name of a file in one line of bounded length.
+func FileName(name string) string {
+	return strings.ToValidUTF8(runes.Cut(runes.OneLine(name), relay.MaxName), "")
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
@@ -286,13 +287,13 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 			d.Card = card
 			d.touch(now, false, cards)
 		}
-	case feishu.IsText(m.Type) && (texts || peerchat.IsID(m.ChatID)): // what ends a task cannot be edited afterwards
+	case content.IsText(m.Type) && (texts || peerchat.IsID(m.ChatID)): // what ends a task cannot be edited afterwards
 		d.Wait = waitEdit
 	}
 	if d.Wait == waitNone {
 		out := d.finished()
 		switch {
-		case feishu.Placeholder(out.Text):
+		case content.Placeholder(out.Text):
 			d.Wait = waitEdit
 		case kind != feishu.ChatGroup, g.drafts.ahead(d), g.mustAsk(&out):
 		case g.publish(ctx, out) == nil:

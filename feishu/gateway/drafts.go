@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/spool"
@@ -71,7 +71,7 @@ type draft struct {
 	Created relay.Millis   `json:"created"`
 	Touched relay.Millis   `json:"touched"`           // the last write
 	Streams relay.Millis   `json:"streams,omitempty"` // when streaming was last switched on
-	// Published is a digest of the text that went out last; "": none did.
+	// Published is the [content.Doc.Sum] of what went out last; "": nothing did.
 	Published string `json:"published,omitempty"`
 	// Seq is the sequence of the last write by element id, "" for the whole card:
 	// answers that come in late must not undo later writes.
@@ -87,12 +87,12 @@ type draft struct {
 	retryAt time.Time // not before
 }
 
-// text is what a person reads in it now.
-func (d *draft) text() string {
+// doc is what a person reads in it now.
+func (d *draft) doc() content.Doc {
 	if d.Card != nil {
-		return d.Card.Text()
+		return d.Card.Doc()
 	}
-	return d.Message.Text()
+	return d.Message.Doc()
 }
 
 // size is how many bytes its content and card take, about.
@@ -108,7 +108,13 @@ func (d *draft) size() int {
 }
 
 // ready reports whether d has a text to publish.
-func (d *draft) ready() bool { return d.Message.ID != "" && !feishu.Placeholder(d.text()) }
+func (d *draft) ready() bool {
+	if d.Message.ID == "" {
+		return false
+	}
+	doc := d.doc()
+	return !doc.Placeholder()
+}
 
 // conversation is where a draft's message was sent.
 type conversation struct {
@@ -216,24 +222,20 @@ const maxElements = 256
 
 // finished is d in the form that goes out.
 func (d *draft) finished() Sent {
-	out := Sent{Message: d.Message, Text: d.text()}
+	doc := d.doc()
+	out := Sent{Message: d.Message, Text: doc.Text(), Keys: doc.Keys(), Files: doc.Files()}
 	if d.Published != "" {
 		out.EditOf = d.Message.ID
 		out.ID = relay.MessageID("edit:" + string(d.Message.ID) + ":" + digest(out.Text))
 	}
 	if d.Card == nil {
-		out.Keys = feishu.Keys(d.Message.Type, d.Message.Content)
-		out.Files = feishu.Files(d.Message.Type, d.Message.Content)
 		return out
 	}
-	out.Mentions = d.Card.Mentions()
+	out.Mentions = doc.Mentions()
 	for _, m := range d.Message.Mentions {
-		if !slices.ContainsFunc(out.Mentions, func(o feishu.Mention) bool { return o.Same(&m) }) {
-			out.Mentions = append(out.Mentions, m) // of a template, say, whose text is not known here
+		if doc.Template && !slices.ContainsFunc(out.Mentions, func(o feishu.Mention) bool { return o.Same(&m) }) {
+			out.Mentions = append(out.Mentions, m)
 		}
-	}
-	if card, err := json.Marshal(d.Card); err == nil {
-		out.Keys, out.Files = feishu.Keys(typeCard, string(card)), feishu.Files(typeCard, string(card))
 	}
 	return out
 }
@@ -690,7 +692,7 @@ func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 		return d.retryAt
 	case d.forced:
 		return now
-	case !d.ready() && d.Published == "":
+	case d.Published == "" && !d.ready():
 		return expires
 	}
 	at := d.due(&g.opts)
@@ -748,8 +750,9 @@ var errUnknownChat = errors.New("it is not known whether the chat is a group")
 // finish publishes d, or drops it, and returns when to try again.
 func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 	g.drafts.mu.Lock()
+	doc := d.doc()
 	out, ready, forced := d.finished(), d.ready(), d.forced
-	text, touched := digest(out.Text), d.Touched
+	text, touched := doc.Sum(), d.Touched
 	if d.Published != "" && d.Wait != waitMore && (!ready || text == d.Published) {
 		d.Wait = waitMore // the change is undone, or none of the text
 		g.drafts.save(d)
@@ -807,7 +810,7 @@ func (g *Gateway) dropped(d *draft, event feishu.Counted, why string) {
 // finished is a group's message with the names of those that it mentions.
 func (g *Gateway) finished(out Sent) Sent {
 	out.Mentions = g.named(out.Mentions)
-	out.Text = feishu.WithNames(out.Text, out.Mentions)
+	out.Text = content.WithNames(out.Text, out.Mentions)
 	out.ChatType = feishu.ChatGroup
 	if peerchat.IsID(out.ChatID) {
 		out.ChatType = feishu.ChatP2P

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/mention"
 	"feishu-relay/relay"
@@ -115,17 +116,17 @@ func (g *Gateway) withMentions(t *tapped) (changed []byte) {
 		return nil
 	}
 	names := sync.OnceValue(func() *mention.Directory { return cmp.Or(g.rosterOf(chat), mention.NewDirectory(nil)) })
-	find := func(text string) (found []feishu.Named) {
+	find := func(text string) (found []content.Named) {
 		if !strings.ContainsAny(text, "@＠") {
 			return nil
 		}
 		for _, h := range names().Plain(text) {
 			who, _ := g.opts.Book.Name(h.Agent)
-			found = append(found, feishu.Named{From: h.From, To: h.To, OpenID: relay.OpenID(h.Agent), Name: who.Name})
+			found = append(found, content.Named{From: h.From, To: h.To, OpenID: relay.OpenID(h.Agent), Name: who.Name})
 		}
 		return found
 	}
-	content, ok := feishu.WithMentions(req.MsgType, req.Content, find)
+	changedContent, ok := content.Rewrite(req.MsgType, req.Content, find)
 	if !ok {
 		return nil
 	}
@@ -134,7 +135,7 @@ func (g *Gateway) withMentions(t *tapped) (changed []byte) {
 	if err != nil || json.Unmarshal(t.request[from:to], &there) != nil || there != req.Content {
 		return nil
 	}
-	value, err := relay.Marshal(content)
+	value, err := relay.Marshal(changedContent)
 	if err != nil {
 		return nil
 	}
@@ -205,15 +206,21 @@ func (g *Gateway) asWritten(m *feishu.Message, t *tapped) {
 	if !bytes.Contains(t.request, []byte("ou_")) && !bytes.Contains(t.request, []byte(`\u00`)) {
 		return // it names no open_id, nor an escaped one
 	}
-	content := t.sendRequest().Content
-	for _, one := range feishu.Mentioned(m.Type, content) {
+	written := t.sendRequest().Content
+	for _, one := range mentioned(m.Type, written) {
 		if slices.ContainsFunc(m.Mentions, func(o feishu.Mention) bool { return o.Same(&one) }) {
 			continue
 		}
 		if who, _ := g.opts.Book.Name(string(one.OpenID)); who.Agent != "" {
-			m.Content, m.Mentions = content, append(m.Mentions, one)
+			m.Content, m.Mentions = written, append(m.Mentions, one)
 		}
 	}
+}
+
+// mentioned returns those that a content mentions as its sender writes it.
+func mentioned(msgType, raw string) []feishu.Mention {
+	d := content.Parse(msgType, raw, nil)
+	return d.Mentions()
 }
 
 // unnamed returns the ids that out mentions and whose names are unknown.

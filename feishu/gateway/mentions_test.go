@@ -54,7 +54,7 @@ func TestPlainNamesBecomeMentions(t *testing.T) {
 		{"a text", path, `{ "receive_id":"oc_group", "new":1.50, "msg_type":"text","content":"{\"text\":\"@BotB 请 @Ann\"}" ,"uuid":"u"}`,
 			`{ "receive_id":"oc_group", "new":1.50, "msg_type":"text","content":"{\"text\":\"<at user_id=\\\"ou_b\\\">BotB</at> 请 <at user_id=\\\"ou_ann\\\">Ann</at>\"}" ,"uuid":"u"}`},
 		{"a card", path, `{"receive_id":"oc_group","msg_type":"interactive","content":"{\"elements\":[{\"tag\":\"markdown\",\"content\":\"@BotB\"}]}"}`,
-			`{"receive_id":"oc_group","msg_type":"interactive","content":"{\"elements\":[{\"tag\":\"markdown\",\"content\":\"<at id=ou_b></at>\"}]}"}`},
+			`{"receive_id":"oc_group","msg_type":"interactive","content":"{\"elements\":[{\"content\":\"<at id=ou_b></at>\",\"tag\":\"markdown\"}]}"}`},
 		{"nobody, or several, or in code", path, `{"receive_id":"oc_group","msg_type":"text","content":"{\"text\":\"@Nobody @Twin @all ` + "`@BotB`" + ` \\u4f60\"}"}`, ""},
 		{"to a person", strings.Replace(path, "chat_id", "open_id", 1), `{"receive_id":"oc_group","msg_type":"text","content":"{\"text\":\"@BotB\"}"}`, ""},
 		{"to a private chat", path, `{"receive_id":"oc_private","msg_type":"text","content":"{\"text\":\"@BotB\"}"}`, ""},

@@ -97,7 +97,7 @@ func (g *Gateway) edited(t *tapped) {
 		case m.Content != "":
 			d.Message.Content, d.Message.Mentions = m.Content, m.Mentions
 		default:
-			d.Message.Content, d.Message.Mentions = req.Content, feishu.Mentioned(d.Message.Type, req.Content)
+			d.Message.Content, d.Message.Mentions = req.Content, mentioned(d.Message.Type, req.Content)
 		}
 		d.touch(now, false, patches)
 	})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/relay"
 )
 
@@ -259,7 +260,7 @@ func (c *call) send(m Message) (any, error) {
 		return nil, err
 	}
 	c.opts.Trace("kept")
-	if m.Type == typeCard || feishu.Placeholder(m.Text()) {
+	if m.Type == typeCard || content.Placeholder(m.Text()) {
 		c.opts.Busy(m)
 	}
 	return c.shown(&m), nil
@@ -298,7 +299,7 @@ func edit(c *call) (any, error) {
 	if whole {
 		msgType = out.MsgType
 	}
-	if whole && (m.Type == typeCard || !feishu.IsText(msgType)) || !whole && m.Type != typeCard && m.Type != "post" {
+	if whole && (m.Type == typeCard || !content.IsText(msgType)) || !whole && m.Type != typeCard && m.Type != "post" {
 		return nil, errType
 	}
 	if err := checkContent(msgType, out.Content); err != nil {

@@ -43,6 +43,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/spool"
@@ -414,4 +415,7 @@ func (m *Message) size() int {
 }
 
 // Text is what a person reads in it; "" of a card of CardKit.
-func (m *Message) Text() string { return feishu.Text(m.Type, m.Content, nil) }
+func (m *Message) Text() string {
+	d := content.Parse(m.Type, m.Content, nil)
+	return d.Text()
+}

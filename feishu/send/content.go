@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/rivo/uniseg"
+
 	"feishu-relay/relay"
 )
 
@@ -18,15 +20,15 @@ const (
 	maxPieces = 64       // a longer content is refused whole
 )
 
-// content is the content of a message in Feishu's form.
-type content struct {
+// body is the content of a message in Feishu's form.
+type body struct {
 	kind string // text or post
 	json string
 }
 
 // compose returns the messages for text: if it has markdown, posts of one `md` node each,
 // else texts.
-func compose(text string, tag func(string) string) ([]content, error) {
+func compose(text string, tag func(string) string) ([]body, error) {
 	if runes(text) > maxPieces*maxRunes {
 		return nil, ErrTooLong
 	}
@@ -34,7 +36,7 @@ func compose(text string, tag func(string) string) ([]content, error) {
 	if markdown.MatchString(text) {
 		encode = asPost
 	}
-	var out []content
+	var out []body
 	for size := maxRunes; ; size /= 2 { // tags and escapes can make much of a text
 		out = out[:0]
 		whole := true
@@ -71,13 +73,13 @@ var markdown = regexp.MustCompile("(?m)" + strings.Join([]string{
 	`!?\[[^\]\n]*\]\([^)\s]+\)`,
 }, "|"))
 
-func asText(text string) content {
-	return content{"text", encodeJSON(map[string]string{"text": text})}
+func asText(text string) body {
+	return body{"text", encodeJSON(map[string]string{"text": text})}
 }
 
-func asPost(text string) content {
+func asPost(text string) body {
 	paragraph := []map[string]string{{"tag": "md", "text": text}}
-	return content{"post", encodeJSON(map[string]any{"zh_cn": map[string]any{"content": []any{paragraph}}})}
+	return body{"post", encodeJSON(map[string]any{"zh_cn": map[string]any{"content": []any{paragraph}}})}
 }
 
 // encodeJSON does not escape '<', since the content is escaped again in the request.
@@ -100,7 +102,7 @@ const maxMarks = 16
 // split cuts text into pieces of at most size runes (100 or more): at the end of
 // a paragraph where one ends in the piece's second half, else of a line. A line
 // longer than a piece is cut behind a space or a mark of punctuation, or between
-// any two runes. A fence that a cut goes through is closed and opened again.
+// any two characters. A fence that a cut goes through is closed and opened again.
 // Blank pieces are left out.
 func split(text string, size int) []string {
 	s := splitter{size: size}
@@ -238,21 +240,26 @@ func closesFence(line, mark string) bool {
 }
 
 // cutLine returns where to cut a line of which room runes fit: behind the last
-// space or mark in its second half, else behind room runes. What follows must
-// not look like a fence.
+// space or mark in its second half, else between two characters as people see them. What
+// follows must not look like a fence.
 func cutLine(line string, room int) int {
 	best, last, n := 0, 0, 0
-	for i := range line {
-		if i > 0 && fenceMark(line[i:]) == "" {
+	for left, state := line, -1; left != ""; {
+		i := len(line) - len(left)
+		if i > 0 && fenceMark(left) == "" {
 			before, _ := utf8.DecodeLastRuneInString(line[:i])
 			if last = i; n > room/2 && strings.ContainsRune(" \t,.;!?、，。；！？", before) {
 				best = i
 			}
 		}
-		if n == room {
-			return cmp.Or(best, last, i)
+		var character string
+		character, left, _, state = uniseg.FirstGraphemeClusterInString(left, state)
+		if n += runes(character); n > room {
+			if cut := cmp.Or(best, last, i); cut > 0 {
+				return cut
+			}
+			return len(string([]rune(character)[:room]))
 		}
-		n++
 	}
 	return len(line)
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mention"
 	"feishu-relay/relay"
@@ -319,7 +320,7 @@ func (n names) tagger() func(text string) string {
 		for _, hit := range all.Plain(text) {
 			if hit.Name != hit.Agent { // an open_id is not a name
 				out.WriteString(text[end:hit.From])
-				out.WriteString(feishu.Named{OpenID: relay.OpenID(hit.Agent), Name: hit.Name}.Tag())
+				out.WriteString(content.Named{OpenID: relay.OpenID(hit.Agent), Name: hit.Name}.Tag())
 				end = hit.To
 			}
 		}

@@ -4,11 +4,17 @@ package runes
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
 )
 
+// maxCharacter is the most bytes of a character as people see it, such as an emoji of several runes, that [Cut] keeps
+// whole.
+const maxCharacter = 64
+
 // Cut returns the first bytes of text, at most most, without half a character at the
-// end. Where the text is not UTF-8, a character ends after [utf8.UTFMax] bytes at the
-// latest.
+// end: neither half a rune, nor a part of the runes that people see as one character.
+// Where the text is not UTF-8, a rune ends after [utf8.UTFMax] bytes at the latest.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -18,7 +24,23 @@ func Cut(text string, most int) string {
 			most--
 		}
 	}
-	return text[:max(most, 0)]
+	most = max(most, 0)
+	end := max(most-maxCharacter, 0)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	for from, state := end, -1; ; {
+		var character string
+		character, _, _, state = uniseg.FirstGraphemeClusterInString(text[end:min(most+maxCharacter, len(text))], state)
+		switch {
+		case character != "" && end+len(character) <= most:
+			end += len(character)
+		case end == from:
+			return text[:most] // it is longer
+		default:
+			return text[:end]
+		}
+	}
 }
 
 // OneLine returns text without line breaks and control characters.

@@ -15,7 +15,7 @@ func TestCut(t *testing.T) {
 	}{
 		{"hello", 9, "hello"}, {"hello", 5, "hello"}, {"hello", 2, "he"}, {"hello", 0, ""}, {"hello", -1, ""}, {"", 3, ""},
 		{"说了什么", 12, "说了什么"}, {"说了什么", 11, "说了什"}, {"说了什么", 10, "说了什"}, {"说了什么", 9, "说了什"}, {"说了", 2, ""},
-		{"a😀", 4, "a"}, {"a😀", 5, "a😀"}, {"\x80\x80\x80\x80\x80\x80", 5, "\x80\x80"},
+		{"a😀", 4, "a"}, {"a👨‍👩‍👧", 10, "a"}, {"👨‍👩‍👧", 10, "👨‍"}, {"e\u0301e\u0301", 4, "e\u0301"}, {strings.Repeat("x", 100) + "👨‍👩‍👧", 110, strings.Repeat("x", 100)}, {"a😀", 5, "a😀"}, {"\x80\x80\x80\x80\x80\x80", 5, "\x80\x80"},
 	} {
 		if got := Cut(tt.text, tt.most); got != tt.want {
 			t.Errorf("Cut(%q, %d): got %q, want %q", tt.text, tt.most, got, tt.want)
@@ -27,7 +27,7 @@ func FuzzCut(f *testing.F) {
 	f.Add("说了什么", 5)
 	f.Fuzz(func(t *testing.T, text string, most int) {
 		got := Cut(text, most)
-		if !strings.HasPrefix(text, got) || len(got) > max(most, 0) || len(text) > most && len(got) < most-(utf8.UTFMax-1) {
+		if !strings.HasPrefix(text, got) || len(got) > max(most, 0) || len(text) > most && len(got) < most-maxCharacter-utf8.UTFMax {
 			t.Errorf("Cut(%q, %d): got %q", text, most, got)
 		}
 		if utf8.ValidString(text) && !utf8.ValidString(got) {
