@@ -423,6 +423,54 @@ func TestTextThatGoesOnAfterItWasPublished(t *testing.T) {
 	})
 }
 
+// elements is a card with some elements.
+func elements(streaming bool, list ...map[string]any) string {
+	return js(map[string]any{"schema": "2.0", "config": map[string]any{"streaming_mode": streaming}, "body": map[string]any{"elements": list}})
+}
+
+func markdown(text string) map[string]any { return map[string]any{"tag": "markdown", "content": text} }
+
+func panelOf(title, text string) map[string]any {
+	return map[string]any{"tag": "collapsible_panel", "element_id": "panel", "elements": []any{markdown(text)},
+		"header": map[string]any{"title": map[string]any{"tag": "plain_text", "content": title}}}
+}
+
+func TestAClockInACardIsNoEdit(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		status := func(line string) string {
+			return elements(false, markdown("Build 7 is running on ci-3"), markdown(line))
+		}
+		id := d.send(group, "interactive", status("updated 12:00 · 已用时 3s"))
+		d.after(settle, "Build 7 is running on ci-3\nupdated 12:00 · 已用时 3s")
+		for _, line := range []string{"updated 12:01 · 已用时 63s", "updated 12:02 · 已用时 126s"} {
+			d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": status(line)}, nil)
+			d.never(5 * time.Minute)
+		}
+		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": elements(false, markdown("Build 7 failed"))}, nil)
+		d.afterEdit(editQuiet, "Build 7 failed", id)
+	})
+}
+
+func TestThoughtsAreNoText(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		id := d.send(group, "interactive", elements(false, panelOf("Thinking", "ask <at id=ou_b></at>?"), markdown("42")))
+		if m := d.after(settle, "42"); len(m.Mentions) != 0 {
+			t.Errorf("a thought mentions %+v", m.Mentions)
+		}
+		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": elements(false, panelOf("思考过程（已完成）", "done"), markdown("42"))}, nil)
+		d.never(5 * time.Minute)
+		d.send(group, "interactive", elements(false, panelOf("Thinking", "hmm")))
+		d.never(time.Hour)
+	})
+}
+
+func TestACardOfButtonsIsHeard(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.send(group, "interactive", elements(false, map[string]any{"tag": "button", "text": map[string]any{"tag": "plain_text", "content": "Approve"}}))
+		d.after(settle, "[Approve]")
+	})
+}
+
 func TestPublishedDraftsAreBounded(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		all := func() int {
