@@ -217,8 +217,7 @@ func fits(v any, depth int, left *int) bool {
 // CardID returns the id of the CardKit card in a message's content; "" for an inline
 // card.
 func CardID(raw string) string {
-	d := content.Parse("interactive", raw, nil)
-	return d.CardID
+	return content.Parse("interactive", raw, nil).CardID
 }
 
 // maxStreamed is the most bytes of text of one element: Feishu's

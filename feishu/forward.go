@@ -18,8 +18,7 @@ const (
 // known, behind the word for a forward. At most 100 messages and 16 KiB are written; "…" replaces the rest.
 func Forwarded(children []Message) string {
 	var out strings.Builder
-	word := content.Parse("merge_forward", "", nil)
-	out.WriteString(word.Text())
+	out.WriteString(content.Parse("merge_forward", "", nil).Text())
 	for i := range children {
 		line := runes.OneLine(children[i].Text())
 		if name := runes.OneLine(children[i].Sender.Name); name != "" {

@@ -65,10 +65,7 @@ type Mention = content.Mention
 func (m *Message) Doc() content.Doc { return content.Parse(m.Type, m.Content, m.Mentions) }
 
 // Text returns the readable text of m.
-func (m *Message) Text() string {
-	d := m.Doc()
-	return d.Text()
-}
+func (m *Message) Text() string { return m.Doc().Text() }
 
 // Bot is another app's bot as this app sees it. Any field but one of the ids
 // may be empty.

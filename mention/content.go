@@ -14,8 +14,7 @@ func parts(t Text) []string {
 			if t.MsgType == "text" && kind != "text" || !plain && kind == "text" {
 				continue
 			}
-			d := content.Parse(kind, t.Content, nil)
-			if parts := d.Parts(); parts != nil {
+			if parts := content.Parse(kind, t.Content, nil).Parts(); parts != nil {
 				return parts
 			}
 		}

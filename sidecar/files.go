@@ -133,8 +133,7 @@ func (f *files) ask(ctx context.Context, id relay.MessageID, key string) (relay.
 	if m.Deleted || f.chats.recalls.has(relay.DefaultChannel, m.ChatID, id) {
 		return relay.File{}, errRecalled
 	}
-	doc := m.Doc()
-	list := doc.Files()
+	list := m.Doc().Files()
 	i := slices.IndexFunc(list, func(file relay.File) bool { return file.Key == key })
 	if i < 0 {
 		return relay.File{}, errUnknownFile

@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"feishu/gateway":            {"feishu/content", "feishu", "feishu/conn", "feishu/longconn", "feishu/peerchat", "feishu/webhook", "relay", "mention", "internal/safefile", "internal/spool", "internal/weborigin", "internal/wait"},
 	"feishu/connector":          {"feishu", "feishu/conn", "internal/wait"},
 	"feishu/peerchat":           {"feishu/content", "feishu", "relay", "internal/runes", "internal/safefile", "internal/spool"},
-	"feishu/send":               {"feishu/content", "feishu", "mention", "relay", "internal/wait"},
+	"feishu/send":               {"feishu/content", "internal/runes", "feishu", "mention", "relay", "internal/wait"},
 	"internal/test/apitest":     {},
 	"internal/test/browsertest": {},
 	"internal/test/endurance":   {},

@@ -153,10 +153,10 @@ func read(msgType string, mentions []Mention, all func(*builder)) Doc {
 
 // Text returns the readable text, with "@Name" for mentions; a tag or key without a name stays as it is. It is "" for a
 // card of CardKit, and for a content of thoughts and footers alone.
-func (d *Doc) Text() string { return d.text(Footer) }
+func (d Doc) Text() string { return d.text(Footer) }
 
 // text returns the text without the blocks of a part.
-func (d *Doc) text(without Part) string {
+func (d Doc) text(without Part) string {
 	var lines, pictures []string
 	for i := range d.Blocks {
 		switch b := &d.Blocks[i]; {
@@ -223,7 +223,7 @@ func (b *Block) counts() bool { return !b.Quiet && b.Part < Rule }
 
 // Mentions returns those that are mentioned by an id, in order and each once, with the names that the content has for
 // them; at most about [relay.MaxMentions]. A mention of everybody is not one.
-func (d *Doc) Mentions() (list []Mention) {
+func (d Doc) Mentions() (list []Mention) {
 	for _, b := range d.Blocks {
 		for _, s := range b.Spans {
 			if b.counts() && s.Kind == SpanMention && !s.InCode && len(list) < relay.MaxMentions {
@@ -235,7 +235,7 @@ func (d *Doc) Mentions() (list []Mention) {
 }
 
 // Parts returns the texts in which names count, each read on its own, with tags and keys as they are written.
-func (d *Doc) Parts() (parts []string) {
+func (d Doc) Parts() (parts []string) {
 	var part strings.Builder
 	joins := false // whether the next paragraph continues the part
 	end := func() {
@@ -244,8 +244,7 @@ func (d *Doc) Parts() (parts []string) {
 		}
 		part.Reset()
 	}
-	for i := range d.Blocks {
-		b := &d.Blocks[i]
+	for _, b := range d.Blocks {
 		switch {
 		case !b.counts():
 			continue
@@ -267,7 +266,7 @@ func (d *Doc) Parts() (parts []string) {
 
 // Files returns the images and files, in order and each once. A sticker cannot be downloaded, so it is not a file
 // (docs/feishu.md 5.4).
-func (d *Doc) Files() []relay.File {
+func (d Doc) Files() []relay.File {
 	if d.Type == "sticker" {
 		return nil
 	}
@@ -275,14 +274,14 @@ func (d *Doc) Files() []relay.File {
 }
 
 // Keys returns the keys of [Doc.Files], and of a sticker.
-func (d *Doc) Keys() (keys []string) {
+func (d Doc) Keys() (keys []string) {
 	for _, f := range d.files() {
 		keys = append(keys, f.Key)
 	}
 	return keys
 }
 
-func (d *Doc) files() (list []relay.File) {
+func (d Doc) files() (list []relay.File) {
 	for _, b := range d.Blocks {
 		for _, s := range b.Spans {
 			known := slices.ContainsFunc(list, func(f relay.File) bool { return f.Key == s.File.Key })
@@ -296,7 +295,7 @@ func (d *Doc) files() (list []relay.File) {
 
 // Empty reports whether there is nothing in the content. Feishu sometimes sends such a one before it has the text, so
 // it can be read again.
-func (d *Doc) Empty() bool {
+func (d Doc) Empty() bool {
 	return !d.shown && !d.Template && d.CardID == "" && !slices.ContainsFunc(d.Blocks, func(b Block) bool {
 		return b.Part != Rule && len(b.Spans) > 0
 	})

@@ -12,7 +12,7 @@ import (
 func Same(a, b Doc) bool { return a.said() == b.said() }
 
 // Sum identifies what a content says: two have the same sum if they are [Same].
-func (d *Doc) Sum() string {
+func (d Doc) Sum() string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(d.said())))[:16]
 }
 
@@ -30,7 +30,7 @@ var (
 )
 
 // said is the text without what changes by itself.
-func (d *Doc) said() string {
+func (d Doc) said() string {
 	if d.Type != typeCard {
 		return d.Text()
 	}
@@ -75,7 +75,7 @@ var elapsedRE = regexp.MustCompile(`[\s(（\[]*[0-9]+(?:\.[0-9]+)?\s*(?:s|sec|se
 
 // Placeholder reports whether the content only says that an answer is coming, or nothing. A button beside such words,
 // such as "Stop", does not change that.
-func (d *Doc) Placeholder() bool {
+func (d Doc) Placeholder() bool {
 	if text := d.text(Controls); strings.TrimSpace(text) != "" && text != word(d.Type) {
 		return Placeholder(text)
 	}

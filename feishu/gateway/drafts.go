@@ -3,8 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"maps"
@@ -108,13 +106,7 @@ func (d *draft) size() int {
 }
 
 // ready reports whether d has a text to publish.
-func (d *draft) ready() bool {
-	if d.Message.ID == "" {
-		return false
-	}
-	doc := d.doc()
-	return !doc.Placeholder()
-}
+func (d *draft) ready() bool { return d.Message.ID != "" && !d.doc().Placeholder() }
 
 // conversation is where a draft's message was sent.
 type conversation struct {
@@ -185,12 +177,6 @@ func (d *draft) mayChange() bool {
 	return d.Card != nil || d.Wait == waitEdit || d.Touched != d.Created
 }
 
-// digest identifies a text.
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:8])
-}
-
 // expires is when d is dropped. Bots think for minutes behind a placeholder.
 func (d *draft) expires(o *Options) time.Time {
 	if d.toPeer() {
@@ -226,7 +212,7 @@ func (d *draft) finished() Sent {
 	out := Sent{Message: d.Message, Text: doc.Text(), Keys: doc.Keys(), Files: doc.Files()}
 	if d.Published != "" {
 		out.EditOf = d.Message.ID
-		out.ID = relay.MessageID("edit:" + string(d.Message.ID) + ":" + digest(out.Text))
+		out.ID = relay.MessageID("edit:" + string(d.Message.ID) + ":" + doc.Sum())
 	}
 	if d.Card == nil {
 		return out
@@ -750,9 +736,8 @@ var errUnknownChat = errors.New("it is not known whether the chat is a group")
 // finish publishes d, or drops it, and returns when to try again.
 func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 	g.drafts.mu.Lock()
-	doc := d.doc()
 	out, ready, forced := d.finished(), d.ready(), d.forced
-	text, touched := doc.Sum(), d.Touched
+	text, touched := d.doc().Sum(), d.Touched
 	if d.Published != "" && d.Wait != waitMore && (!ready || text == d.Published) {
 		d.Wait = waitMore // the change is undone, or none of the text
 		g.drafts.save(d)

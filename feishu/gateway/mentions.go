@@ -207,7 +207,7 @@ func (g *Gateway) asWritten(m *feishu.Message, t *tapped) {
 		return // it names no open_id, nor an escaped one
 	}
 	written := t.sendRequest().Content
-	for _, one := range mentioned(m.Type, written) {
+	for _, one := range content.Parse(m.Type, written, nil).Mentions() {
 		if slices.ContainsFunc(m.Mentions, func(o feishu.Mention) bool { return o.Same(&one) }) {
 			continue
 		}
@@ -215,12 +215,6 @@ func (g *Gateway) asWritten(m *feishu.Message, t *tapped) {
 			m.Content, m.Mentions = written, append(m.Mentions, one)
 		}
 	}
-}
-
-// mentioned returns those that a content mentions as its sender writes it.
-func mentioned(msgType, raw string) []feishu.Mention {
-	d := content.Parse(msgType, raw, nil)
-	return d.Mentions()
 }
 
 // unnamed returns the ids that out mentions and whose names are unknown.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
@@ -97,7 +98,8 @@ func (g *Gateway) edited(t *tapped) {
 		case m.Content != "":
 			d.Message.Content, d.Message.Mentions = m.Content, m.Mentions
 		default:
-			d.Message.Content, d.Message.Mentions = req.Content, mentioned(d.Message.Type, req.Content)
+			d.Message.Content = req.Content
+			d.Message.Mentions = content.Parse(d.Message.Type, req.Content, nil).Mentions()
 		}
 		d.touch(now, false, patches)
 	})

@@ -43,7 +43,6 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/content"
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/spool"
@@ -415,7 +414,4 @@ func (m *Message) size() int {
 }
 
 // Text is what a person reads in it; "" of a card of CardKit.
-func (m *Message) Text() string {
-	d := content.Parse(m.Type, m.Content, nil)
-	return d.Text()
-}
+func (m *Message) Text() string { return (&feishu.Message{Type: m.Type, Content: m.Content}).Text() }

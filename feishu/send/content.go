@@ -6,8 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/rivo/uniseg"
-
+	characters "feishu-relay/internal/runes"
 	"feishu-relay/relay"
 )
 
@@ -38,8 +37,8 @@ func compose(text string, tag func(string) string) ([]body, error) {
 	}
 	var out []body
 	for size := maxRunes; ; size /= 2 { // tags and escapes can make much of a text
-		out = out[:0]
 		whole := true
+		out = nil
 		for _, piece := range split(text, size) {
 			c := encode(tag(piece))
 			out = append(out, c)
@@ -78,8 +77,8 @@ func asText(text string) body {
 }
 
 func asPost(text string) body {
-	paragraph := []map[string]string{{"tag": "md", "text": text}}
-	return body{"post", encodeJSON(map[string]any{"zh_cn": map[string]any{"content": []any{paragraph}}})}
+	paragraphs := [][]map[string]string{{{"tag": "md", "text": text}}}
+	return body{"post", encodeJSON(map[string]any{"zh_cn": map[string]any{"content": paragraphs}})}
 }
 
 // encodeJSON does not escape '<', since the content is escaped again in the request.
@@ -244,21 +243,15 @@ func closesFence(line, mark string) bool {
 // follows must not look like a fence.
 func cutLine(line string, room int) int {
 	best, last, n := 0, 0, 0
-	for left, state := line, -1; left != ""; {
-		i := len(line) - len(left)
-		if i > 0 && fenceMark(left) == "" {
+	for i := range line {
+		if i > 0 && fenceMark(line[i:]) == "" {
 			before, _ := utf8.DecodeLastRuneInString(line[:i])
 			if last = i; n > room/2 && strings.ContainsRune(" \t,.;!?、，。；！？", before) {
 				best = i
 			}
 		}
-		var character string
-		character, left, _, state = uniseg.FirstGraphemeClusterInString(left, state)
-		if n += runes(character); n > room {
-			if cut := cmp.Or(best, last, i); cut > 0 {
-				return cut
-			}
-			return len(string([]rune(character)[:room]))
+		if n++; n > room {
+			return len(characters.Cut(line, cmp.Or(best, last, i)))
 		}
 	}
 	return len(line)

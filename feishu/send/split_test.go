@@ -33,6 +33,7 @@ func TestSplit(t *testing.T) {
 		{"code that nobody closes", "```\n" + x(80) + "\n" + x(80), []string{"```\n" + x(80) + "\n```", "```\n" + x(80)}},
 		{"only a fence", "```", []string{"```"}},
 		{"a language without end", "```" + x(40) + "\n" + x(40) + "\n" + x(40) + "\n```", []string{"```" + x(40) + "\n" + x(40) + "\n```", "```\n" + x(40) + "\n```"}},
+		{"an emoji of several runes", x(98) + "👨‍👩‍👧👍🏽", []string{x(98), "👨‍👩‍👧👍🏽"}},
 		{"no UTF-8", "a\xffb", []string{"a\uFFFDb"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
