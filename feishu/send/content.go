@@ -234,8 +234,7 @@ func fenceMark(line string) string {
 
 // closesFence reports whether line closes a fence that mark opened.
 func closesFence(line, mark string) bool {
-	marks := fenceMark(line)
-	return strings.TrimSpace(line) == marks && strings.HasPrefix(marks, mark)
+	return strings.TrimSpace(line) == fenceMark(line) && strings.HasPrefix(fenceMark(line), mark)
 }
 
 // cutLine returns where to cut a line of which room runes fit: behind the last
