@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"feishu-relay/internal/runes"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
@@ -36,7 +37,8 @@ func (s *State) execute(t *turn) {
 	}
 	m := s.d.Texts[t.Of].Msg
 	r := Record{Kind: KindCommand, ID: t.Key, Act: ActContinue, Of: t.Of, Message: t.Of, Thread: m.ThreadID,
-		By: cmp.Or(m.SenderName, string(m.SenderID), "user"), Bots: t.Bots, Text: m.Content, TS: s.believed(m.TS)}
+		By: cmp.Or(m.SenderName, string(m.SenderID), "user"), Bots: t.Bots,
+		Text: runes.Cut(m.Content, maxShownText), TS: s.believed(m.TS)}
 	if !t.Word {
 		a, _ := s.parse(m)
 		r.Bots, r.Chinese, r.Act = a.bots, a.chinese, ActAnswer
@@ -84,15 +86,15 @@ func (s *State) carryOut(a *asked, m *relay.Message, mayEdit bool, at relay.Mill
 func (s *State) bounds(a *asked) (low, high int) {
 	set, _ := s.settings()
 	high = maxNumber
-	switch operator := s.operator(); {
+	switch {
 	case a.verb == VerbLimit:
 		if low = 1; s.cfg.MaxDepth > 0 {
 			high = s.cfg.MaxDepth
 		}
 	case a.verb == VerbThreshold:
 		high = cmp.Or(a.limit, set.Limit)
-	case a.verb == VerbBudget && operator > 0:
-		high = operator
+	case a.verb == VerbBudget && s.operator > 0:
+		high = s.operator
 	}
 	return low, high
 }
@@ -244,6 +246,7 @@ func (s *State) foldStop(r *Record) {
 	if st == nil || r.Round > st.Round && st.Said < r.Round {
 		st = &stopped{Round: r.Round, Said: r.Said, Of: r.Of, Sender: r.Sender, Reason: r.Verdict.Stopped}
 		d.Stops[r.Thread] = st
+		bound(d.Stops, func(st *stopped) relay.Millis { return st.Round })
 	}
 	s.sameRound(st, r)
 	if len(st.At) < maxStoppedAt {
@@ -298,6 +301,7 @@ func (s *State) foldNotice(r *Record) {
 	case st == nil || r.Round > st.Round && st.Said < r.Round:
 		st = &stopped{Round: r.Round, Said: r.Said, Of: r.Of, Sender: r.Sender, Reason: r.Reason}
 		s.d.Stops[r.Thread] = st
+		bound(s.d.Stops, func(st *stopped) relay.Millis { return st.Round })
 		for _, bot := range r.Bots {
 			st.At = append(st.At, stoppedAt{bot, r.Of, r.TS})
 		}

@@ -357,12 +357,10 @@ func (r *reader) verb() (i int, known bool) {
 	after := *r
 	said := after.word()
 	for i, v := range verbs {
-		if strings.EqualFold(said, string(v.verb)) || said == v.zh {
+		if strings.EqualFold(said, string(v.verb)) {
 			r.rest = after.rest
 			return i, true
 		}
-	}
-	for i, v := range verbs {
 		if rest, ok := strings.CutPrefix(r.rest, v.zh); ok {
 			r.rest = rest
 			return i, true

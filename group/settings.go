@@ -243,6 +243,7 @@ func (s *State) settings() (Settings, map[string]string) {
 	return set, s.from
 }
 
+// settle computes settings.
 func (s *State) settle() (Settings, map[string]string) {
 	set, from := s.cfg.Base, map[string]string{}
 	for _, key := range append(settingKeys, "muted") {
@@ -258,15 +259,8 @@ func (s *State) settle() (Settings, map[string]string) {
 			set.Budget = m[0].Budget
 		}
 	}
+	s.operator = set.Budget
 	return s.d.Settings.over(set, from, s.now, s.cfg.MaxDepth), from
-}
-
-// operator is the budget that none can exceed.
-func (s *State) operator() int {
-	if m := s.members(); len(m) > 0 && m[0].Answer != "" && !s.cfg.File[keyBudget] {
-		return m[0].Budget
-	}
-	return s.cfg.Base.Budget
 }
 
 // over lays what people have set over what holds without it.

@@ -81,8 +81,10 @@ func (s *State) pump() {
 		a.msg, a.queued = s.d.Texts[a.ID].Msg, true
 		if i == 0 && s.judgeFailed(&a) {
 			s.done(Done{Key: "ask/" + string(a.ID)})
-			a.Judged = &policy.Decision{Tier: policy.TierJudge, Allow: s.cfg.OnErrorAllow, Reason: policy.StopJudgeError,
-				Detail: "no verdict in time"}
+			a.Judged = &policy.Decision{Tier: policy.TierJudge, Reason: policy.StopJudgeError, Detail: "no verdict in time"}
+			if s.cfg.OnErrorAllow {
+				a.Judged.Allow, a.Judged.Reason = true, "judge failed, passed as configured"
+			}
 		}
 		was := len(s.d.Queue)
 		s.walk(&a)

@@ -27,6 +27,7 @@ type State struct {
 	gone       map[relay.MessageID]bool // the ids of data.Gone
 	plain      int                      // how many lines are in no topic
 	set        *Settings                // what holds; nil: not computed
+	operator   int                      // the budget that none can exceed; 0: any
 	from       map[string]string
 	memberList []Member // nil: not computed
 	records    []Record
@@ -82,9 +83,21 @@ const (
 	// question at the head of the queue counts as failed, and other collections lose their oldest message.
 	maxWaiting      = 1000
 	maxWaitingBytes = 16 << 20
+	// maxTopics is in how many topics a stop or a continue is remembered; beyond it the oldest is forgotten.
+	maxTopics = 500
 	// maxEditText is the most bytes of the new text of a message; a longer one is cut.
 	maxEditText = 100 << 10
 )
+
+// bound forgets the oldest entries beyond maxTopics.
+func bound[V any](m map[string]V, age func(V) relay.Millis) {
+	for len(m) > maxTopics {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(m)), func(a, b string) int {
+			return cmp.Or(cmp.Compare(age(m[a]), age(m[b])), cmp.Compare(a, b))
+		})
+		delete(m, oldest)
+	}
+}
 
 // New returns the State of a chat of which nothing is known.
 func New(cfg Config) *State {
@@ -462,6 +475,7 @@ func (s *State) foldShown(r *Record) {
 	}
 	if r.Kind == KindCommand && r.Act == ActContinue && r.TS >= d.Continued[r.Thread].At {
 		d.Continued[r.Thread] = goneOn{r.TS, r.Bots}
+		bound(d.Continued, func(c goneOn) relay.Millis { return c.At })
 	}
 	if slices.Contains(d.Seen, r.ID) {
 		return
@@ -478,8 +492,8 @@ func (s *State) foldShown(r *Record) {
 	if r.Kind == KindNotice {
 		s.foldNotice(r)
 	} else if r.Answer != "" {
-		s.foldTurn(&turn{Key: "answer/" + string(r.Of), Kind: turnAnswer, Of: r.Of, Text: r.Answer, Chinese: r.Chinese,
-			Thread: r.Thread, Since: r.Local, Born: r.Local}, nil)
+		s.foldTurn(&turn{Key: "answer/" + string(r.Of), Kind: turnAnswer, Of: r.Of, Text: runes.Cut(r.Answer, maxShownText),
+			Chinese: r.Chinese, Thread: r.Thread, Since: r.Local, Born: r.Local}, nil)
 	}
 }
 
