@@ -135,6 +135,7 @@ type world struct {
 	writes bool // a sidecar can write to Feishu
 	shown  int  // notices in this round
 	failed bool // Feishu refused one
+	muted  bool // a bot was muted over the API
 	limit  int
 
 	people   []*said // what people said, in their order
@@ -326,6 +327,14 @@ func (w *world) step(people int) {
 		w.tick()
 	case x < 90:
 		n.kill()
+	case x < 91: // it takes some for offline, or its bot is not connected
+		var some []relay.AgentName
+		for _, o := range w.nodes {
+			if w.r.IntN(2) == 0 {
+				some = append(some, o.agent)
+			}
+		}
+		n.apply(Online{Agents: some, Away: w.r.IntN(2) == 0})
 	case people == 0:
 	default:
 		w.person()
@@ -545,6 +554,9 @@ func (w *world) person() {
 	m := w.message()
 	m.SenderName, m.SenderID = []string{"Ann", "Tom"}[w.r.IntN(2)], "ou_x"
 	m.Content = "text " + string(m.MessageID)
+	if w.r.IntN(5) == 0 {
+		m.ThreadID = "omt_1"
+	}
 	p := &said{m: m, gave: map[relay.AgentName]bool{}}
 	switch x := w.r.IntN(12); {
 	case x == 0 && len(w.people) > 0:
@@ -553,6 +565,12 @@ func (w *world) person() {
 	case x == 1 && w.nr > 1:
 		id := relay.MessageID(fmt.Sprintf("om_%d", 1+w.r.IntN(w.nr)))
 		w.recall(id)
+		return
+	case x == 2:
+		bodies := []string{`{"limit":3}`, `{"paused":true}`, `{"paused":false,"limit":2}`, `{"budget":7}`, `{"muted":{"a":"1m"}}`}
+		n := w.nodes[w.r.IntN(len(w.nodes))]
+		n.apply(Changed{Verb: []Verb{"", "", VerbForget, VerbStop}[w.r.IntN(4)], Body: []byte(bodies[w.r.IntN(len(bodies))])})
+		w.muted = true
 		return
 	case x < 5:
 		commands := []string{"pause 1m", "resume", "limit 2", "limit 4", "mute BotA", "unmute BotA", "stop", "continue",
@@ -564,7 +582,7 @@ func (w *world) person() {
 	case x == 7:
 		p.m.Content = "@BotB " + p.m.Content
 	default:
-		p.plain = true
+		p.plain = p.m.ThreadID == "" // a topic goes on with its bot
 	}
 	if !w.commands[p.m.MessageID] {
 		w.talk, w.shown, w.spoke = 0, 0, w.now
@@ -595,6 +613,9 @@ func (w *world) recall(id relay.MessageID) {
 
 // settle lets the group run until nothing happens any more.
 func (w *world) settle() {
+	for _, n := range w.nodes {
+		n.join()
+	}
 	for range 20_000 {
 		if w.err != nil {
 			return
@@ -654,7 +675,7 @@ func (w *world) check() {
 }
 
 func (w *world) everMuted() bool {
-	return slices.ContainsFunc(w.people, func(p *said) bool { return strings.Contains(p.m.Content, "mute") })
+	return w.muted || slices.ContainsFunc(w.people, func(p *said) bool { return strings.Contains(p.m.Content, "mute") })
 }
 
 // checkRound holds, once the bots are silent, that they said no more than the bound since the last word of a person,
