@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 1500, "how many runs of the simulation")
+	seeds = flag.Int("seeds", 1000, "how many runs of the simulation")
 	seed  = flag.Uint64("seed", 0, "run this one alone, with a trace")
 )
 

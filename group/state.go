@@ -283,7 +283,9 @@ func (s *State) side(r Record) {
 		if r.Verdict == nil || r.Agent == s.cfg.Agent {
 			return
 		}
-		r.Verdict.Agent = r.Agent
+		v := *r.Verdict
+		v.Agent = r.Agent
+		r.Verdict = &v
 	default:
 		return
 	}
