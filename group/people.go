@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -82,7 +83,8 @@ func (s *State) heard(e *Heard) {
 		s.withhold(&l, relay.Muted)
 	case len(a.oneOf) > 0:
 		bots := slices.DeleteFunc(a.oneOf, func(b relay.AgentName) bool { return set.Muted[b].Holds(s.now) })
-		if slices.ContainsFunc(s.byID[id].Verdicts, func(v Verdict) bool { return v.delivered() }) {
+		known := cmp.Or(s.byID[id], &l)
+		if slices.ContainsFunc(known.Verdicts, func(v Verdict) bool { return v.delivered() }) {
 			s.withhold(&l, relay.NotForMe) // another bot has it
 		} else {
 			s.begin(turn{Key: oneKey(id), Kind: turnOne, Of: id, Bots: bots}, m)

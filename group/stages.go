@@ -353,7 +353,10 @@ func (s *State) overBudget(l *Line, set *Settings) bool {
 func (s *State) stopByPolicy(a *arrival) verdict {
 	l, d := s.byID[a.ID], policy.Decision{}
 	set, _ := s.settings()
-	if s.released(a) {
+	switch {
+	case l == nil: // meanwhile more messages have come than are known
+		return stop(relay.Expired)
+	case s.released(a):
 		return verdict{decision: letGo()}
 	}
 	switch asks := s.tier(l, &set, &d); {
