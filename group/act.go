@@ -459,7 +459,11 @@ func (s *State) released(a *arrival) bool {
 
 // changed carries out a request over the API.
 func (s *State) changed(e Changed) {
-	c, version, wrong := Changes{}, "", error(nil)
+	var (
+		c       Changes
+		version string
+		wrong   error
+	)
 	id := "api/" + string(s.cfg.Agent) + "/" + nr(s.d.Nr)
 	r := Record{Kind: KindCommand, ID: id, Message: relay.MessageID("notice:" + id), Act: ActSet, By: "api", Bots: e.Bots,
 		Thread: everywhere, TS: s.now}

@@ -163,18 +163,17 @@ type said struct {
 
 // node is one sidecar and its bot.
 type node struct {
-	w       *world
-	agent   relay.AgentName
-	cfg     Config
-	skew    int64
-	s       *State
-	book    []Record
-	life    int
-	todo    []Effect
-	lanes   map[relay.AgentName][]parcel // by sender, in its order
-	texts   map[relay.MessageID]string   // the transcript
-	issued  map[relay.MessageID]int      // deliveries
-	catches int64                        // when it has caught up
+	w      *world
+	agent  relay.AgentName
+	cfg    Config
+	skew   int64
+	s      *State
+	book   []Record
+	life   int
+	todo   []Effect
+	lanes  map[relay.AgentName][]parcel // by sender, in its order
+	texts  map[relay.MessageID]string   // the transcript
+	issued map[relay.MessageID]int      // deliveries
 }
 
 type parcel struct {

@@ -1,0 +1,59 @@
+package group
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+// However much happens and whatever has no result, the collections keep their bounds.
+func TestBounds(t *testing.T) {
+	s := New(Config{Agent: "a", Base: Settings{Answer: ModeOne, Limit: 3, Threshold: 1, Judge: true}, AnyChat: true,
+		MaxAge: time.Hour, Window: time.Hour, Directory: directory(), Commands: []string{"/relay"}, Notice: "reaction"})
+	now := time.UnixMilli(1_767_000_000_000)
+	s.Apply(now, CaughtUp{})
+	for n := range 6000 {
+		now = now.Add(time.Second / 10)
+		id := relay.MessageID(fmt.Sprintf("om_%d", n))
+		m := relay.Message{MessageID: id, Content: "@BotA says", TS: relay.MillisOf(now), ThreadID: fmt.Sprint("omt_", n%700),
+			SenderAgentName: relay.AgentName("bcd"[n%3 : n%3+1])}
+		if n%50 == 0 {
+			m.TS -= 900_000 // late
+		}
+		switch {
+		case n%29 == 0:
+			m.Content, m.ThreadID = "who knows?", ""
+			s.Apply(now, Heard{Msg: m, User: true, MayEdit: true})
+		case n%11 == 0:
+			m.Content = "/relay continue"
+			s.Apply(now, Heard{Msg: m, User: true, MayEdit: true})
+		case n%13 == 0:
+			s.Apply(now, Recalled{relay.MessageID(fmt.Sprintf("om_%d", n/2))})
+		case n%17 == 0:
+			s.Apply(now, Side{Record{Kind: KindVerdict, Agent: "b", Of: id + "_later", Verdict: &Verdict{At: m.TS}}})
+		default:
+			_, effects := s.Apply(now, Arrived{Msg: m})
+			for _, e := range effects {
+				if e.Do == Deliver || e.Do == Append || e.Do == Share {
+					s.Apply(now, Done{Key: e.Key})
+				}
+			}
+		}
+	}
+	for _, b := range []struct {
+		name    string
+		n, most int
+	}{
+		{"lines", len(s.d.Lines), maxLines}, {"queue", len(s.d.Queue), maxWaiting + 1}, {"held", len(s.d.Held), maxHeld},
+		{"turns", len(s.d.Turns), maxWaiting}, {"stops", len(s.d.Stops), maxTopics},
+		{"continues", len(s.d.Continued), maxTopics}, {"early", len(s.d.Early), maxEarly}, {"shown", len(s.d.Shown), maxShown},
+		{"gone", len(s.d.Gone), maxGone}, {"known ids", len(s.byID), maxLines},
+	} {
+		if b.n > b.most {
+			t.Errorf("%d %s, at most %d", b.n, b.name, b.most)
+		}
+		t.Log(b.name, b.n)
+	}
+}
