@@ -256,8 +256,8 @@ func (b *builder) node(v map[string]any) {
 		b.add(Rule, false, Span{Text: "---"})
 	case "code_block", "code_span":
 		fence := "```"
-		for strings.Contains(text, fence) {
-			fence += "`"
+		for run := range strings.FieldsFuncSeq(text, func(r rune) bool { return r != '`' }) {
+			fence = strings.Repeat("`", max(len(fence), len(run)+1))
 		}
 		b.add(Body, false, Span{Kind: SpanCode, Text: fence + runes.OneLine(jsontree.Field(v, "language")) + "\n" +
 			strings.TrimSuffix(text, "\n") + "\n" + fence})

@@ -218,9 +218,12 @@ func (d *draft) finished() Sent {
 		return out
 	}
 	out.Mentions = doc.Mentions()
+	if slices.ContainsFunc(doc.Blocks, func(b content.Block) bool { return b.Quiet || b.Part == content.Thought }) {
+		return out // Feishu lists those in thoughts too
+	}
 	for _, m := range d.Message.Mentions {
-		if doc.Template && !slices.ContainsFunc(out.Mentions, func(o feishu.Mention) bool { return o.Same(&m) }) {
-			out.Mentions = append(out.Mentions, m)
+		if !slices.ContainsFunc(out.Mentions, func(o feishu.Mention) bool { return o.Same(&m) }) {
+			out.Mentions = append(out.Mentions, m) // of a template, say, or by an e-mail address
 		}
 	}
 	return out
