@@ -222,12 +222,8 @@ func (s *Store) keepBroken(root *os.Root, name string, data []byte) error {
 	list, _ := safefile.Names(root) // else the oldest are removed the next time
 	list = slices.DeleteFunc(list, func(name string) bool { return !strings.HasPrefix(name, brokenPrefix) })
 	slices.Sort(list) // the times have the same number of digits
-	ms := time.Now().UnixMilli()
-	if len(list) > 0 { // two in one millisecond have names in their order, too
-		newest, _ := strconv.ParseInt(strings.TrimPrefix(list[len(list)-1], brokenPrefix), 10, 64)
-		ms = max(ms, newest+1)
-	}
-	kept := brokenPrefix + strconv.FormatInt(ms, 10)
+	newest, _ := strconv.ParseInt(strings.TrimPrefix(slices.Max(append(list, brokenPrefix)), brokenPrefix), 10, 64)
+	kept := brokenPrefix + strconv.FormatInt(max(time.Now().UnixMilli(), newest+1), 10) // in their order within 1 ms, too
 	if err := root.Rename(name, kept); err != nil {
 		return fmt.Errorf("keep the broken registry: %w", err)
 	}
