@@ -87,15 +87,3 @@ func withoutText(m Message) Message {
 	}
 	return m
 }
-
-// is reports whether m is a message, or an edit of it.
-func (m *Message) is(id relay.MessageID) bool {
-	if m.ID == id || m.Key == string(id) {
-		return true
-	}
-	s := m.Source
-	return s != nil && (s.MessageID == id || s.RelayMsgID == id || s.Metadata.Text("edit_of") == string(id))
-}
-
-// empty reports whether m has no text.
-func (m *Message) empty() bool { return m.Content == "" && (m.Source == nil || m.Source.Content == "") }

@@ -131,7 +131,7 @@ func (c *client) request(prompt string, wants uint32) openai.ChatCompletionReque
 	if wants&wantsCompletionTokens != 0 {
 		r.MaxCompletionTokens = max(room, thinking) // it counts reasoning tokens as well
 	} else {
-		r.MaxTokens = room
+		r.MaxTokens = room //lint:ignore SA1019 servers other than OpenAI's know no other name
 	}
 	if wants&wantsNoTemperature == 0 {
 		r.Temperature = math.SmallestNonzeroFloat32 // the library omits a zero
