@@ -54,14 +54,14 @@ func (n names) find(name string) entry {
 // it ends, and its end. A hidden byte ends a name too; hidden may be nil.
 func (n names) match(s string, hidden []bool, at int) (longest entry, end int) {
 	longest, end = unknown, at
-	folded := ""
+	var folded strings.Builder
 	for i := at; i < len(s) && (hidden == nil || !hidden[i]); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		last := fold(r)
-		folded += string(last)
-		first, found := n.search(folded)
+		folded.WriteString(string(last))
+		first, found := n.search(folded.String())
 		n = n[first:]
-		if len(n) == 0 || !strings.HasPrefix(n[0].folded, folded) {
+		if len(n) == 0 || !strings.HasPrefix(n[0].folded, folded.String()) {
 			break
 		}
 		i += size
