@@ -47,7 +47,7 @@ func (s *subject) noRedis() bool {
 func reachRedis(ctx context.Context, s *subject) (*redisServer, []finding) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	if err := publishOn(ctx, s.config, s.RelayChannel, nil, "1-0/0"); err != nil {
+	if err := publishOn(ctx, s.config, s.RelayChannel, nil, "1-0/0/"); err != nil {
 		return nil, failure(say("check REDIS_URL, and whether that Redis runs and is reached from here: "+
 			`redis-cli -u "$REDIS_URL" ping`,
 			`检查 REDIS_URL，以及那个 Redis 是否在运行、从这里能否连上：redis-cli -u "$REDIS_URL" ping`),

@@ -119,13 +119,14 @@ func TestCheckPeerSettings(t *testing.T) {
 	wants(t, found, "peer settings", statusWarn, "the running sidecar of agent_a has another MAX_BOT_REPLY_DEPTH")
 
 	t.Setenv("REDIS_URL", "redis://127.0.0.1:1")
-	t.Setenv("RELAY_BACKEND", "file")
 	registers(t, data, map[string]func(*mailbox.Card){"agent_b": func(c *mailbox.Card) { c.Sidecar.RelayChannel = "other" }})
 	cfg, err := loadConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	found = map[string][]finding{"peer settings": checkPeerSettings(t.Context(), newSubject(t.Context(), &cfg))}
+	s := newSubject(t.Context(), &cfg)
+	s.cards = func() ([]mailbox.Card, []finding) { return readRegistry(&cfg) } // in place of those in Redis
+	found = map[string][]finding{"peer settings": checkPeerSettings(t.Context(), s)}
 	wants(t, found, "peer settings", statusWarn, "RELAY_CHANNEL is nanobot:feishu:outbound here, and other at agent_b")
 }
 
