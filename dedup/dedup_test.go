@@ -140,39 +140,6 @@ func TestWhatEndsAProcess(t *testing.T) {
 
 func flushed(t *testing.T, w *dedup.Window) { flush(t, w) }
 
-func TestManyKeysAreWrittenUnasked(t *testing.T) {
-	root := folder(t)
-	w := open(t, root, 0)
-	for i := range 64 {
-		settle(t, w, fmt.Sprint(i))
-	}
-	wantState(t, open(t, root, 0), "0", dedup.Done)
-}
-
-// The longest identifier, of the bytes that grow most when they are written.
-func TestTheLongestKeySurvives(t *testing.T) {
-	root := folder(t)
-	key := strings.Repeat("<", 512)
-	w := open(t, root, 0)
-	settle(t, w, key)
-	flush(t, w)
-	wantState(t, open(t, root, 0), key, dedup.Done)
-}
-
-func TestKeysOfAnyKindSurvive(t *testing.T) {
-	keys := []string{"a", "om_1", `"`, `a"b`, `\`, `\"`, `a\`, "agent:oc_群:1:x", "\x00", "tab\t", "\x7f", "<&>", "\u2028", "😀", " ", "''", "null"}
-	root := folder(t)
-	w := open(t, root, 0)
-	settle(t, w, keys...)
-	flush(t, w)
-	w = open(t, root, 0)
-	for _, key := range keys {
-		if !w.Seen(key) {
-			t.Errorf("%q is forgotten", key)
-		}
-	}
-}
-
 func TestJournalWithJunk(t *testing.T) {
 	for name, before := range map[string]string{
 		"nothing":           "",
@@ -226,19 +193,6 @@ func TestCompactionBoundsTheFileAndKeepsWhatCounts(t *testing.T) {
 		wantState(t, w, fmt.Sprint(i), dedup.Done)
 	}
 	wantState(t, w, "0", dedup.New)
-}
-
-func TestAJournalOfJunkIsCompactedToo(t *testing.T) {
-	root := folder(t)
-	if err := root.WriteFile(journal, []byte(strings.Repeat("x", 16<<20)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w := open(t, root, 0)
-	settle(t, w, "a")
-	flush(t, w)
-	if got := lines(t, root); len(got) != 1 || got[0] != "\"a\"\n" {
-		t.Errorf("%d lines are left, want the key alone", len(got))
-	}
 }
 
 func TestConcurrentClaimsGiveOneNewPerKey(t *testing.T) {
@@ -326,16 +280,6 @@ func TestAnyHistoryWithCrashes(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestOpenWhereNoJournalCanBe(t *testing.T) {
-	root := folder(t)
-	if err := root.Mkdir(journal, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := dedup.Open(root, journal, 0); err == nil {
-		t.Error("a folder was opened as a journal")
 	}
 }
 

@@ -1,11 +1,9 @@
 package dedup
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"feishu-relay/internal/jsonl"
@@ -72,42 +70,5 @@ func TestMemoryKnowsWhatTheDiskRefused(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestAClosedWindowStillTells(t *testing.T) {
-	w, _, mend := broken(t)
-	mend()
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	w.Claim("a")
-	if err := w.Settle("a", true); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Flush(); err != nil || w.Claim("a") != Done {
-		t.Errorf("after Close: %v", err)
-	}
-}
-
-// While the disk fails, what waits for it is bounded, however many settle at the same time.
-func TestManySettleWhileTheDiskFails(t *testing.T) {
-	w, _, _ := broken(t)
-	var all sync.WaitGroup
-	for g := range 8 {
-		all.Go(func() {
-			for i := range 2000 {
-				key := fmt.Sprintf("om_%d_%d", g, i)
-				w.Claim(key)
-				_ = w.Settle(key, true)
-				if i%100 == 0 {
-					_ = w.Flush()
-				}
-			}
-		})
-	}
-	all.Wait()
-	if n := bytes.Count(w.unsaved, []byte{'\n'}); n > maxUnsaved {
-		t.Errorf("%d lines wait, at most %d should", n, maxUnsaved)
 	}
 }

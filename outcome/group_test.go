@@ -148,34 +148,3 @@ func TestOtherSecrets(t *testing.T) {
 		}
 	})
 }
-
-// Sidecars write at once, from many goroutines.
-func TestManyNotesAtOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, p place) {
-		const each = 300
-		agents := []relay.AgentName{"a", "b", "c"}
-		logs := make([]*Log, len(agents))
-		for i, agent := range agents {
-			logs[i] = run(t, p.open(t, string(agent)), agent, "")
-		}
-		for i := range each {
-			for _, l := range logs {
-				go l.Note(about(i, func(o *Outcome) { o.Decision = allow }))
-				go l.Note(about(i, func(o *Outcome) { o.Delivered = relay.MillisOf(time.Now()) }))
-			}
-		}
-		for _, l := range logs {
-			eventually(t, "every outcome in full", func() bool {
-				list, _, err := l.Recent(t.Context(), "feishu", "oc_1", 10*each)
-				must(t, err)
-				full := 0
-				for _, o := range list {
-					if o.Decision != nil && o.Delivered != 0 {
-						full++
-					}
-				}
-				return full == each*len(agents)
-			})
-		}
-	})
-}

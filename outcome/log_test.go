@@ -130,46 +130,11 @@ func bubble(t *testing.T, test func(t *testing.T, m *memory, l *Log, stop func()
 	})
 }
 
-// shareAfter is when what was noted is in the queue.
-const shareAfter = noteAfter + 20*time.Millisecond
-
 func recent(t *testing.T, l *Log, limit int) ([]Outcome, bool) {
 	t.Helper()
 	list, complete, err := l.Recent(t.Context(), "feishu", "oc_1", limit)
 	must(t, err)
 	return list, complete
-}
-
-func TestNotesAreGathered(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		l.Note(about(1, func(o *Outcome) { o.Decision = allow }))
-		time.Sleep(noteAfter - 1)
-		l.Note(about(1, func(o *Outcome) { o.Delivered, o.Door = relay.MillisOf(time.Now()), "stream" }))
-		l.Note(about(2, func(o *Outcome) { o.Stopped = relay.Expired }))
-		synctest.Wait()
-		if got := l.Stats(); got.Written != 0 || got.Pending != 2 {
-			t.Errorf("too early: %+v", got)
-		}
-		time.Sleep(1 * time.Nanosecond)
-		synctest.Wait()
-		if got := l.Stats(); got.Written != 2 || len(m.now().lines) != 0 {
-			t.Errorf("after %v: %+v, and %d are shared", noteAfter, got, len(m.now().lines))
-		}
-		time.Sleep(shareAfter - noteAfter)
-		synctest.Wait()
-		if !slices.Equal(m.now().batches, []int{2}) || l.Stats().Pending != 0 {
-			t.Fatalf("got batches of %d lines, want one of 2; and %+v", m.now().batches, l.Stats())
-		}
-		first, err := decode(m.now().lines[0], "", time.Now())
-		if err != nil || *first.Decision != *allow || first.Door != "stream" || first.Agent != "a" {
-			t.Errorf("a decision and its delivery became %s", m.now().lines[0])
-		}
-		l.Note(about(3, nil))
-		stop() // what is left is shared at the end
-		if got := l.Stats(); len(m.now().lines) != 3 || got.Written != 3 || got.Pending != 0 {
-			t.Errorf("%d lines are shared at the end, and %+v", len(m.now().lines), got)
-		}
-	})
 }
 
 // What is settled is on disk when Settle returns, and a process that is killed then
@@ -204,32 +169,6 @@ func TestSettledOutcomesSurvive(t *testing.T) {
 			t.Errorf("%d lines are shared, want 1", len(got.lines))
 		}
 	})
-}
-
-// Settlements of many goroutines share writes, and each is written when Settle returns.
-func TestManySettleAtOnce(t *testing.T) {
-	box := openBox(t, t.TempDir(), "", nil)
-	l := New(Options{Box: box, Queue: newMemory(), Agent: "a"})
-	var settling sync.WaitGroup
-	for i := range 200 {
-		settling.Go(func() {
-			l.Note(about(i, nil))
-			l.Settle("feishu", "oc_1", about(i, nil).RelayMsgID)
-			found := false
-			must(t, box.Unpublished(func(line []byte) {
-				o, err := decode(line, "", time.Now())
-				must(t, err)
-				found = found || o.RelayMsgID == about(i, nil).RelayMsgID
-			}))
-			if !found {
-				t.Errorf("outcome %d is not written", i)
-			}
-		})
-	}
-	settling.Wait()
-	if got := l.Stats(); got.Written != 200 || got.Pending != 200 {
-		t.Errorf("got %+v", got)
-	}
 }
 
 // While the disk takes nothing, no settlement waits; the newest outcomes are written when
@@ -272,64 +211,6 @@ func TestDiskAway(t *testing.T) {
 	})
 }
 
-// Nothing ticks while there is nothing to do.
-func TestIdle(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		time.Sleep(10 * time.Hour)
-		if m.now().calls != 0 || m.now().followed != 0 {
-			t.Errorf("%d writes and %d readings while idle", m.now().calls, m.now().followed)
-		}
-	})
-}
-
-func TestQueueAway(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		const n = maxPending + 600
-		m.set(func() { m.away = errAway })
-		for i := range n {
-			l.Note(about(i, nil))
-			if i%1000 == 0 {
-				time.Sleep(noteAfter)
-				synctest.Wait()
-			}
-		}
-		time.Sleep(time.Hour)
-		if got := l.Stats(); got.Dropped != 0 || got.Pending != n || got.Failed == 0 {
-			t.Errorf("got %+v, want %d pending", got, n)
-		}
-		m.set(func() { m.away = nil })
-		time.Sleep(2 * backoffMax)
-		synctest.Wait()
-		if got := l.Stats(); got.Pending != 0 || got.Written != n || len(m.now().lines) != n {
-			t.Errorf("%d are shared, and %+v afterwards", len(m.now().lines), got)
-		}
-	})
-}
-
-// What cannot be shared at the end is shared by the next run.
-func TestLastWritesAreBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		for i := range 700 {
-			l.Note(about(i, nil))
-		}
-		m.set(func() { m.hang = true })
-		began := time.Now()
-		stop()
-		if took := time.Since(began); took > lastWrites {
-			t.Errorf("the end took %v", took)
-		}
-		if got := l.Stats(); got.Pending != 700 || got.Dropped != 0 || got.Written != 700 {
-			t.Errorf("got %+v", got)
-		}
-		m.set(func() { m.hang = false })
-		running(t, l)
-		synctest.Wait()
-		if got := l.Stats(); got.Pending != 0 || len(m.now().lines) != 700 {
-			t.Errorf("%d are shared, and %+v", len(m.now().lines), got)
-		}
-	})
-}
-
 func TestNotesThatAreNone(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
 		l.Note(Outcome{})
@@ -348,24 +229,6 @@ func TestNotesThatAreNone(t *testing.T) {
 		if err != nil || last.Agent != "a" || last.Channel != "feishu" || last.At != relay.MillisOf(time.Now()) {
 			t.Errorf("what is left out became %+v, %v", last, err)
 		}
-	})
-}
-
-func TestRecentKnowsWhatIsPending(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		l.Note(about(1, func(o *Outcome) { o.Decision = allow }))
-		time.Sleep(time.Second) // written
-		m.set(func() { m.away = errAway })
-		l.Note(about(1, func(o *Outcome) { o.Door = "webhook" }))
-		time.Sleep(time.Second) // being written
-		l.Note(about(1, func(o *Outcome) { o.Acknowledged = 5 }))
-		l.Note(about(2, nil))
-		l.Note(about(3, func(o *Outcome) { o.ChatID = "oc_2" }))
-		list, complete := recent(t, l, 10)
-		if !complete || len(list) != 2 || *list[0].Decision != *allow || list[0].Door != "webhook" || list[0].Acknowledged != 5 {
-			t.Errorf("got %+v, %v", list, complete)
-		}
-		m.set(func() { m.away = nil })
 	})
 }
 
@@ -395,21 +258,6 @@ func TestRecentIsLimitedAndInOrder(t *testing.T) {
 	})
 }
 
-func TestIncomplete(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		m.set(func() { m.part = true })
-		l.Note(about(1, nil))
-		l.Note(about(2, nil))
-		time.Sleep(time.Second)
-		if list, complete := recent(t, l, 3); len(list) != 2 || complete {
-			t.Errorf("of a store that forgot some: got %d, %v", len(list), complete)
-		}
-		if list, complete := recent(t, l, 2); len(list) != 2 || !complete {
-			t.Errorf("as many as were asked for: got %d, %v", len(list), complete)
-		}
-	})
-}
-
 func TestEviction(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
 		now := relay.MillisOf(time.Now())
@@ -429,85 +277,6 @@ func TestEviction(t *testing.T) {
 		}
 		if _, complete := recent(t, l, maxIndex); !complete {
 			t.Error("the newest are not complete")
-		}
-	})
-}
-
-// Reading continues for a while after the last viewer, and begins again for the
-// next.
-func TestReadingOnlyWhileSomebodyLooksOn(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		readers := func(want, begun int) {
-			t.Helper()
-			synctest.Wait()
-			if m.now().readers != want || m.now().followed != begun {
-				t.Errorf("%d read and %d began, want %d and %d", m.now().readers, m.now().followed, want, begun)
-			}
-		}
-		readers(0, 0)
-		recent(t, l, 1)
-		readers(1, 1)
-		time.Sleep(viewFor - 1)
-		recent(t, l, 1)
-		time.Sleep(viewFor - 1)
-		readers(1, 1)
-		time.Sleep(1 * time.Nanosecond)
-		readers(0, 1)
-		l.Note(about(1, nil))
-		unwatch := l.Watch(func(Outcome) {})
-		also := l.Watch(func(Outcome) {})
-		time.Sleep(10 * viewFor)
-		readers(1, 2)
-		unwatch()
-		unwatch()
-		time.Sleep(10 * viewFor)
-		readers(1, 2)
-		if list, complete := recent(t, l, 5); len(list) != 1 || !complete {
-			t.Errorf("got %+v, %v", list, complete)
-		}
-		also()
-		time.Sleep(viewFor)
-		readers(0, 2)
-		stop()
-		running(t, l) // it may be run again
-		recent(t, l, 1)
-		readers(1, 3)
-	})
-}
-
-func TestRecentWaitsNotLong(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		m.set(func() { m.silent = true })
-		l.Note(about(1, nil))
-		began := time.Now()
-		list, complete := recent(t, l, 1)
-		if took := time.Since(began); took != patience || complete || len(list) != 1 {
-			t.Errorf("after %v: got %d outcomes, %v", took, len(list), complete)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		list, complete, err := l.Recent(ctx, "feishu", "oc_1", 1)
-		if !errors.Is(err, context.DeadlineExceeded) || complete || len(list) != 1 {
-			t.Errorf("got %d outcomes, %v, %v; want what is known", len(list), complete, err)
-		}
-	})
-}
-
-// What Recent did not wait for is shown to the watchers when it is read, though it is older than they are.
-func TestWatchersGetWhatRecentMissed(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		m.set(func() { m.silent, m.deaf = true, true })
-		m.add(t, about(1, func(o *Outcome) { o.Agent, o.At = "b", 5 }))
-		var seen []Outcome
-		defer l.Watch(func(o Outcome) { seen = append(seen, o) })()
-		if list, complete := recent(t, l, 1); len(list) != 0 || complete {
-			t.Fatalf("got %d outcomes, %v", len(list), complete)
-		}
-		m.set(func() { m.silent, m.deaf = false, false })
-		wait.Wake(m.news)
-		synctest.Wait()
-		if len(seen) != 1 || seen[0].RelayMsgID != "om_00001" {
-			t.Errorf("saw %+v", seen)
 		}
 	})
 }
@@ -536,45 +305,6 @@ func TestWatch(t *testing.T) {
 		add(about(3, func(o *Outcome) { o.At = 8 }))
 		if len(seen) != 2 {
 			t.Errorf("saw %+v after the end", seen[2:])
-		}
-	})
-}
-
-// What this bot's sidecar wrote is shown before it is read back, once.
-func TestOwnOutcomesAreShownAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		recent(t, l, 1)
-		m.set(func() { m.deaf = true })
-		var seen []Outcome
-		defer l.Watch(func(o Outcome) { seen = append(seen, o) })()
-		l.Note(about(1, nil))
-		time.Sleep(noteAfter)
-		synctest.Wait()
-		if list, complete := recent(t, l, 5); len(list) != 1 || !complete || len(seen) != 1 {
-			t.Errorf("got %+v, %v, and saw %+v", list, complete, seen)
-		}
-		m.set(func() { m.deaf = false })
-		wait.Wake(m.news)
-		synctest.Wait()
-		if len(seen) != 1 {
-			t.Errorf("saw %+v", seen)
-		}
-	})
-}
-
-// Outcomes that are read late reach the watchers too, if they are new.
-func TestWatchWhileTheStoreIsAway(t *testing.T) {
-	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		m.set(func() { m.silent = true })
-		var seen []Outcome
-		defer l.Watch(func(o Outcome) { seen = append(seen, o) })()
-		for i, at := range []relay.Millis{5, relay.MillisOf(time.Now())} {
-			o := about(i+1, func(o *Outcome) { o.Agent, o.At = "b", at })
-			m.add(t, o)
-		}
-		synctest.Wait()
-		if len(seen) != 1 || seen[0].RelayMsgID != "om_00002" {
-			t.Errorf("saw %+v, want what is newer than the watcher", seen)
 		}
 	})
 }

@@ -77,38 +77,6 @@ func (l *bareLog) append(id string, line []byte) (bool, error) {
 	return true, nil
 }
 
-func BenchmarkAppendOnce(b *testing.B) {
-	b.Run("ours", func(b *testing.B) {
-		s := open(b, b.TempDir(), nil)
-		i := 0
-		for b.Loop() {
-			if added, err := s.Append("feishu", "oc_x", benchEntry(i)); !added || err != nil {
-				b.Fatal(added, err)
-			}
-			i++
-		}
-	})
-	b.Run("bare", func(b *testing.B) {
-		l, err := openBare(filepath.Join(b.TempDir(), "x.jsonl"))
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer syscall.Close(l.fd)
-		i := 0
-		for b.Loop() {
-			e := benchEntry(i)
-			line, err := json.Marshal(&e)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if added, err := l.append(e.MessageID, append(line, '\n')); !added || err != nil {
-				b.Fatal(added, err)
-			}
-			i++
-		}
-	})
-}
-
 // BenchmarkAppendOnce8 has 8 processes append the same messages.
 func BenchmarkAppendOnce8(b *testing.B) {
 	const messages = 20_000
@@ -275,23 +243,4 @@ func writeLarge(tb testing.TB, path string, size int64) {
 		}
 		written += int64(n)
 	}
-}
-
-func BenchmarkDecode(b *testing.B) {
-	line, err := encode(benchEntry(1))
-	if err != nil {
-		b.Fatal(err)
-	}
-	line = bytes.TrimSpace(line)
-	b.Run("ours", func(b *testing.B) {
-		for b.Loop() {
-			decode(line)
-		}
-	})
-	b.Run("bare", func(b *testing.B) {
-		for b.Loop() {
-			var e Entry
-			_ = json.Unmarshal(line, &e)
-		}
-	})
 }

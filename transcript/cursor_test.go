@@ -4,7 +4,6 @@ package transcript
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,49 +82,6 @@ func rename(tb testing.TB, from, to string) {
 	tb.Helper()
 	if err := os.Rename(from, to); err != nil {
 		tb.Fatal(err)
-	}
-}
-
-// A blank line is alike everywhere: a page that ends at one is not looked for
-// where another line ends.
-func TestCursorAtABlankLine(t *testing.T) {
-	dir := t.TempDir()
-	rotated := lines(t, messages(1, 3)...)
-	before := cursorOf(place{offset: int64(len(rotated))}, nil).String()
-	writeFile(t, filepath.Join(dir, file+".1"), rotated+"\n")
-	longer := message(4)
-	longer.Content += "!" // its line ends where the other file has the blank one
-	writeFile(t, filepath.Join(dir, file), lines(t, message(3), longer))
-	if p := page(t, open(t, dir, nil), Query{Limit: 5, Before: before}); ids(p.shown()) != ids(messages(1, 3)) || p.Earlier != "" {
-		t.Errorf("got %s, earlier %q", ids(p.shown()), p.Earlier)
-	}
-}
-
-// A rotated file that is deleted while a page is read from it is followed by
-// older ones, not by all.
-func TestPageOfAFileThatIsDeletedMeanwhile(t *testing.T) {
-	dir := t.TempDir()
-	for i := range 4 {
-		writeFile(t, filepath.Join(dir, fmt.Sprint(file, ".", i+1)), lines(t, messages(10*i, 10*i+3)...))
-	}
-	s := open(t, dir, nil)
-	f, size, err := s.openToRead(file + ".2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := os.Remove(filepath.Join(dir, file+".2")); err != nil {
-		t.Fatal(err)
-	}
-	var got []Entry
-	whole, err := s.walkLines(file, f, place{2, size}, func(_ place, line []byte) bool {
-		e, _ := s.entry(line)
-		got = append(got, e)
-		return true
-	})
-	slices.Reverse(got)
-	if want := append(messages(0, 3), messages(10, 13)...); !slices.Equal(got, want) || !whole || err != nil {
-		t.Errorf("got %s, %t, %v", ids(got), whole, err)
 	}
 }
 

@@ -50,23 +50,6 @@ func TestRotation(t *testing.T) {
 	add(t, open(t, dir, nil), false, got...)
 }
 
-func TestRotationThatFails(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir, &Options{RotateSize: 100})
-	// A folder by the name of the next segment cannot be renamed over.
-	if err := os.MkdirAll(filepath.Join(dir, file+".1", "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(dir, file+".9223372036854775807"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	add(t, s, true, messages(0, 20)...)
-	got, err := s.warm(20)
-	if !got || err != nil {
-		t.Error("the transcript did not grow on", err)
-	}
-}
-
 // warm reports whether memory answers for n messages.
 func (s *Store) warm(n int) (bool, error) {
 	l, ok := s.chats.Get(chatKey{"feishu", "oc_x"})
@@ -133,32 +116,6 @@ func TestForeignHands(t *testing.T) {
 	})
 }
 
-func TestOldMessageIsLookedForFurtherBack(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, file)
-	var lines strings.Builder
-	all := messages(0, 6000)
-	for i := range all {
-		all[i].TS += int64(i) * 60_000
-		all[i].Content = strings.Repeat("x", 300)
-		line, _ := encode(all[i])
-		lines.Write(line)
-	}
-	writeFile(t, path, lines.String())
-	s := open(t, dir, nil)
-	next := message(7000)
-	next.TS = all[5999].TS + 1
-	add(t, s, true, next)
-	l, _ := s.chats.Peek(chatKey{"feishu", "oc_x"})
-	if n := len(l.ids.ring); n > 5000 {
-		t.Errorf("%d ids read for a new message, want only those of the end of the file", n)
-	}
-	add(t, s, false, all...)
-	stranger := message(8000)
-	stranger.TS = 1 // old, and not there
-	add(t, s, true, stranger)
-}
-
 func TestLockThatIsNeverFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // ten seconds pass at once
 		dir := t.TempDir()
@@ -215,31 +172,4 @@ func appending(s *Store, e Entry) <-chan error {
 		done <- err
 	}()
 	return done
-}
-
-// TryAppend leaves a chat whose file another process holds, also while a call of
-// Append waits for it.
-func TestTryAppendDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		stuck := open(t, dir, nil).chat(chatKey{"feishu", "oc_x"})
-		unlock := locked(t, stuck)
-		s := open(t, dir, nil)
-		added := appending(s, message(1))
-		time.Sleep(time.Second)
-		began := time.Now()
-		if added, err := s.TryAppend("feishu", "oc_x", message(2)); added || !errors.Is(err, ErrBusy) {
-			t.Errorf("append: %t, %v, want ErrBusy", added, err)
-		}
-		if took := time.Since(began); took > 100*time.Millisecond {
-			t.Errorf("it took %v", took)
-		}
-		if added, err := s.TryAppend("feishu", "oc_y", message(2)); !added || err != nil {
-			t.Errorf("append to another chat: %t, %v", added, err)
-		}
-		unlock()
-		must(t, <-added)
-		add(t, s, true, message(2))
-		expectTail(t, s, 10, messages(1, 3))
-	})
 }

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 )
 
@@ -50,77 +48,6 @@ func expectEachOnce(tb testing.TB, ids map[string]int, want int) {
 	}
 	if len(ids) != want {
 		tb.Errorf("%d messages, want %d", len(ids), want)
-	}
-}
-
-// TestSidecarsThatAllHeardItWriteItOnce names the trap that one answer, heard
-// by three bots, would count as four turns.
-func TestSidecarsThatAllHeardItWriteItOnce(t *testing.T) {
-	dir := t.TempDir()
-	stores := make([]*Store, 4)
-	for i := range stores {
-		stores[i] = open(t, dir, &Options{RotateSize: 8 << 10, Keep: 1000})
-	}
-	const n = 300
-	var added atomic.Int64
-	var wg sync.WaitGroup
-	for i := range 16 {
-		s := stores[i%len(stores)]
-		order := rand.Perm(n)
-		wg.Go(func() {
-			for _, m := range order {
-				ok, err := s.Append("feishu", "oc_x", message(m))
-				if err != nil {
-					t.Error(err)
-				}
-				if ok {
-					added.Add(1)
-				}
-			}
-		})
-	}
-	// Readers meanwhile never see a message twice, nor an error.
-	stop := make(chan struct{})
-	var readers sync.WaitGroup
-	for _, s := range stores[:2] {
-		readers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				checkBack(t, s)
-				if _, err := s.Tail("feishu", "oc_x", 50); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(stop)
-	readers.Wait()
-	if got := added.Load(); got != n {
-		t.Errorf("%d appends said they added, want %d", got, n)
-	}
-	ids, junk := count(t, dir)
-	expectEachOnce(t, ids, n)
-	if junk != 0 {
-		t.Errorf("%d lines are no entries", junk)
-	}
-}
-
-func checkBack(t *testing.T, s *Store) {
-	seen := make(map[string]bool)
-	for e, err := range s.Back("feishu", "oc_x") {
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if seen[e.MessageID] {
-			t.Errorf("Back yields %s twice", e.MessageID)
-		}
-		seen[e.MessageID] = true
 	}
 }
 
@@ -374,27 +301,6 @@ func TestFullDisk(t *testing.T) {
 	h.wait(t)
 	ids, _ := count(t, dir)
 	expectEachOnce(t, ids, 3)
-}
-
-func TestFolderThatCannotBeWritten(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir, nil)
-	add(t, s, true, message(0))
-	// Also root is refused where the file's name is a folder's.
-	if err := os.Mkdir(filepath.Join(dir, "feishu_oc_y.jsonl"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	e := message(1)
-	e.Content = "secret"
-	if added, err := s.Append("feishu", "oc_y", e); added || err == nil || strings.Contains(err.Error(), "secret") {
-		t.Errorf("append: %t, %v", added, err)
-	}
-	if err := os.Remove(filepath.Join(dir, "feishu_oc_y.jsonl")); err != nil {
-		t.Fatal(err)
-	}
-	if added, err := s.Append("feishu", "oc_y", e); !added || err != nil {
-		t.Errorf("append once it is possible: %t, %v", added, err)
-	}
 }
 
 // TestTailReadsTheSameOfAnySize counts the bytes that the kernel handed to

@@ -157,57 +157,6 @@ func expectBounded(t *testing.T, s *Store) {
 	}
 }
 
-// Repeats that were not read when the chat was opened are left out, too.
-func TestOutlineOfRepeatsFarBack(t *testing.T) {
-	dir := t.TempDir()
-	many := messages(0, 3000)
-	for i := range many {
-		many[i].Content, many[i].TS = strings.Repeat("x", 1000), int64(i+1)
-	}
-	many[20].MessageID = many[10].MessageID
-	writeLines(t, filepath.Join(dir, file), many)
-	s := open(t, dir, nil)
-	add(t, s, true, message(3000))
-	got, err := s.Outline("feishu", "oc_x", 2995, math.MaxInt64)
-	if err != nil || len(got) != 2995 || got[0].MessageID != "om_5" {
-		t.Errorf("%d messages from %s, %v", len(got), got[0].MessageID, err)
-	}
-}
-
-// Who asks for the outline before each message of a backlog reads the file a few times,
-// not once for each message. Lines that are no entry are counted each time they are read.
-func TestOutlinesOfABacklogReadTheFileOnce(t *testing.T) {
-	const n, every = 1000, 10
-	dir := t.TempDir()
-	backlog := messages(0, n)
-	var lines strings.Builder
-	for i := range backlog {
-		backlog[i].Content = strings.Repeat("x", 4000)
-		line, err := encode(backlog[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines.Write(line)
-		if i%every == 0 {
-			lines.WriteString("no entry\n")
-		}
-	}
-	writeFile(t, filepath.Join(dir, file), lines.String())
-	s := open(t, dir, nil)
-	add(t, s, true, message(n))
-	for i, m := range backlog {
-		for _, last := range []int{8, 64, 512} {
-			got, err := s.Outline("feishu", "oc_x", last, m.TS)
-			if err != nil || len(got) != min(i+1, last) || got[len(got)-1].MessageID != m.MessageID {
-				t.Fatalf("the last %d before message %d: %d messages, %v", last, i, len(got), err)
-			}
-		}
-	}
-	if times := s.Skipped() * every / n; times > 5 {
-		t.Errorf("the file was read %d times", times)
-	}
-}
-
 func writeLines(t *testing.T, path string, entries []Entry) {
 	t.Helper()
 	var lines strings.Builder

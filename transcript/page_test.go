@@ -3,16 +3,13 @@
 package transcript
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 )
@@ -154,29 +151,6 @@ func TestPageIsBounded(t *testing.T) {
 	}
 }
 
-// TestPageReadsTheSameOfAnySize counts the bytes that the kernel handed to this
-// process for the twentieth page.
-func TestPageReadsTheSameOfAnySize(t *testing.T) {
-	var read []int64
-	for _, size := range []int64{1 << 20, 64 << 20} {
-		dir := t.TempDir()
-		writeLarge(t, filepath.Join(dir, file), size)
-		s := open(t, dir, nil)
-		q := Query{Limit: 50, Context: 64}
-		for range 19 {
-			q.Before = page(t, s, q).Earlier
-		}
-		before := bytesRead(t)
-		if p := page(t, s, q); len(p.Shown) != 50 {
-			t.Fatal(len(p.Shown))
-		}
-		read = append(read, bytesRead(t)-before)
-	}
-	if slices.Max(read) > 3*block+maxAfterBytes {
-		t.Errorf("bytes read of 1 MiB and 64 MiB: %d, want at most three blocks, and what follows that may be edits", read)
-	}
-}
-
 func TestPageOfRepeats(t *testing.T) {
 	dir := t.TempDir()
 	var all []Entry
@@ -269,49 +243,5 @@ func FuzzPage(f *testing.F) {
 				return
 			}
 		}
-	})
-}
-
-// BenchmarkPage reads the first and the twentieth page, of 50 entries, of a
-// small file and of a large one in turn, and reports how much longer the large
-// one takes; and it searches through as much as one request does. BENCH_LARGE is
-// as in BenchmarkTail; without it the large file has 64 MiB.
-func BenchmarkPage(b *testing.B) {
-	dirs := []string{b.TempDir(), cmp.Or(os.Getenv("BENCH_LARGE"), b.TempDir())}
-	var stores []*Store
-	for i, size := range []int64{1 << 20, 64 << 20} {
-		path := filepath.Join(dirs[i], file)
-		if info, err := os.Stat(path); err != nil || info.Size() < size {
-			writeLarge(b, path, size)
-		}
-		stores = append(stores, open(b, dirs[i], nil))
-	}
-	for _, number := range []int{1, 20} {
-		queries := []Query{{Limit: 50, Context: 64}, {Limit: 50, Context: 64}}
-		for i := range queries {
-			for range number - 1 {
-				queries[i].Before = page(b, stores[i], queries[i]).Earlier
-			}
-		}
-		b.Run(fmt.Sprint("page ", number), func(b *testing.B) {
-			var took [2]time.Duration
-			for b.Loop() {
-				for i, q := range queries {
-					start := time.Now()
-					if p := page(b, stores[i], q); len(p.Shown) != 50 {
-						b.Fatal(len(p.Shown))
-					}
-					took[i] += time.Since(start)
-				}
-			}
-			b.ReportMetric(float64(took[1].Nanoseconds())/float64(b.N), "ns/large")
-			b.ReportMetric(float64(took[1])/float64(took[0]), "large/small")
-		})
-	}
-	b.Run("search", func(b *testing.B) {
-		for b.Loop() {
-			page(b, stores[1], Query{Limit: 50, Context: 64, Text: "nowhere"})
-		}
-		b.SetBytes(maxPageBytes)
 	})
 }

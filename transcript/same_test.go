@@ -6,7 +6,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -97,39 +96,4 @@ func TestAppendWithoutID(t *testing.T) {
 	add(t, s, false, e)
 	e.TS += sameWithin
 	add(t, s, true, e)
-}
-
-// That holds however far back is read.
-func TestLinesWithoutIDsFarBack(t *testing.T) {
-	dir := t.TempDir()
-	var lines strings.Builder
-	all := messages(0, 1000)
-	for i := range all {
-		all[i].TS += int64(i) * 10_000
-		line, err := encode(all[i])
-		must(t, err)
-		lines.Write(line)
-		twin := all[i]
-		twin.MessageID, twin.TS = "", twin.TS+1000
-		line, err = encode(twin)
-		must(t, err)
-		lines.Write(line)
-	}
-	writeFile(t, filepath.Join(dir, file), lines.String())
-	s := open(t, dir, nil)
-	last := message(2000)
-	last.TS = all[999].TS + 1_000_000
-	add(t, s, true, last)
-	for _, n := range []int{8, 64, 512, 1001} {
-		want := append(all[len(all)-n+1:len(all):len(all)], last)
-		expectTail(t, s, n, want)
-		got, err := s.Outline("feishu", "oc_x", n, math.MaxInt64)
-		must(t, err)
-		for i := range got {
-			got[i].Content = want[i].Content
-		}
-		if diff := gocmp.Diff(got[1:], want[1:]); diff != "" || len(got) != n { // the line with the id of the first may not have been read
-			t.Errorf("outline of %d (-got +want):\n%s", n, diff)
-		}
-	}
 }

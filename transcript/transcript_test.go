@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -253,14 +252,6 @@ func TestLongContentIsCut(t *testing.T) {
 	})
 }
 
-func TestTailOfNothing(t *testing.T) {
-	s := open(t, t.TempDir(), nil)
-	expectTail(t, s, 10, nil)
-	add(t, s, true, message(1))
-	expectTail(t, s, 0, nil)
-	expectTail(t, s, -1, nil)
-}
-
 func TestTailDropsRepeats(t *testing.T) {
 	dir := t.TempDir()
 	var lines strings.Builder
@@ -282,53 +273,6 @@ func TestTailDropsRepeats(t *testing.T) {
 	line, _ := encode(message(1))
 	addFile(t, filepath.Join(dir, file), string(line))
 	expectTail(t, s, 3, messages(0, 3))
-}
-
-func TestTailAsItWasAtATime(t *testing.T) {
-	dir := t.TempDir()
-	warm := open(t, dir, nil)
-	for i := range 2 * maxRecent {
-		add(t, warm, true, Entry{Role: RoleAssistant, MessageID: fmt.Sprint(i), TS: int64(1000 + i)})
-	}
-	late := Entry{Role: RoleUser, MessageID: "late", TS: 1001} // last in the file
-	add(t, warm, true, late)
-	for name, s := range map[string]*Store{"in memory": warm, "from the file": open(t, dir, nil)} {
-		for _, c := range []struct {
-			n    int
-			at   int64
-			want string
-		}{
-			{3, 1000 + 2*maxRecent, "510 511 late"},
-			{3, 1300, "299 300 late"},
-			{3, 1002, "1 2 late"},
-			{9, 1001, "0 1 late"},
-			{9, 999, ""},
-		} {
-			got, err := s.TailTo("feishu", "oc_x", c.n, c.at)
-			if err != nil || ids(got) != c.want {
-				t.Errorf("%s: %d at %d: %q, %v, want %q", name, c.n, c.at, ids(got), err, c.want)
-			}
-		}
-	}
-}
-
-func TestLongTailIsNotFromMemoryAlone(t *testing.T) {
-	s := open(t, t.TempDir(), nil)
-	add(t, s, true, messages(0, maxRecent+50)...)
-	for _, n := range []int{1, maxRecent, maxRecent + 1, maxRecent + 50, 1000} {
-		expectTail(t, s, n, messages(max(0, maxRecent+50-n), maxRecent+50))
-	}
-	big := message(10_000)
-	big.Content = strings.Repeat("x", maxRecentBytes*9/10)
-	add(t, s, true, big)
-	bigger := big
-	bigger.MessageID = "om_bigger"
-	add(t, s, true, bigger)
-	expectTail(t, s, 3, []Entry{message(maxRecent + 49), big, bigger})
-	l, _ := s.chats.Peek(chatKey{"feishu", "oc_x"})
-	if l.recent.bytes > maxRecentBytes {
-		t.Errorf("%d bytes kept in memory, at most %d", l.recent.bytes, maxRecentBytes)
-	}
 }
 
 func TestReadOnly(t *testing.T) {
@@ -415,39 +359,5 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	if !s.has(MaxIDs+99) || !s.has(1<<40) || s.has(MaxIDs+98) {
 		t.Error("ids entered as newer were pushed out before older ones")
-	}
-}
-
-// TestIDSet compares the set with a map, where many ids belong at the same index of the table.
-func TestIDSet(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	var s idSet
-	var order []uint64
-	known := map[uint64]bool{}
-	check := func(id uint64) {
-		if s.has(id) != known[id] {
-			t.Fatalf("%x: got %v, want %v", id, s.has(id), known[id])
-		}
-	}
-	for i := range 4 * MaxIDs {
-		id := rnd.Uint64N(8*MaxIDs)<<32 | rnd.Uint64N(64)*251
-		check(id)
-		s.add(id)
-		if !known[id] {
-			known[id] = true
-			order = append(order, id)
-		}
-		if len(order) > MaxIDs {
-			delete(known, order[0])
-			order = order[1:]
-		}
-		if i%5000 == 0 {
-			for _, id := range order {
-				check(id)
-			}
-		}
-	}
-	for _, id := range order {
-		check(id)
 	}
 }

@@ -212,28 +212,6 @@ func in(t *testing.T, f func(t *testing.T, root *os.Root)) {
 	synctest.Test(t, func(t *testing.T) { f(t, root) })
 }
 
-func TestASlowBotIsWrittenToOnce(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		slow := newBot("webhook", true, true)
-		other := newBot("stream", false, false)
-		r := open(t, root, slow, other)
-		r.deliver("om_1", "oc_x")
-		other.set(true)
-		time.Sleep(14 * time.Minute)
-		wrote(t, slow, "om_1")
-		wrote(t, other)
-		if p := r.InProgress(); len(p) != 1 || p[0].RelayMsgID != "om_1" || p[0].Door != "webhook" || p[0].ChatID != "oc_x" {
-			t.Errorf("in progress: %+v", p)
-		}
-		slow.answer("om_1", nil)
-		r.want("om_1", delivery.Delivered)
-		wrote(t, slow, "om_1")
-		if p := r.InProgress(); len(p) != 0 {
-			t.Errorf("in progress: %+v", p)
-		}
-	})
-}
-
 func TestHowADeliveryEnds(t *testing.T) {
 	failed := errors.New("answered 500")
 	for name, c := range map[string]struct {
@@ -291,31 +269,6 @@ func TestErrorsExpireAfterMaxAgeSinceTheTurn(t *testing.T) {
 	})
 }
 
-func TestTheTimeOut(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("webhook", true, true)
-		r := open(t, root, b)
-		r.deliver("om_1", "oc_x")
-		r.deliver("om_2", "oc_x")
-		wrote(t, b, "om_1")
-		time.Sleep(timeout)
-		r.want("om_1", delivery.TimedOut)
-		if len(b.causes) != 1 || !errors.Is(b.causes[0], delivery.ErrTimedOut) {
-			t.Errorf("the write was not ended by the time-out: %v", b.causes)
-		}
-		wrote(t, b, "om_1", "om_2") // the chat goes on
-		if err := r.settle("om_1", delivery.Delivered); err != nil {
-			t.Errorf("a late answer: %v", err)
-		}
-		if !slices.Equal(r.late, []string{"om_1 delivered"}) {
-			t.Errorf("late answers: %v", r.late)
-		}
-		if err := r.settle("om_1", delivery.Delivered); err != nil || len(r.late) != 1 {
-			t.Errorf("a repeat: %v, %v", err, r.late)
-		}
-	})
-}
-
 func TestALateAnswerAfterARestart(t *testing.T) {
 	in(t, func(t *testing.T, root *os.Root) {
 		b := newBot("webhook", true, true)
@@ -341,150 +294,6 @@ func TestALateAnswerAfterARestart(t *testing.T) {
 		onDisk(t, root)
 		wrote(t, b, "om_1", "om_2")
 		r.stop()
-	})
-}
-
-// What timed out is not written again after a restart, also where the disk did not
-// take that it had.
-func TestATimeOutThatIsNotKept(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("webhook", true, true)
-		r := open(t, root, b)
-		r.deliver("om_1", "oc_x")
-		time.Sleep(timeout - time.Second)
-		onDisk(t, root, "om_1.json")
-		if err := errors.Join(root.Remove("om_1.json"), root.Mkdir("om_1.json", 0o700)); err != nil { // no file can take its place
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		r.want("om_1", delivery.TimedOut)
-		onDisk(t, root)
-		r.stop()
-	})
-}
-
-func TestTheEndOfTheConnection(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("gateway", true, false)
-		r := open(t, root, b)
-		for i := range 5 {
-			r.deliver(relay.MessageID(fmt.Sprint("om_", i)), "oc_x")
-		}
-		wrote(t, b, "om_0", "om_1", "om_2", "om_3", "om_4")
-		b.answer("om_1", nil)
-		r.want("om_1", delivery.Delivered)
-		b.set(false)
-		b.set(true)
-		r.deliver("om_5", "oc_x")
-		time.Sleep(time.Second)
-		wrote(t, b, "om_0", "om_1", "om_2", "om_3", "om_4", "om_0", "om_2", "om_3", "om_4", "om_5")
-	})
-}
-
-func TestSerialChannelsHoldTheChatOnly(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("webhook", true, true)
-		r := open(t, root, b)
-		r.deliver("om_1", "oc_x")
-		r.deliver("om_2", "oc_x")
-		r.deliver("om_3", "oc_y")
-		wrote(t, b, "om_1", "om_3")
-		b.answer("om_1", fmt.Errorf("%w", delivery.ErrAccepted))
-		wrote(t, b, "om_1", "om_3", "om_2")
-		if got := len(r.InProgress()); got != 3 {
-			t.Errorf("%d messages in progress, want 3", got)
-		}
-	})
-}
-
-func TestAMessageExpiresWhenNoChannelWasOpen(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("gateway", false, false)
-		r := open(t, root, b)
-		r.deliver("om_1", "oc_x")
-		time.Sleep(maxAge + time.Second)
-		r.want("om_1", delivery.Expired)
-		wrote(t, b)
-		r.deliver("om_2", "oc_x")
-		time.Sleep(maxAge - time.Second)
-		b.set(true)
-		wrote(t, b, "om_2")
-	})
-}
-
-func TestItIsOfferedToEveryChannel(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		gateway, stream := newBot("gateway", false, false), newBot("stream", false, false)
-		r := open(t, root, gateway, stream)
-		r.deliver("om_1", "oc_x")
-		stream.mu.Lock() // a reader that leaves before anything is written
-		close(stream.changed)
-		stream.changed = make(chan struct{})
-		stream.mu.Unlock()
-		gateway.set(true)
-		wrote(t, gateway, "om_1")
-		wrote(t, stream)
-	})
-}
-
-func TestAcceptedMessagesSurviveARestart(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("webhook", true, true)
-		r := open(t, root, b)
-		for _, id := range []relay.MessageID{"om_1", "om_2", "om_3", "om_4", "om_5"} {
-			r.deliver(id, "oc_x")
-			b.answer(id, delivery.ErrAccepted)
-		}
-		wrote(t, b, "om_1", "om_2", "om_3", "om_4", "om_5")
-		r.onDisk("om_1", "om_2", "om_3", "om_4", "om_5")
-		r.stop()
-
-		b = newBot("webhook", true, true)
-		r = open(t, root, b)
-		synctest.Wait()
-		wrote(t, b)
-		if !r.Has("om_1") || len(r.InProgress()) != 5 {
-			t.Errorf("after the restart: %+v", r.InProgress())
-		}
-		if err := r.settle("om_1", delivery.Delivered); err != nil {
-			t.Error(err)
-		}
-		if err := r.settle("om_2", delivery.Refused); err != nil {
-			t.Error(err)
-		}
-		if err := r.settle("om_3", delivery.Retry); err != nil {
-			t.Error(err)
-		}
-		r.want("om_1", delivery.Delivered)
-		r.want("om_2", delivery.Refused)
-		time.Sleep(time.Minute)
-		wrote(t, b, "om_3")
-		b.answer("om_3", nil)
-		r.want("om_3", delivery.Delivered)
-		time.Sleep(timeout)
-		r.want("om_4", delivery.TimedOut)
-		r.stop()
-		r = open(t, root, b)
-		if p := r.InProgress(); len(p) != 0 {
-			t.Errorf("still on disk: %+v", p)
-		}
-	})
-}
-
-func TestAMessageInProgressIsWrittenAgainAfterARestart(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("gateway", true, false)
-		r := open(t, root, b)
-		r.deliver("om_1", "oc_x")
-		r.deliver("om_2", "oc_x")
-		time.Sleep(2 * time.Second)
-		r.onDisk("om_1", "om_2")
-		r.stop()
-		b = newBot("gateway", true, false)
-		r = open(t, root, b)
-		wrote(t, b, "om_1", "om_2")
-		b.answer("om_1", nil)
-		r.want("om_1", delivery.Delivered)
 	})
 }
 
@@ -599,64 +408,6 @@ func onDisk(t *testing.T, root *os.Root, want ...string) {
 	}
 }
 
-// Accepted mail of before a restart holds up no other: its hooks are called at once.
-func TestAcceptedMailAfterARestart(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("webhook", true, true)
-		m := message("msg_1", "coder")
-		m.Mail = true
-		r := open(t, root, b)
-		go func() { _ = r.Attempt(r.ctx, m, b, delivery.Hooks{}) }()
-		b.answer("msg_1", delivery.ErrAccepted)
-		synctest.Wait()
-		r.stop()
-		r = open(t, root, b)
-		called := make(chan string, 2)
-		go func() {
-			_ = r.Attempt(r.ctx, m, b, delivery.Hooks{Written: func() { called <- "written" }, Next: func() { called <- "next" }})
-		}()
-		synctest.Wait()
-		if len(called) != 2 || len(r.InProgress()) != 1 {
-			t.Errorf("%d hooks were called, in progress %v", len(called), r.InProgress())
-		}
-		r.stop()
-
-		time.Sleep(timeout + time.Second) // its letter is gone
-		r = open(t, root, b)
-		r.stop()
-		onDisk(t, root)
-	})
-}
-
-// What the bot was given before a restart, and what waited behind it, does not
-// expire for the time that this took.
-func TestNothingExpiresForARestart(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("webhook", true, true)
-		r := open(t, root, b)
-		m := message("om_1", "oc_x")
-		time.Sleep(maxAge - time.Minute)
-		go func() { _, _ = r.Deliver(r.ctx, m, r.hooks("om_1")) }()
-		wrote(t, b, "om_1")
-		time.Sleep(2 * time.Minute)
-		r.stop()
-		r = open(t, root, b)
-		wrote(t, b, "om_1", "om_1")
-		if !r.Waited("feishu", "oc_x", m.Sent) || r.Waited("feishu", "oc_y", m.Sent) ||
-			r.Waited("feishu", "oc_x", time.Now()) || r.Waited("feishu", "oc_x", m.Sent.Add(-time.Second)) {
-			t.Error("what waited behind the message of before the restart is not known")
-		}
-		behind := message("om_2", "oc_x")
-		behind.Sent, behind.Waited = m.Sent, true
-		go func() { _, _ = r.Deliver(r.ctx, behind, r.hooks("om_2")) }()
-		b.answer("om_1", nil)
-		r.want("om_1", delivery.Delivered)
-		wrote(t, b, "om_1", "om_1", "om_2")
-		b.answer("om_2", nil)
-		r.want("om_2", delivery.Delivered)
-	})
-}
-
 func TestAnAnswerInTheMomentOfTheTimeOutCounts(t *testing.T) {
 	for range 50 {
 		in(t, func(t *testing.T, root *os.Root) {
@@ -693,22 +444,5 @@ func TestOrderAfterAnErrorOnASerialChannel(t *testing.T) {
 		wrote(t, b, "om_1", "om_1", "om_1")
 		b.answer("om_1", nil)
 		wrote(t, b, "om_1", "om_1", "om_1", "om_2")
-	})
-}
-
-// A panic in a hook ends that message, and not its chat.
-func TestAPanicInAHook(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("webhook", true, true)
-		r := open(t, root, b)
-		m := message("om_1", "oc_x")
-		go func() {
-			defer func() { _ = recover() }()
-			_, _ = r.Deliver(r.ctx, m, delivery.Hooks{Ended: func(delivery.Result) { panic("hook") }})
-		}()
-		synctest.Wait()
-		b.answer("om_1", nil)
-		r.deliver("om_2", "oc_x")
-		wrote(t, b, "om_1", "om_2")
 	})
 }

@@ -38,31 +38,6 @@ func onDiskIs(t *testing.T, root *os.Root, text string) (is bool) {
 	return is
 }
 
-// What waits is withdrawn at once, and the next message of the chat follows.
-func TestWithdrawnWhileItWaits(t *testing.T) {
-	in(t, func(t *testing.T, root *os.Root) {
-		b := newBot("gateway", false, false)
-		r := open(t, root, b)
-		for _, id := range []relay.MessageID{"om_1", "om_2", "om_3"} {
-			r.deliver(id, "oc_x")
-		}
-		r.Review("feishu", "oc_y", without("om_2", false))
-		r.Review("feishu", "oc_x", without("om_2", true))
-		r.want("om_2", delivery.Withdrawn)
-		r.Review("feishu", "oc_x", func(m *delivery.Message, given bool) string {
-			if m.ID == "om_3" && !given {
-				m.Content = "its new text"
-			}
-			return ""
-		})
-		if text := r.results["om_2"].Err.Error(); !strings.Contains(text, "recalled") {
-			t.Errorf("the error is %q", text)
-		}
-		b.set(true)
-		wrote(t, b, "om_1", "om_3")
-	})
-}
-
 // A message that was written and not answered ends with the bot's answer while the bot is
 // present, and is not written again where it is not. Its text goes from the disk; a restart
 // knows of it.

@@ -3,12 +3,8 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"feishu-relay/relay"
 )
@@ -70,37 +66,6 @@ func TestLinesAreAppendedTogether(t *testing.T) {
 	}
 }
 
-// What a failed write left in the file and cannot be removed keeps its seq: no other line gets it.
-func TestLinesThatCannotBeRemovedKeepTheirSeq(t *testing.T) {
-	dir, q := t.TempDir(), &backend{}
-	b := openBox(t, dir, Options{})
-	appendEvents(t, b, 1, 1)
-	readOnly, err := os.Open(segmentFiles(t, dir)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer readOnly.Close()
-	good := b.file
-	fail := func() {
-		t.Helper()
-		b.file = readOnly
-		if err := b.Append(2, func(i int, seq relay.Seq) ([]byte, error) { return event(2+i, seq), nil }); err == nil {
-			t.Error("no error")
-		}
-		b.file = good
-	}
-	fail() // and leaves nothing
-	appendEvents(t, b, 2, 1)
-	appendTo(t, segmentFiles(t, dir)[0], string(event(3, 3))+"\n"+string(event(4, 4))[:10])
-	fail()
-	appendEvents(t, b, 5, 1)
-	drain(t, b, q)
-	if want := slices.Concat(events(1, 3), events(5, 1)); !slices.Equal(q.seen, want) {
-		t.Errorf("published %q, want %q", q.seen, want)
-	}
-	wantEmpty(t, b)
-}
-
 // While the backend is away, the oldest lines make room for new ones.
 func TestDrop(t *testing.T) {
 	dir := t.TempDir()
@@ -126,78 +91,5 @@ func TestDrop(t *testing.T) {
 	}
 	if st := b.Stats(); st.Pending != 0 || st.Bytes != 0 {
 		t.Errorf("afterwards %d lines and %d bytes wait", st.Pending, st.Bytes)
-	}
-}
-
-// What is dropped while it is being published is no fault.
-func TestDropWhilePublishing(t *testing.T) {
-	b := openBox(t, t.TempDir(), Options{Size: 64 << 10, Drop: true})
-	i := 0
-	more := func(n int) {
-		for range n {
-			i++
-			appendEvents(t, b, i, 1)
-		}
-	}
-	more(100)
-	q := &backend{}
-	q.before = func(lines int) (int, error) {
-		if i < 5000 {
-			more(1000)
-		}
-		return lines, nil
-	}
-	drain(t, b, q)
-	if st := b.Stats(); st.Pending != 0 || st.Bytes != 0 {
-		t.Errorf("afterwards %d lines and %d bytes wait", st.Pending, st.Bytes)
-	}
-	if last := q.seen[len(q.seen)-1]; last != string(event(i, relay.Seq(i))) {
-		t.Errorf("the last line is %s, want number %d", last, i)
-	}
-}
-
-func TestGather(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		b := openBox(t, dir, Options{Gather: 20 * time.Millisecond})
-		q := &backend{}
-		stop := running(t, b, q, time.Second)
-		synctest.Wait()
-		for i := range 5 {
-			appendEvents(t, b, i+1, 1)
-			time.Sleep(3 * time.Millisecond)
-		}
-		synctest.Wait()
-		q.mu.Lock()
-		if len(q.seen) != 0 {
-			t.Errorf("published %d lines too early", len(q.seen))
-		}
-		q.mu.Unlock()
-		time.Sleep(5 * time.Millisecond)
-		synctest.Wait()
-		if len(q.calls) != 1 || len(q.seen) != 5 {
-			t.Errorf("published %d lines in %d calls, want 5 in one", len(q.seen), len(q.calls))
-		}
-		stop()
-	})
-}
-
-// A backend that lost what it had gets the recent lines again, by the time in them.
-func TestOtherLinesAgain(t *testing.T) {
-	now := time.Now()
-	b := openBox(t, t.TempDir(), Options{KeepFor: time.Minute, At: func(line []byte) (relay.Millis, error) {
-		if strings.Contains(string(line), `"event":1,`) {
-			return relay.MillisOf(now.Add(-time.Hour)), nil
-		}
-		return relay.MillisOf(now), nil
-	}})
-	q := &backend{}
-	appendEvents(t, b, 1, 3)
-	drain(t, b, q)
-	q.forget()
-	appendEvents(t, b, 4, 1)
-	drain(t, b, q)
-	if want := events(2, 3); !slices.Equal(q.lines, want) {
-		t.Errorf("the backend has %q, want %q", q.lines, want)
 	}
 }

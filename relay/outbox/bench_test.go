@@ -34,28 +34,6 @@ func unlimited(b *testing.B, opts Options) *Box {
 	return box
 }
 
-// BenchmarkPut compares a message's way onto the disk with a bare append.
-func BenchmarkPut(b *testing.B) {
-	b.Run("ours", func(b *testing.B) {
-		box := unlimited(b, Options{})
-		for b.Loop() {
-			put(b, box, "1")
-		}
-	})
-	b.Run("signed", func(b *testing.B) {
-		box := unlimited(b, Options{Secret: "s3cret"})
-		for b.Loop() {
-			put(b, box, "1")
-		}
-	})
-	b.Run("bare", func(b *testing.B) {
-		f := benchFile(b)
-		for b.Loop() {
-			write(b, f)
-		}
-	})
-}
-
 // BenchmarkPutSync compares the durable mode with bare writes and fsyncs: the
 // bars are 0.7 of their rate one by one, and 0.5 where a hundred share a sync.
 // On tmpfs it means nothing.

@@ -42,18 +42,6 @@ func TestABrokenStatePublishesAgainAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestAStateBeyondTheSegmentGoesOnAtItsEnd(t *testing.T) {
-	dir, q := t.TempDir(), &backend{}
-	b := openBox(t, dir, Options{})
-	put(t, b, "1")
-	appendTo(t, filepath.Join(dir, stateFile), `{"segment":1,"offset":1000000,"seq":1}`)
-	b = openBox(t, dir, Options{})
-	put(t, b, "2")
-	drain(t, b, q)
-	wantIDs(t, "published", q.saw(t), []string{"2"})
-	wantEmpty(t, b)
-}
-
 func TestTornLines(t *testing.T) {
 	const fragment = `{"relay_msg_id":"torn","channel":"feis`
 	for name, tear := range map[string]func(t *testing.T, last string){
@@ -83,56 +71,6 @@ func TestTornLines(t *testing.T) {
 	}
 }
 
-// A message that was glued to a torn line is not lost, and its seq is not given out again.
-func TestAMessageBehindATornOne(t *testing.T) {
-	dir, q := t.TempDir(), &backend{}
-	put(t, openBox(t, dir, Options{}), "1")
-	appendTo(t, segmentFiles(t, dir)[0], `{"relay_msg_id":"torn","channel":"feis`+lineOf(t, "2", 2))
-	b := openBox(t, dir, Options{})
-	if m, err := b.Put(message("3")); err != nil || m.Seq != 3 {
-		t.Errorf("seq: got %d, %v; want 3", m.Seq, err)
-	}
-	drain(t, b, q)
-	wantIDs(t, "published", q.saw(t), numbers(1, 3))
-	wantEmpty(t, b)
-}
-
-// A killed process may leave a segment that ends in the middle of a line, and
-// the next one begin another.
-func TestATornEndOfAnOlderSegmentHoldsUpNothing(t *testing.T) {
-	dir, q := t.TempDir(), &backend{}
-	for i, text := range []string{lineOf(t, "1", 1) + `{"relay_msg_id":`, lineOf(t, "2", 2)} {
-		appendTo(t, filepath.Join(dir, (&segment{first: relay.Seq(i + 1)}).name()), text)
-	}
-	b := openBox(t, dir, Options{})
-	drain(t, b, q)
-	wantIDs(t, "published", q.saw(t), numbers(1, 2))
-	wantEmpty(t, b)
-	q.forget()
-	put(t, b, "3")
-	drain(t, b, q)
-	wantIDs(t, "published again", q.holds(t), numbers(1, 3))
-}
-
-func TestForeignFilesInTheFolderAreLeftAlone(t *testing.T) {
-	dir, q := t.TempDir(), &backend{}
-	put(t, openBox(t, dir, Options{}), "1")
-	foreign := []string{"00000000000000000001 (copy).jsonl", "00000000000000000001.bak.jsonl", "3.jsonl", "notes.txt", "x.jsonl"}
-	for _, name := range foreign {
-		appendTo(t, filepath.Join(dir, name), lineOf(t, "foreign", 9))
-	}
-	b := openBox(t, dir, Options{})
-	put(t, b, "2")
-	drain(t, b, q)
-	b.prune(time.Now().Add(time.Hour))
-	wantIDs(t, "published", q.saw(t), numbers(1, 2))
-	for _, name := range foreign {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestASegmentRemovedUnderIt(t *testing.T) {
 	dir, q := t.TempDir(), &backend{}
 	b := openBox(t, dir, Options{})
@@ -153,95 +91,6 @@ func TestASegmentRemovedUnderIt(t *testing.T) {
 	put(t, b, "4")
 	drain(t, b, q)
 	wantIDs(t, "published again", q.holds(t), numbers(2, 4))
-	wantEmpty(t, b)
-}
-
-// A file that was cut loses what was cut off, and nothing that is put afterwards.
-func TestASegmentCutUnderIt(t *testing.T) {
-	cut := func(t *testing.T, dir string, size int64) {
-		t.Helper()
-		files := segmentFiles(t, dir)
-		if err := os.Truncate(files[len(files)-1], size); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const inTheFirst = 100 // bytes
-	for name, size := range map[string]int64{"to nothing": 0, "in a line": inTheFirst} {
-		t.Run("after it was published, "+name, func(t *testing.T) {
-			dir, q := t.TempDir(), &backend{}
-			b := openBox(t, dir, Options{})
-			put(t, b, "1", "2")
-			drain(t, b, q)
-			cut(t, dir, size)
-			put(t, b, "3")
-			drain(t, b, q)
-			cut(t, dir, size)
-			put(t, b, "4")
-			wantIDs(t, "published", q.saw(t), numbers(1, 3))
-			drain(t, b, q)
-			wantIDs(t, "published", q.saw(t), numbers(1, 4))
-			wantEmpty(t, b)
-			b = openBox(t, dir, Options{})
-			if m, err := b.Put(message("5")); err != nil || m.Seq != 5 {
-				t.Errorf("seq: got %d, %v; want 5", m.Seq, err)
-			}
-			drain(t, b, q)
-			wantIDs(t, "published at last", firsts(q.saw(t)), numbers(1, 5))
-			wantEmpty(t, b)
-		})
-		t.Run("before it was published, "+name, func(t *testing.T) {
-			dir, q := t.TempDir(), &backend{}
-			b := openBox(t, dir, Options{})
-			put(t, b, "cut")
-			cut(t, dir, size)
-			put(t, b, "1", "2")
-			drain(t, b, q)
-			wantIDs(t, "published", q.saw(t), numbers(1, 2))
-			wantEmpty(t, b)
-		})
-		t.Run("while it is published, "+name, func(t *testing.T) {
-			dir, q := t.TempDir(), &backend{}
-			b := openBox(t, dir, Options{})
-			put(t, b, "1", "2")
-			q.before = func(lines int) (int, error) {
-				q.before = nil
-				cut(t, dir, size)
-				put(t, b, "3")
-				return lines, nil
-			}
-			drain(t, b, q)
-			put(t, b, "4")
-			drain(t, b, q)
-			wantIDs(t, "published", q.saw(t), numbers(1, 4))
-			wantEmpty(t, b)
-		})
-	}
-	t.Run("without a whole line in it", func(t *testing.T) {
-		dir, q := t.TempDir(), &backend{}
-		appendTo(t, filepath.Join(dir, (&segment{first: 1}).name()), lineOf(t, "torn", 1)[:inTheFirst+50])
-		b := openBox(t, dir, Options{})
-		cut(t, dir, inTheFirst)
-		put(t, b, "1")
-		drain(t, b, q)
-		put(t, b, "2")
-		drain(t, b, q)
-		wantIDs(t, "published", q.saw(t), numbers(1, 2))
-		wantEmpty(t, b)
-	})
-}
-
-func TestAnEmptySegmentRemovedUnderIt(t *testing.T) {
-	dir, q := t.TempDir(), &backend{}
-	b := openBox(t, dir, Options{})
-	if err := b.segmentFor(1); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(segmentFiles(t, dir)[0]); err != nil {
-		t.Fatal(err)
-	}
-	put(t, b, "1", "2")
-	drain(t, b, q)
-	wantIDs(t, "published", q.saw(t), numbers(1, 2))
 	wantEmpty(t, b)
 }
 

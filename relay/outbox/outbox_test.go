@@ -13,25 +13,6 @@ import (
 	"feishu-relay/relay"
 )
 
-func TestPutSurvivesACrash(t *testing.T) {
-	dir, q := t.TempDir(), &backend{}
-	put(t, openBox(t, dir, Options{}), "1", "2", "3")
-	b := openBox(t, dir, Options{})
-	if s := b.Stats(); s.Pending != 3 || s.Bytes == 0 {
-		t.Errorf("after the crash %d messages, %d bytes wait; want 3", s.Pending, s.Bytes)
-	}
-	m, err := b.Put(message("4"))
-	if err != nil || m.Seq != 4 {
-		t.Errorf("seq: got %d, %v; want 4", m.Seq, err)
-	}
-	drain(t, b, q)
-	wantIDs(t, "published", q.saw(t), numbers(1, 4))
-	wantEmpty(t, b)
-	if got := b.Stats().Published; got != 4 {
-		t.Errorf("published: got %d, want 4", got)
-	}
-}
-
 func TestSeqGoesOn(t *testing.T) {
 	for name, lose := range map[string]func(dir string){
 		"after a crash":              func(string) {},
@@ -59,38 +40,6 @@ func TestSeqGoesOn(t *testing.T) {
 }
 
 func appendToFile(path string) { _ = os.WriteFile(path, []byte("{"), 0o600) }
-
-func TestCloseKeepsThePlace(t *testing.T) {
-	dir, q := t.TempDir(), &backend{}
-	b := openBox(t, dir, Options{})
-	put(t, b, "1", "2")
-	drain(t, b, q)
-	for range 2 {
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := b.Put(message("x")); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("put after Close: got %v, want ErrClosed", err)
-	}
-	b = openBox(t, dir, Options{})
-	put(t, b, "3")
-	drain(t, b, q)
-	wantIDs(t, "published", q.saw(t), numbers(1, 3))
-}
-
-func TestSignedLinesVerify(t *testing.T) {
-	q := &backend{}
-	b := openBox(t, t.TempDir(), Options{Secret: "s3cret"})
-	put(t, b, "1", "2")
-	drain(t, b, q)
-	wantIDs(t, "published", q.saw(t), numbers(1, 2))
-	for _, line := range q.lines {
-		if err := relay.Verify([]byte(line), "s3cret"); err != nil {
-			t.Errorf("%s: %v", line, err)
-		}
-	}
-}
 
 func TestPutRefuses(t *testing.T) {
 	t.Run("when too much waits", func(t *testing.T) {
@@ -225,31 +174,5 @@ func TestSyncedPuts(t *testing.T) {
 	drain(t, b, q)
 	if got := len(firsts(q.saw(t))); got != writers+1 {
 		t.Errorf("%d messages, want %d", got, writers+1)
-	}
-}
-
-func TestConcurrentPutsKeepSeqAndLinesWhole(t *testing.T) {
-	const writers, each = 8, 50
-	dir, q := t.TempDir(), &backend{}
-	b := openBox(t, dir, Options{})
-	var group sync.WaitGroup
-	for w := range writers {
-		group.Go(func() {
-			for i := range each {
-				if _, err := b.Put(message(fmt.Sprintf("%d/%d", w, i))); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	drain(t, b, q)
-	for i, line := range q.lines {
-		if got := seqOf([]byte(line)); got != relay.Seq(i+1) {
-			t.Fatalf("line %d has seq %d", i+1, got)
-		}
-	}
-	if got := len(firsts(q.saw(t))); got != writers*each {
-		t.Errorf("%d messages, want %d", got, writers*each)
 	}
 }

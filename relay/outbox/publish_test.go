@@ -3,8 +3,6 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,22 +19,6 @@ func running(t *testing.T, b *Box, to relay.Publisher, grace time.Duration) (sto
 	done := make(chan struct{})
 	go func() { b.Run(ctx, to, grace); close(done) }()
 	return func() { cancel(); <-done }
-}
-
-func TestRunPublishesWhatIsThereAndWhatComes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := &backend{}
-		b := openBox(t, t.TempDir(), Options{})
-		put(t, b, "1", "2")
-		stop := running(t, b, q, 0)
-		synctest.Wait()
-		wantIDs(t, "published", q.saw(t), numbers(1, 2))
-		put(t, b, "3")
-		synctest.Wait()
-		wantIDs(t, "published", q.saw(t), numbers(1, 3))
-		stop()
-		wantIDs(t, "published", q.saw(t), numbers(1, 3))
-	})
 }
 
 func TestRunRetriesWithBackoffAndKeepsOrder(t *testing.T) {
@@ -77,37 +59,6 @@ func TestRunRetriesWithBackoffAndKeepsOrder(t *testing.T) {
 	})
 }
 
-func TestAForgetfulBackendIsGivenAllAgain(t *testing.T) {
-	for name, notice := range map[string]func(t *testing.T, b *Box){
-		"by the next message": func(t *testing.T, b *Box) { put(t, b, "4") },
-		"by asking now and then": func(t *testing.T, b *Box) {
-			time.Sleep(verifyEvery + time.Millisecond)
-			put(t, b, "4")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := &backend{}
-				b := openBox(t, t.TempDir(), Options{})
-				stop := running(t, b, q, 0)
-				put(t, b, "1", "2", "3")
-				synctest.Wait()
-				q.forget()
-				notice(t, b)
-				synctest.Wait()
-				wantIDs(t, "held", q.holds(t), numbers(1, 4))
-				put(t, b, "5")
-				synctest.Wait()
-				stop()
-				wantIDs(t, "held", q.holds(t), numbers(1, 5))
-				if s := b.Stats(); s.Published != 5 || s.Republished != 3 {
-					t.Errorf("published %d, again %d; want 5, 3", s.Published, s.Republished)
-				}
-			})
-		})
-	}
-}
-
 func TestWhatTheBackendStillHasIsNotPublishedAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -143,32 +94,6 @@ func TestWhatTheBackendStillHasIsNotPublishedAgain(t *testing.T) {
 	}
 }
 
-func TestAForgetfulBackendThatFailsIsGivenAllInTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := &backend{}
-		b := openBox(t, t.TempDir(), Options{})
-		stop := running(t, b, q, 0)
-		var want []string
-		for i := range 2*batchLines + 50 {
-			want = append(want, fmt.Sprint(i))
-		}
-		put(t, b, want...)
-		synctest.Wait()
-		q.forget()
-		calls := 0
-		q.before = func(lines int) (int, error) {
-			if calls++; calls == 2 {
-				return 7, errAway // in the middle of it
-			}
-			return lines, nil
-		}
-		put(t, b, "last")
-		time.Sleep(time.Minute)
-		stop()
-		wantIDs(t, "held", firsts(q.holds(t)), append(want, "last"))
-	})
-}
-
 // What is old is left out. A card's age counts from when its text was final.
 func TestWhatNobodyWouldActOnIsNotGivenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -189,29 +114,6 @@ func TestWhatNobodyWouldActOnIsNotGivenAgain(t *testing.T) {
 		time.Sleep(verifyEvery + time.Millisecond)
 		stop()
 		wantIDs(t, "held", q.holds(t), []string{"new", "card"})
-	})
-}
-
-func TestThePlaceIsSavedWhileABacklogIsPublished(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir, q := t.TempDir(), &backend{}
-		b := openBox(t, dir, Options{})
-		for i := range 10 * batchLines {
-			put(t, b, fmt.Sprint(i))
-		}
-		saved := false
-		q.before = func(lines int) (int, error) {
-			time.Sleep(saveEvery / 2)
-			_, err := os.Stat(filepath.Join(dir, stateFile))
-			saved = saved || err == nil && lines > 0
-			return lines, nil
-		}
-		stop := running(t, b, q, 0)
-		time.Sleep(time.Minute)
-		stop()
-		if !saved {
-			t.Error("a crash in the middle would publish everything again")
-		}
 	})
 }
 
@@ -258,49 +160,10 @@ func (hanging) Publish(ctx context.Context, _ [][]byte, _ relay.Receipt) (relay.
 	return "", ctx.Err()
 }
 
-func TestACallThatHangsIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := openBox(t, t.TempDir(), Options{})
-		put(t, b, "1")
-		stop := running(t, b, hanging{}, 0)
-		time.Sleep(publishLimit + time.Millisecond)
-		synctest.Wait()
-		if s := b.Stats(); s.Failed != 1 || !strings.Contains(s.Error, "deadline") {
-			t.Errorf("got %+v, want one failure", s)
-		}
-		stop()
-	})
-}
-
-func TestBatchesAreBounded(t *testing.T) {
-	most := 0
-	q := &backend{before: func(lines int) (int, error) { most = max(most, lines); return lines, nil }}
-	b := openBox(t, t.TempDir(), Options{})
-	for i := range 2*batchLines + 1 {
-		put(t, b, fmt.Sprint(i))
-	}
-	for i := range 3 {
-		if _, err := b.Put(big(fmt.Sprint("big", i))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	drain(t, b, q)
-	if most > batchLines || len(q.calls) < 4 {
-		t.Errorf("%d calls of at most %d lines", len(q.calls), most)
-	}
-	wantEmpty(t, b)
-}
-
 // narrow is a backend behind a network that passes so many bytes a second.
 type narrow struct {
 	backend
 	rate int // guarded by mu of backend
-}
-
-func (n *narrow) set(rate int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.rate = rate
 }
 
 func (n *narrow) Publish(ctx context.Context, lines [][]byte, after relay.Receipt) (relay.Receipt, error) {
@@ -355,34 +218,6 @@ func TestNarrowNetwork(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A network that passes nothing for a while is not a narrow one: behind it, batches are soon as large as before, though
-// lines keep coming.
-func TestBatchesGrowAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := openBox(t, t.TempDir(), Options{})
-		q := &narrow{rate: 1}
-		stop := running(t, b, q, 0)
-		say := func(n int) {
-			for range n {
-				m := message("m")
-				m.Content = strings.Repeat("x", 40_000) // 2 MB a second
-				if _, err := b.Put(m); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-		}
-		say(300)
-		q.set(100 << 20)
-		most := b.Stats().Pending
-		say(500)
-		if left := b.Stats().Pending; left > 10 {
-			t.Errorf("%d of %d still wait", left, most)
-		}
-		stop()
-	})
 }
 
 // A backlog that is longer than what is kept in memory comes from the disk, and what is put
