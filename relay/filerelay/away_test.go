@@ -1,7 +1,6 @@
 package filerelay_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -78,59 +77,6 @@ func TestAway(t *testing.T) {
 			c.gap(t, dir)
 			listen(t, queue(t, dir, "a", filerelay.Options{})).want(c.want...)
 		})
-	}
-}
-
-// A first start finds rotated files and a queue file, stops in the middle of
-// what they hold, and continues after the queue was rotated again.
-func TestHistoryOverRotations(t *testing.T) {
-	dir := t.TempDir()
-	for i := 1; i <= 40; i++ {
-		publish(t, queue(t, dir, "w", filerelay.Options{RotateSize: 3000, KeepFor: time.Hour}), relaytest.Line("w", i))
-		if i == 20 { // a known reader keeps the segments
-			h := listen(t, queue(t, dir, "keeper", filerelay.Options{}))
-			h.wait(1)
-			h.stop()
-			hold(t, dir, "keeper")
-		}
-	}
-	all := len(allLines(t, dir))
-	h := &counted{}
-	readSome(t, queue(t, dir, "late", filerelay.Options{}), h, 5)
-	w := queue(t, dir, "w", filerelay.Options{RotateSize: 1000})
-	for i := 41; i <= 60; i++ {
-		publish(t, w, relaytest.Line("w", i))
-	}
-	readSome(t, queue(t, dir, "late", filerelay.Options{}), h, all-5+20)
-	if h.history != all || h.fresh != 20 {
-		t.Errorf("%d lines of history and %d new ones, want %d and 20", h.history, h.fresh, all)
-	}
-}
-
-type counted struct{ history, fresh int }
-
-// readSome settles the next n lines and stops.
-func readSome(t *testing.T, q *filerelay.Queue, c *counted, n int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	err := q.Subscribe(ctx, func(_ context.Context, d relay.Delivery) {
-		if n == 0 {
-			return
-		}
-		d.Settle()
-		if d.History {
-			c.history++
-		} else {
-			c.fresh++
-		}
-		if n--; n == 0 {
-			cancel()
-		}
-	})
-	must(t, err)
-	if n != 0 {
-		t.Fatalf("%d lines are missing", n)
 	}
 }
 
@@ -343,32 +289,6 @@ func TestLateWriter(t *testing.T) {
 	h.want(append(relaytest.Lines("a", 1, 13), relaytest.Line("late", 1))...)
 	if got := q.Stats(); got.Late != 1 || got.Rotated == 0 {
 		t.Errorf("stats are %+v, want one late line after a rotation", got)
-	}
-}
-
-func TestTwoSubscribesAtOnce(t *testing.T) {
-	q := queue(t, t.TempDir(), "a", filerelay.Options{})
-	h := listen(t, q)
-	reading(t, q)
-	if err := q.Subscribe(t.Context(), nil); err == nil {
-		t.Error("a second Subscribe beside the first returned no error")
-	}
-	h.stop()
-	must(t, q.Close())
-	if err := q.Subscribe(t.Context(), nil); err == nil {
-		t.Error("Subscribe after Close returned no error")
-	}
-}
-
-func TestNewNamesEveryMistake(t *testing.T) {
-	_, err := filerelay.New(filerelay.Options{Queue: "../x", RotateSize: -1})
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, want := range []string{"folder", "name", "agent", "negative"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %q does not speak of the %s", err, want)
-		}
 	}
 }
 

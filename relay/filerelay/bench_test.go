@@ -3,9 +3,7 @@ package filerelay_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -87,49 +85,4 @@ func bare(b *testing.B, dir string, got chan<- time.Time) {
 		}
 	}()
 	b.Cleanup(func() { must(b, w.Close()); <-done; must(b, f.Close()) })
-}
-
-// BenchmarkThroughput reads a backlog of 400-byte lines.
-func BenchmarkThroughput(b *testing.B) {
-	const lines = 200_000
-	dir := b.TempDir()
-	var file bytes.Buffer
-	for i := range lines {
-		file.Write(sized("a", i+1, 400))
-		file.WriteByte('\n')
-	}
-	must(b, os.WriteFile(live(dir), file.Bytes(), 0o600))
-	b.SetBytes(int64(file.Len()))
-	round := 0
-	for b.Loop() {
-		round++
-		q := queue(b, dir, fmt.Sprint("agent", round), filerelay.Options{})
-		ctx, cancel := context.WithCancel(b.Context())
-		n := 0
-		must(b, q.Subscribe(ctx, func(_ context.Context, d relay.Delivery) {
-			d.Settle()
-			if n++; n == lines {
-				cancel()
-			}
-		}))
-		must(b, os.RemoveAll(filepath.Join(dir, "offsets")))
-	}
-	b.ReportMetric(float64(lines)*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
-}
-
-// BenchmarkPublish appends one 400-byte line a call, and a hundred.
-func BenchmarkPublish(b *testing.B) {
-	for _, batch := range []int{1, 100} {
-		b.Run(fmt.Sprint(batch, " a call"), func(b *testing.B) {
-			q := queue(b, b.TempDir(), "a", filerelay.Options{})
-			lines := make([][]byte, batch)
-			for i := range lines {
-				lines[i] = sized("a", i+1, 400)
-			}
-			for b.Loop() {
-				publish(b, q, lines...)
-			}
-			b.ReportMetric(float64(batch)*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
-		})
-	}
 }

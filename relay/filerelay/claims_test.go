@@ -79,20 +79,6 @@ func TestClaimFiles(t *testing.T) {
 	}
 }
 
-// A claim that cannot be opened is held while it is young.
-func TestClaimUnreadable(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := claimFile(t, dir, "key", "", 0)
-	must(t, os.Remove(path))
-	must(t, os.Mkdir(path, 0o700))
-	q := queue(t, dir, "a", filerelay.Options{})
-	wantClaim(t, q, "key", time.Hour, false)
-	at := time.Now().Add(-2 * time.Hour)
-	must(t, os.Chtimes(path, at, at))
-	wantClaim(t, q, "key", time.Hour, true)
-}
-
 // While a process is paused with the lock, keys that are free are claimed; and where the
 // lock is removed meanwhile, one gets a key that has expired.
 func TestClaimBesideAPausedProcess(t *testing.T) {

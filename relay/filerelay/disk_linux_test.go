@@ -1,7 +1,6 @@
 package filerelay_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"feishu-relay/relay/filerelay"
-	"feishu-relay/relay/relaytest"
 )
 
 // A disk of 64 KiB runs full and gets room again, many times: what Publish
@@ -132,39 +130,4 @@ func limited(q *filerelay.Queue) error {
 	}
 	fmt.Println("accepted")
 	return nil
-}
-
-// A read-only folder refuses with its reason and shows in Status; made
-// writable, it works.
-func TestReadOnlyFile(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		if os.Getuid() == 0 {
-			t.Logf("no file system can be mounted here: %v; with the folder's rights root sees no difference", err)
-			return
-		}
-		must(t, os.Chmod(dir, 0o500))
-		t.Cleanup(func() { must(t, os.Chmod(dir, 0o700)) })
-		q := queue(t, dir, "a", filerelay.Options{})
-		if _, err := q.Publish(t.Context(), relaytest.Lines("a", 1, 1), ""); !errors.Is(err, os.ErrPermission) {
-			t.Errorf("publish into a read-only folder: %v, want %v", err, os.ErrPermission)
-		}
-		return
-	}
-	t.Cleanup(func() { must(t, syscall.Unmount(dir, 0)) })
-	must(t, os.WriteFile(live(dir), append(bytes.Clone(relaytest.Line("old", 1)), '\n'), 0o600))
-	must(t, syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
-	q := queue(t, dir, "a", filerelay.Options{Recheck: time.Millisecond})
-	defer q.Close() // before the unmount
-	h := listen(t, q)
-	defer h.stop()
-	h.want(relaytest.Line("old", 1)) // reading goes on
-	if _, err := q.Publish(t.Context(), relaytest.Lines("a", 1, 1), ""); !errors.Is(err, syscall.EROFS) {
-		t.Errorf("publish on a read-only disk: %v, want %v", err, syscall.EROFS)
-	}
-	eventually(t, "the fault in Status", func() bool { return q.Status().Error != "" })
-	must(t, syscall.Mount("", dir, "", syscall.MS_REMOUNT, ""))
-	publish(t, q, relaytest.Line("a", 1))
-	h.want(relaytest.Line("old", 1), relaytest.Line("a", 1))
-	eventually(t, "Status without fault", func() bool { return q.Status().Error == "" })
 }

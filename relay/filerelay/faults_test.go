@@ -121,27 +121,6 @@ func TestNoticesAlone(t *testing.T) {
 	h.want(relaytest.Lines("a", 1, 30)...)
 }
 
-// A file that was cut and filled again beyond the reader's place has the same
-// inode and is not shorter: only its content tells.
-func TestRefilledInPlace(t *testing.T) {
-	dir := t.TempDir()
-	q := queue(t, dir, "a", filerelay.Options{NoNotify: true})
-	h := listen(t, q)
-	reading(t, q)
-	publish(t, q, relaytest.Lines("a", 1, 5)...)
-	h.wait(5)
-	h.stop()
-	must(t, os.WriteFile(live(dir), withNewlines(relaytest.Lines("b", 1, 20)), 0o600))
-	h2 := listen(t, q)
-	h2.want(relaytest.Lines("b", 1, 20)...)
-
-	must(t, os.WriteFile(live(dir), withNewlines(relaytest.Lines("c", 1, 30)), 0o600))
-	h2.want(append(relaytest.Lines("b", 1, 20), relaytest.Lines("c", 1, 30)...)...)
-	if got := q.Stats().Truncated; got == 0 {
-		t.Error("Truncated is 0 after a refill under the reader")
-	}
-}
-
 func TestHalfWrittenLineIsAwaited(t *testing.T) {
 	dir := t.TempDir()
 	q := queue(t, dir, "a", filerelay.Options{NoNotify: true, Recheck: time.Millisecond})
@@ -189,22 +168,6 @@ func TestLinesBehindFragments(t *testing.T) {
 				t.Errorf("stats are %+v, want %d salvaged, %d skipped", got, c.salvaged, c.skipped)
 			}
 		})
-	}
-}
-
-func TestLongLineThatGrows(t *testing.T) {
-	dir := t.TempDir()
-	q := queue(t, dir, "a", filerelay.Options{Recheck: time.Millisecond})
-	h := listen(t, q)
-	reading(t, q)
-	for range 40 {
-		scribble(t, live(dir), bytes.Repeat([]byte("y"), 100_000))
-	}
-	scribble(t, live(dir), []byte("\n"))
-	publish(t, q, relaytest.Line("a", 1))
-	h.want(relaytest.Line("a", 1))
-	if got := q.Stats().Skipped; got != 1 {
-		t.Errorf("Skipped is %d, want 1", got)
 	}
 }
 

@@ -5,11 +5,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
-	"feishu-relay/internal/safefile"
 	"feishu-relay/relay/filerelay"
 	"feishu-relay/relay/relaytest"
 )
@@ -99,88 +97,4 @@ func TestFollowAnotherFolder(t *testing.T) {
 			must(t, os.Truncate(filepath.Join(dir, "outcomes.jsonl"), 0))
 		}
 	}
-}
-
-// A rotation that stopped half-way leaves a segment and no queue file; what is there has
-// been handed over all the same.
-func TestFollowCatchesUpWithoutAQueueFile(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		locked bool // by the writer that rotates, which is paused
-		next   bool // the writer made the new file before, and another wrote to it
-	}{
-		{name: "the writer was killed"},
-		{name: "the writer is paused", locked: true},
-		{name: "the writer is paused behind the new file", locked: true, next: true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			w := queue(t, dir, "w", filerelay.Options{})
-			publish(t, w, relaytest.Line("w", 1))
-			segment := filepath.Join(dir, "outbound.01795211093522000000.jsonl")
-			must(t, os.Rename(live(dir), segment))
-			if c.locked {
-				f, err := os.OpenFile(segment, os.O_RDWR, 0)
-				must(t, err)
-				defer f.Close()
-				must(t, safefile.Lock(f))
-			}
-			want := relaytest.Lines("w", 1, 1)
-			if c.next {
-				publish(t, w, relaytest.Line("w", 2))
-				want = relaytest.Lines("w", 1, 2)
-			}
-			got, caught := followed(t, queue(t, dir, "a", filerelay.Options{}))
-			wantLines(t, got, want...)
-			select {
-			case whole := <-caught:
-				if whole {
-					t.Error("there may have been an older segment")
-				}
-			case <-time.After(10 * time.Second):
-				t.Fatal("Follow did not catch up")
-			}
-			publish(t, w, relaytest.Line("w", 3))
-			wantLines(t, got, relaytest.Line("w", 3))
-		})
-	}
-}
-
-// The queue file is moved away beneath who follows, with the lock of a paused writer.
-func TestFollowAMovedFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	w := queue(t, dir, "w", filerelay.Options{})
-	publish(t, w, relaytest.Line("w", 1))
-	f, err := os.OpenFile(live(dir), os.O_RDWR, 0)
-	must(t, err)
-	defer f.Close()
-	must(t, safefile.Lock(f))
-	q := queue(t, dir, "a", filerelay.Options{})
-	got, caught := make(chan []byte, 10), make(chan bool, 1)
-	moved := false
-	ctx, cancel := context.WithCancel(t.Context())
-	var following sync.WaitGroup
-	following.Go(func() {
-		must(t, q.Follow(ctx, func(line []byte) {
-			if !moved {
-				moved = true
-				must(t, os.Rename(live(dir), live(dir)+".1"))
-			}
-			got <- bytes.Clone(line)
-		}, func(whole bool) { caught <- whole }))
-	})
-	defer following.Wait()
-	defer cancel()
-	wantLines(t, got, relaytest.Line("w", 1))
-	select {
-	case <-caught:
-	case <-time.After(10 * time.Second):
-		t.Fatal("Follow did not catch up")
-	}
-	must(t, safefile.Unlock(f))
-	publish(t, w, relaytest.Line("w", 2))
-	wantLines(t, got, relaytest.Line("w", 2))
 }

@@ -61,32 +61,3 @@ func FuzzCheckpoint(f *testing.F) {
 		}
 	})
 }
-
-func TestSegmentNames(t *testing.T) {
-	for name, want := range map[string]uint64{
-		segmentName("outbound", 1):              1,
-		segmentName("outbound", maxNumber):      maxNumber,
-		"outbound.01795211093522000000.jsonl":   1795211093522000000,
-		"outbound.00000000000000000000.jsonl":   0,
-		"outbound.99999999999999999999.jsonl":   0,
-		"outbound.9223372036854775808.jsonl":    0,
-		"outbound.+1795211093522000000.jsonl":   0,
-		"outbound.jsonl":                        0,
-		"outbound.jsonl.1":                      0,
-		"inbound.01795211093522000000.jsonl":    0,
-		"outbound.01795211093522000000.jsonl~":  0,
-		"xoutbound.01795211093522000000.jsonl":  0,
-		"outbound.x.01795211093522000000.jsonl": 0,
-	} {
-		if got, ok := segmentNumber("outbound", name); got*b2u(ok) != want || ok != (want > 0) {
-			t.Errorf("segmentNumber(%q) = %d, %v, want %d", name, got, ok, want)
-		}
-	}
-}
-
-func b2u(ok bool) uint64 {
-	if ok {
-		return 1
-	}
-	return 0
-}

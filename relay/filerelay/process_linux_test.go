@@ -2,7 +2,6 @@ package filerelay_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -152,54 +151,6 @@ func TestKilledWriters(t *testing.T) {
 				t.Errorf("%d accepted lines are lost", lost)
 			}
 		})
-	}
-}
-
-// The same file with naive hands: without the newline guard an innocent line is
-// lost, and a reader that consumes half lines loses the line. This shows
-// that the tests above can fail.
-func TestNaiveHandsLose(t *testing.T) {
-	dir := t.TempDir()
-	q := queue(t, dir, "a", filerelay.Options{})
-	torn, innocent := relaytest.Line("torn", 1)[:60], append(bytes.Clone(relaytest.Line("innocent", 1)[1:]), ' ')
-	innocent = append([]byte(`{ `), innocent...) // not of the form that can be salvaged
-
-	scribble(t, live(dir), torn) // a writer was killed here
-	scribble(t, live(dir), innocent, []byte("\n"))
-	h := listen(t, q)
-	h.wait(1)
-	eventually(t, "the end of the queue", func() bool { return q.Status().Lag == 0 })
-	if h.lines[0] == string(innocent) {
-		t.Error("a line written without the guard survived the fragment before it")
-	}
-
-	scribble(t, live(dir), torn)
-	publish(t, q, innocent)
-	if got := h.wait(3)[2]; got != string(innocent) {
-		t.Errorf("with the guard %.80q came, want the innocent line", got)
-	}
-
-	whole := append(relaytest.Line("slow", 1), '\n')
-	f, err := os.Open(live(dir))
-	must(t, err)
-	defer f.Close()
-	_, err = f.Seek(0, 2)
-	must(t, err)
-	var naive []string
-	for _, part := range [][]byte{whole[:50], whole[50:]} {
-		scribble(t, live(dir), part)
-		lines := bufio.NewScanner(f) // reads to the end and takes what is there for a line
-		for lines.Scan() {
-			naive = append(naive, lines.Text())
-		}
-	}
-	if got := h.wait(4)[3] + "\n"; got != string(whole) {
-		t.Errorf("our reader got %.80q of a line written in two pieces", got)
-	}
-	for _, line := range naive {
-		if line+"\n" == string(whole) {
-			t.Error("the naive reader got the line; the comparison shows nothing")
-		}
 	}
 }
 

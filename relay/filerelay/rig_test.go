@@ -165,15 +165,6 @@ func scribble(t testing.TB, file string, data ...[]byte) {
 	}
 }
 
-func withNewlines(lines [][]byte) []byte {
-	var b bytes.Buffer
-	for _, line := range lines {
-		b.Write(line)
-		b.WriteByte('\n')
-	}
-	return b.Bytes()
-}
-
 func live(dir string) string { return filepath.Join(dir, "outbound.jsonl") }
 
 func segmentsOf(t testing.TB, dir string) []string {

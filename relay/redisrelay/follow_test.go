@@ -2,7 +2,6 @@ package redisrelay
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -124,72 +123,4 @@ func TestFollowOverARestart(t *testing.T) {
 	})
 	wantText(t, early, lines("a", 4, 4)...)
 	wantText(t, got, lines("a", 4, 4)...)
-}
-
-// What is lost while the stream is read for the first time is not passed over in silence.
-func TestFollowIsNotWhole(t *testing.T) {
-	t.Parallel()
-	const n = 4 * readCount
-	for _, c := range []struct {
-		name   string
-		at     int // the line at which it happens
-		happen func(t *testing.T, q *Queue)
-		whole  bool
-		last   []byte
-	}{
-		{"nothing is lost", 1, func(*testing.T, *Queue) {}, true, lines("a", n, n)[0]},
-		{"trimmed before it was read", 1, func(t *testing.T, q *Queue) {
-			if err := q.publish.XTrimMaxLen(t.Context(), q.stream, 10).Err(); err != nil {
-				t.Error(err)
-			}
-		}, false, lines("a", n, n)[0]},
-		{"replaced", 1, func(t *testing.T, q *Queue) {
-			if err := q.publish.FlushAll(t.Context()).Err(); err != nil {
-				t.Error(err)
-			}
-			if _, err := q.Publish(t.Context(), lines("b", 1, 3), ""); err != nil {
-				t.Error(err)
-			}
-		}, false, lines("b", 3, 3)[0]},
-		{"removed at the end", n, func(t *testing.T, q *Queue) {
-			if err := q.publish.FlushAll(t.Context()).Err(); err != nil {
-				t.Error(err)
-			}
-		}, false, lines("a", n, n)[0]},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			srv := redistest.Start(t)
-			q := open(t, srv.URL(), "a", t.TempDir(), func(o *Options) { o.Block = 100 * time.Millisecond })
-			publish(t, q, "", lines("a", 1, n)...)
-			ctx, cancel := context.WithCancel(t.Context())
-			caught := make(chan bool, 1)
-			read, last := 0, ""
-			var following sync.WaitGroup
-			following.Go(func() {
-				err := q.Follow(ctx, func(line []byte) {
-					if read++; read == c.at {
-						c.happen(t, q)
-					}
-					last = string(line)
-				}, func(whole bool) { caught <- whole })
-				if err != nil {
-					t.Errorf("follow: %v", err)
-				}
-			})
-			select {
-			case whole := <-caught:
-				if want := c.whole && !redistest.Before(7, 0); whole != want { // 6 does not count what it trimmed
-					t.Errorf("whole is %v, want %v", whole, want)
-				}
-			case <-time.After(patience):
-				t.Error("Follow did not catch up")
-			}
-			cancel()
-			following.Wait()
-			if last != string(c.last) {
-				t.Errorf("the last line is %.80s, want %.80s", last, c.last)
-			}
-		})
-	}
 }

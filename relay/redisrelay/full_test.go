@@ -172,13 +172,3 @@ func TestFullRedisKeepsNewMessages(t *testing.T) {
 	s.send(201, 250)
 	f.has(250)
 }
-
-// A Redis without any memory for it refuses the first message of a stream.
-func TestFullRedisRefusesWhatHasNoRoom(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t, "--maxmemory", "1")
-	q := open(t, srv.URL(), "s", t.TempDir(), nil)
-	if _, err := q.Publish(t.Context(), lines("s", 1, 1), ""); err == nil || !strings.Contains(err.Error(), "out of memory") {
-		t.Errorf("got %v, want out of memory", err)
-	}
-}

@@ -1,11 +1,7 @@
 package redisrelay
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +11,6 @@ import (
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
-	"feishu-relay/relay/outbox"
 )
 
 // A link that swallows everything and stays "up": the reader notices, shows
@@ -61,44 +56,6 @@ func TestBlackHole(t *testing.T) {
 		t.Errorf("the bare library heard %.40q: the fault does not bite", m.Payload)
 	default:
 	}
-}
-
-func TestBlackHoleWhilePublishing(t *testing.T) {
-	verify.Only(t)
-	t.Parallel()
-	srv := redistest.Start(t)
-	hole := netfault.Start(t, srv.Addr())
-	q := open(t, "redis://"+hole.Addr(), "a", t.TempDir(), nil)
-	receipt := publish(t, q, "", lines("a", 1, 1)...)
-	hole.Silence(true)
-	if _, err := q.Publish(t.Context(), lines("a", 2, 2), receipt); err == nil {
-		t.Fatal("published into a black hole")
-	}
-	hole.Silence(false)
-	publish(t, q, receipt, lines("a", 2, 2)...)
-}
-
-// A connection that Redis closes is the mild case.
-func TestConnectionsCut(t *testing.T) {
-	srv := redistest.Start(t)
-	raw := rawClient(t, srv)
-	q := open(t, srv.URL(), "a", t.TempDir(), nil)
-	e := listenTo(t, q, true)
-	sender := open(t, srv.URL(), "s", t.TempDir(), nil)
-	var receipt relay.Receipt
-	for i := 1; i <= 200; i += 20 {
-		receipt = publish(t, sender, receipt, lines("s", i, i+19)...)
-		for _, kind := range []string{"pubsub", "normal"} {
-			if err := raw.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		eventually(t, "publishing again", func() bool {
-			_, err := sender.Publish(t.Context(), nil, receipt)
-			return err == nil
-		})
-	}
-	e.want(lines("s", 1, 200)...)
 }
 
 // Close must not wait for a dead link.
@@ -193,47 +150,5 @@ func TestCopiedStream(t *testing.T) {
 	}
 	if got := q.Stats().Restarts; got != 1 {
 		t.Errorf("it was read again %d times", got)
-	}
-}
-
-// A network that does not pass a whole batch within the limit of a call: an outbox gets its backlog through.
-func TestNarrowNetwork(t *testing.T) {
-	verify.Only(t)
-	t.Parallel()
-	srv := redistest.Start(t)
-	path := netfault.Start(t, srv.Addr())
-	narrow := netfault.Toxic{Type: "bandwidth", Attributes: map[string]int{"rate": 150}}
-	must(t, path.Begin(netfault.Fault{Toxics: []netfault.Toxic{narrow}}))
-	e := listenTo(t, open(t, srv.URL(), "a", t.TempDir(), nil), true)
-	root, err := os.OpenRoot(t.TempDir())
-	must(t, err)
-	defer root.Close()
-	box, err := outbox.Open(root, outbox.Options{})
-	must(t, err)
-	defer box.Close()
-	const n = 12
-	for i := range n { // 1.2 MB
-		id := relay.MessageID(fmt.Sprint("om_", i))
-		_, err := box.Put(relay.Message{RelayMsgID: id, ChatID: "oc_x", SenderAgentName: "s",
-			TS: relay.MillisOf(time.Now()), Content: strings.Repeat("x", 100_000)})
-		must(t, err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		box.Run(ctx, open(t, "redis://"+path.Addr(), "s", t.TempDir(), nil), 0)
-	}()
-	for i := 0; i < n; { // a batch whose call was given up may have come all the same
-		m, err := relay.Decode(e.next().Line)
-		must(t, err)
-		if m.RelayMsgID == relay.MessageID(fmt.Sprint("om_", i)) {
-			i++
-		}
-	}
-	cancel()
-	<-ended
-	if s := box.Stats(); s.Failed == 0 {
-		t.Error("no call took too long: the network was wide enough")
 	}
 }

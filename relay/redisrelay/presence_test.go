@@ -1,37 +1,12 @@
 package redisrelay
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"feishu-relay/internal/test/redistest"
 )
-
-func TestAlive(t *testing.T) {
-	start := time.Unix(1000, 0)
-	before := claim{"x", 12 * time.Second, start}
-	tests := []struct {
-		name   string
-		before claim
-		now    claim
-		want   bool
-	}{
-		{"first look", claim{}, claim{"x", 15 * time.Second, start}, false},
-		{"refreshed", before, claim{"x", 13 * time.Second, start.Add(5 * time.Second)}, true},
-		{"refreshed to the same", before, claim{"x", 12 * time.Second, start.Add(5 * time.Second)}, true},
-		{"running out", before, claim{"x", 7 * time.Second, start.Add(5 * time.Second)}, false},
-		{"another one since", before, claim{"y", 15 * time.Second, start.Add(5 * time.Second)}, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := alive(tt.before, tt.now); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
 
 // hurried makes the presence key's times short.
 func hurried(q *Queue) *Queue {
@@ -72,21 +47,4 @@ func TestRivalIsNoticedAndForgotten(t *testing.T) {
 		t.Errorf("after a restart the instance is %q, want %q", got, before)
 	}
 	again.stop()
-}
-
-func TestInstanceWithoutAFile(t *testing.T) {
-	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	if err := os.Mkdir(dir+"/taken", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	instance, release := claimInstance(root, "taken")
-	release()
-	if len(instance) < 20 {
-		t.Errorf("got the instance %q", instance)
-	}
 }

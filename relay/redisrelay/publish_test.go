@@ -1,9 +1,7 @@
 package redisrelay
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -99,19 +97,6 @@ func TestLineWithoutSeqStaysOffTheChannel(t *testing.T) {
 	}
 }
 
-func TestReceiptHoldsWhileTheStreamGoesOn(t *testing.T) {
-	srv := redistest.Start(t)
-	a, b := open(t, srv.URL(), "a", t.TempDir(), nil), open(t, srv.URL(), "b", t.TempDir(), nil)
-	mine := publish(t, a, "", lines("a", 1, 3)...)
-	publish(t, b, "", lines("b", 1, 50)...) // another's are no loss
-	publish(t, a, mine)
-	mine = publish(t, a, mine, lines("a", 4, 4)...)
-	publish(t, a, mine)
-	if got := publish(t, a, mine); got != mine {
-		t.Errorf("verified without lines, got receipt %q, want the old one %q", got, mine)
-	}
-}
-
 func TestTrimmedIsNotLost(t *testing.T) {
 	if redistest.Before(7, 0) {
 		t.Skip("before 7.0 a stream does not count what was added to it")
@@ -193,31 +178,5 @@ func TestLossIsNoticed(t *testing.T) {
 			receipt = publish(t, q, "", lines("a", 1, 20)...)
 			publish(t, q, receipt, lines("a", 21, 21)...)
 		})
-	}
-}
-
-func TestReceiptOfAnotherBackendIsForgotten(t *testing.T) {
-	srv := redistest.Start(t)
-	q := open(t, srv.URL(), "a", t.TempDir(), nil)
-	for _, after := range []relay.Receipt{"x", "4711:99", "-/", "99999999999999999999999-0/1"} {
-		if _, err := q.Publish(t.Context(), lines("a", 1, 1), after); !errors.Is(err, relay.ErrForgotten) {
-			t.Errorf("%q: got %v, want %v", after, err, relay.ErrForgotten)
-		}
-	}
-}
-
-func TestLinesBeyondOneCallKeepTheirOrder(t *testing.T) {
-	srv := redistest.Start(t)
-	q := open(t, srv.URL(), "a", t.TempDir(), nil)
-	e := listenTo(t, q, true)
-	var want [][]byte
-	for i := range 12 { // more than a call takes, by size
-		want = append(want, fmt.Appendf(nil, `{"seq":%d,"content":"%s"}`, i+1, bytes.Repeat([]byte{'x'}, 300<<10)))
-	}
-	publish(t, q, "", want...)
-	for i, line := range want {
-		if d := e.next(); !bytes.Equal(d.Line, line) {
-			t.Fatalf("line %d has %d bytes and begins %.20q", i, len(d.Line), d.Line)
-		}
 	}
 }

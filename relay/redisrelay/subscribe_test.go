@@ -333,40 +333,6 @@ func TestUnreadableCursorRepeatsRatherThanLoses(t *testing.T) {
 	}
 }
 
-func TestSubscribeRefuses(t *testing.T) {
-	srv := redistest.Start(t)
-	q := open(t, srv.URL(), "a", t.TempDir(), nil)
-	listenTo(t, q, true)
-	if err := q.Subscribe(t.Context(), nil); err == nil {
-		t.Error("a second Subscribe at the same time began")
-	}
-	if err := open(t, srv.URL(), "", t.TempDir(), nil).Subscribe(t.Context(), nil); err == nil {
-		t.Error("one without an agent began")
-	}
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(t, srv.URL(), "a", file, nil).Subscribe(t.Context(), nil); err == nil {
-		t.Error("one without a usable folder began")
-	}
-}
-
-func TestNewRefuses(t *testing.T) {
-	for name, opts := range map[string]Options{
-		"no URL":         {Channel: "c"},
-		"no channel":     {URL: "redis://h"},
-		"long channel":   {URL: "redis://h", Channel: strings.Repeat("c", maxChannel+1)},
-		"negative cap":   {URL: "redis://h", Channel: "c", MaxLen: -1},
-		"endless block":  {URL: "redis://h", Channel: "c", Block: time.Microsecond},
-		"negative block": {URL: "redis://h", Channel: "c", Block: -1},
-	} {
-		if _, err := New(opts); err == nil {
-			t.Errorf("%s: got no error", name)
-		}
-	}
-}
-
 func TestFileNamesStayShortAndApart(t *testing.T) {
 	seen := map[string]bool{}
 	for _, pair := range [][2]string{
