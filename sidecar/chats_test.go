@@ -29,42 +29,6 @@ func openedChats(t *testing.T, dir string) (*chats, func()) {
 	}
 }
 
-// What is known of chats is known after a restart, and what was forgotten since does not come back.
-func TestChatsAfterARestart(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	c, closeChats := openedChats(t, dir)
-	c.saw("feishu", "oc_1", 5)
-	c.left("feishu", "oc_2", 7)
-	c.noteTalk(talk{Channel: "feishu", ChatID: "oc_1", ChatType: "group", MessageID: "om_1", At: 5})
-	closeChats()
-	c, closeChats = openedChats(t, dir)
-	if talk, _ := c.talk("feishu", "oc_1"); !c.in("feishu", "oc_1") || talk.MessageID != "om_1" {
-		t.Errorf("what was known is not read: %+v", talk)
-	}
-	c.saw("feishu", "oc_2", 6) // before it left
-	c.saw("feishu", "oc_3", 9)
-	c.noteTalk(talk{Channel: "feishu", ChatID: "oc_1", MessageID: "om_2", At: 8})
-	c.left("feishu", "oc_1", 9)
-	closeChats()
-	c, closeChats = openedChats(t, dir)
-	for chat, want := range map[relay.ChatID]bool{"oc_1": false, "oc_2": false, "oc_3": true} {
-		if got := c.in("feishu", chat); got != want {
-			t.Errorf("in %s: %t, want %t", chat, got, want)
-		}
-	}
-	if talk, _ := c.talk("feishu", "oc_1"); talk.MessageID != "om_2" {
-		t.Errorf("the newest message is %q", talk.MessageID)
-	}
-	c.forgetMembers()
-	closeChats()
-	c, closeChats = openedChats(t, dir)
-	defer closeChats()
-	if c.in("feishu", "oc_1") || c.in("feishu", "oc_3") {
-		t.Error("chats that were forgotten are back")
-	}
-}
-
 // A person's line of a program that gives no ids counts for the time at which a person
 // spoke last.
 func TestLastUserOfALineWithoutAnID(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -591,56 +590,5 @@ func TestHistoryChecker(t *testing.T) {
 		if left := r.plant(t); len(left) > 0 {
 			t.Fatalf("the record has no place for %v", left)
 		}
-	}
-}
-
-// The model with ranks accepts the same histories as a list of the messages that were
-// sent and not received.
-func TestQueueModel(t *testing.T) {
-	verify.Only(t)
-	t.Parallel()
-	list := porcupine.Model{
-		Init: func() any { return "" },
-		Step: func(state, input, _ any) (bool, any) {
-			s, op := state.(string), input.(queueOp)
-			if op.send {
-				return true, s + string(op.id)
-			}
-			rest, ok := strings.CutPrefix(s, string(op.id))
-			return ok, rest
-		},
-	}
-	legal := 0
-	for range 1000 {
-		const ids = "abcde"
-		r := &record{Bots: []string{"to"}, Messages: map[relay.MessageID]*sentMessage{}}
-		moments := rand.Perm(3 * len(ids))
-		var received []int64
-		for i, id := range ids {
-			a, b := int64(moments[2*i]), int64(moments[2*i+1])
-			r.Messages[relay.MessageID(id)] = &sentMessage{Called: min(a, b) + 1, Accepted: max(a, b) + 1}
-			received = append(received, int64(moments[2*len(ids)+i])+8)
-		}
-		slices.Sort(received)
-		order := slices.SortedFunc(maps.Keys(r.Messages), func(a, b relay.MessageID) int {
-			return cmp.Compare(r.Messages[a].Accepted, r.Messages[b].Accepted)
-		})
-		if i := rand.IntN(len(ids) - 1); rand.IntN(2) == 0 {
-			order[i], order[i+1] = order[i+1], order[i]
-		}
-		for i, id := range order {
-			r.Deliveries = append(r.Deliveries, delivered{Bot: "to", ID: id, At: received[i]})
-		}
-		ops := r.queueOps("to")[conversation{}]
-		want := porcupine.CheckOperations(list, ops)
-		if got := len(r.checkOrder()) == 0; got != want {
-			t.Fatalf("with ranks: %t, with a list: %t, of %+v", got, want, ops)
-		}
-		if want {
-			legal++
-		}
-	}
-	if legal < 50 || legal > 950 {
-		t.Errorf("%d of 1000 histories are legal: too few of one kind", legal)
 	}
 }

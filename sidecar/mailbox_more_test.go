@@ -122,47 +122,6 @@ func (w *worker) raw(route, body string, out any) int {
 	return resp.StatusCode
 }
 
-// Two agents that answer each other at once, for ever, are stopped; what they
-// owe each other of a task still goes.
-func TestPairCannotTalkForEver(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, n *tenant, redis string) {
-		a, b := n.agents(t, redis, nil)
-		var job struct {
-			TaskID string `json:"task_id"`
-		}
-		a.call(http.MethodPost, "/v1/mailbox/tasks", map[string]string{"to": "coder", "text": "a job"}, &job)
-		b.hears("task", "a job")
-		speak := func(from *worker, to string) (refusal, int) {
-			var no refusal
-			return no, from.call(http.MethodPost, "/v1/peers/"+to+"/messages", map[string]string{"message": "thank you"}, &no)
-		}
-		said := 1 // the task
-		for turn := 0; ; turn++ {
-			from, to, name := a, b, "coder"
-			if turn%2 == 1 {
-				from, to, name = b, a, "researcher"
-			}
-			no, status := speak(from, name)
-			if status == http.StatusTooManyRequests {
-				break
-			}
-			if said++; status != http.StatusOK || said > 20 {
-				t.Fatalf("message %d was answered %d %+v", said, status, no)
-			}
-			to.hears("message", "thank you")
-		}
-		if said != 10 {
-			t.Errorf("the pair exchanged %d messages, want 10", said)
-		}
-		status := b.call(http.MethodPost, "/v1/mailbox/tasks/"+job.TaskID, map[string]string{"state": "completed", "text": "the result"}, nil)
-		if status != http.StatusOK {
-			t.Errorf("a result was answered %d", status)
-		}
-		a.hears("task_update", "the result")
-	})
-}
-
 // A conversation that the agent never offered is none that another agent may
 // speak in.
 func TestResultsSpeakOnlyWhereTheyWereAsked(t *testing.T) {

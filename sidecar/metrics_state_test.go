@@ -100,28 +100,6 @@ func TestJudgeIsCountedByResult(t *testing.T) {
 	}
 }
 
-// A clock that is ahead is counted for each message, and history has no delay.
-func TestArrivals(t *testing.T) {
-	t.Parallel()
-	m := newMetrics("agent_b", "1.2.3")
-	now := time.Now()
-	for _, p := range []*arrival{
-		{msg: relay.Message{TS: relay.MillisOf(now)}, final: now},
-		{msg: relay.Message{TS: relay.MillisOf(now.Add(2 * relay.MaxAhead))}, final: now},
-		{msg: relay.Message{TS: relay.MillisOf(now.Add(2 * relay.MaxAhead))}, final: now},
-		{Delivery: relay.Delivery{History: true}, final: now.Add(-time.Hour)},
-	} {
-		p.arrived = now
-		m.arrived(outboundQueue, p)
-	}
-	if got := counterValue(t, m, "skewed_messages_total", ""); got != 2 {
-		t.Errorf("%v messages are skewed, want 2", got)
-	}
-	if got := observed(t, m, "queue_delay_seconds"); got != 3 {
-		t.Errorf("%d delays are told, want 3", got)
-	}
-}
-
 // counterValue is the value of the series of a counter that has a label's value.
 func counterValue(t *testing.T, m *metrics, name, label string) (sum float64) {
 	t.Helper()
@@ -139,21 +117,4 @@ func counterValue(t *testing.T, m *metrics, name, label string) (sum float64) {
 		}
 	}
 	return sum
-}
-
-// observed is how many values all series of a histogram have.
-func observed(t *testing.T, m *metrics, name string) (n uint64) {
-	t.Helper()
-	all, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range all {
-		for _, series := range family.GetMetric() {
-			if family.GetName() == "feishu_relay_"+name {
-				n += series.GetHistogram().GetSampleCount()
-			}
-		}
-	}
-	return n
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/mailbox"
@@ -98,18 +97,6 @@ func TestAnswersThatAreNoReplies(t *testing.T) {
 		p.bot.say(t, one.Chat, "the result of two")
 		p.asker.hears("task_update", "the result of two")
 		p.until("task two is completed", func() bool { return p.states()["task two"] == "completed" })
-	})
-	t.Run("two tasks, the first of which fails at its deadline", func(t *testing.T) {
-		t.Parallel()
-		p := newPairByMail(t, nil, silent)
-		p.until("task one is given", func() bool {
-			return p.asker.call(http.MethodPost, "/v1/mailbox/tasks", map[string]any{"to": "coder", "text": "task one",
-				"deadline": time.Now().Add(5 * time.Second).UTC().Format(time.RFC3339Nano)}, nil) == http.StatusAccepted
-		})
-		p.hears(p.bot, "task one")
-		p.gives("task two")
-		p.hears(p.bot, "task two")
-		p.until("its giver sees that, too", func() bool { return p.states()["task one"] == "failed" })
 	})
 	t.Run("a reply to a question about the task", func(t *testing.T) {
 		t.Parallel()

@@ -279,14 +279,6 @@ func TestAnswersToATask(t *testing.T) {
 		}
 		p.comesTo("failed")
 	})
-	t.Run("reject", func(t *testing.T) {
-		t.Parallel()
-		var p *pairByMail
-		p = newPairByMail(t, nil, func(b *sdkBot, h heard) { p.reply(b, h, "", "/reject: too much work") })
-		p.gives("write it")
-		p.asker.hears("task_update", "too much work")
-		p.comesTo("rejected")
-	})
 	t.Run("twice", func(t *testing.T) {
 		t.Parallel()
 		var p *pairByMail
@@ -344,13 +336,6 @@ func TestAnswersToATask(t *testing.T) {
 		}
 		p.comesTo("completed")
 	})
-	t.Run("by a message of its own", func(t *testing.T) {
-		t.Parallel()
-		p := newPairByMail(t, nil, func(b *sdkBot, h heard) { b.say(t, h.Chat, "it is written") })
-		p.gives("write it")
-		p.asker.hears("task_update", "it is written")
-		p.comesTo("completed")
-	})
 	t.Run("after a placeholder", func(t *testing.T) {
 		t.Parallel()
 		placed, on := make(chan string, 1), make(chan struct{})
@@ -380,15 +365,6 @@ func TestAnswersToATask(t *testing.T) {
 		p.connect(func(b *sdkBot, h heard) { p.reply(b, h, "", "it is written") })
 		p.asker.hears("task_update", "it is written")
 	})
-	t.Run("not at all", func(t *testing.T) {
-		t.Parallel()
-		p := newPairByMail(t, nil, func(*sdkBot, heard) {})
-		p.until("the task is given", func() bool {
-			return p.asker.call(http.MethodPost, "/v1/mailbox/tasks", map[string]any{"to": "coder", "text": "write it",
-				"deadline": time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)}, nil) == http.StatusAccepted
-		})
-		p.comesTo("failed")
-	})
 }
 
 // A bot that takes its events at a webhook is woken there.
@@ -412,42 +388,6 @@ func TestMailWakesABotWithAWebhook(t *testing.T) {
 	p.asker.hears("task_update", "it is written")
 	p.comesTo("completed")
 	n.neverSaw("relaypeer")
-}
-
-// A question is answered as one, and two bots that answer everything come to an end.
-func TestLettersByTheGateway(t *testing.T) {
-	t.Parallel()
-	t.Run("a question", func(t *testing.T) {
-		t.Parallel()
-		var p *pairByMail
-		p = newPairByMail(t, nil, func(b *sdkBot, h heard) { p.reply(b, h, "", "in Go") })
-		p.asker.call(http.MethodPost, "/v1/mailbox/messages", map[string]any{"to": "coder", "type": "question",
-			"content": "in which language?"}, nil)
-		p.asker.hears("answer", "in Go")
-	})
-	t.Run("two who answer everything", func(t *testing.T) {
-		t.Parallel()
-		n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-		var all [2]*running
-		var bots [2]*sdkBot
-		for i, name := range []string{"agent_a", "agent_b"} {
-			all[i] = n.start(n.byGateway(name))
-			bots[i] = n.bot(apps[i], "http://"+all[i].Gateway().String(), func(b *sdkBot, h heard) {
-				n.reply(b, h, "", "thank you for: "+strings.Split(h.Text, "\n")[0])
-			})
-			n.connected(all[i])
-		}
-		n.until("a letter goes", func() bool {
-			status, _ := n.posts(all[0], "/v1/mailbox/messages", `{"to":"agent_b","content":"good morning"}`)
-			return status == http.StatusAccepted
-		})
-		n.until("the answers have come to an end", func() bool {
-			return strings.Contains(n.get(all[1], "/v1/status"), "no hops left")
-		})
-		if got := len(bots[0].heard) + len(bots[1].heard); got != 3 {
-			t.Errorf("the bots were given %d letters, want 3: each answer has a hop less", got)
-		}
-	})
 }
 
 // The coder's sidecar is killed at each step of the delivery and of the answer. Its bot is given the task under one id,

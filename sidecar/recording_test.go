@@ -40,26 +40,6 @@ func (s *Sidecar) transcriptOf(t *testing.T, chat string) (entries []transcript.
 	return entries
 }
 
-// An own message that waits for its transcript does not make the sidecar count the
-// own messages before the next such one as missing.
-func TestOwnMessagesThatWaitLeaveNoGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := shownSidecar(t, policy.Limits{MaxDepth: 3, Threshold: 1})
-		ctx, cancel := context.WithCancel(t.Context())
-		if err := os.Mkdir(filepath.Join(s.cfg.TranscriptDir, "feishu_oc_x.jsonl"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		for _, seq := range []relay.Seq{1, 3} {
-			relayed(ctx, t, s, s.botsPath(), relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_", seq)), Seq: seq, ChatID: "oc_x", SenderAgentName: "agent_b"})
-		}
-		if missing := s.chats.peers.missing(); len(missing) > 0 {
-			t.Errorf("missing: %v", missing)
-		}
-		cancel()
-		s.receive.workers.wait()
-	})
-}
-
 // A message whose transcript cannot be written is kept for longer than
 // RELAY_MAX_AGE: it is settled when its line is written.
 func TestMessageWaitsForItsTranscript(t *testing.T) {

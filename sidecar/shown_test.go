@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/feishu"
-	"feishu-relay/httpapi"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -31,28 +29,6 @@ func shownSidecar(t *testing.T, limits policy.Limits) *Sidecar {
 	}
 	t.Cleanup(func() { s.close() })
 	return s
-}
-
-func TestWhatIsShownOfAGroup(t *testing.T) {
-	t.Parallel()
-	s := shownSidecar(t, policy.Limits{MaxDepth: 3, Threshold: 1, Check: true})
-	for _, id := range []relay.ChatID{"oc_own", "oc_half"} {
-		s.app.book.SetChat(feishu.Chat{ID: id, Name: "Feishu's name"})
-	}
-	for _, tt := range []struct {
-		channel string
-		chat    relay.ChatID
-		want    httpapi.Group
-	}{
-		{"feishu", "oc_own", httpapi.Group{Name: "研发群", Limits: httpapi.GroupLimits{MaxDepth: 6, Threshold: 1}}},
-		{"feishu", "oc_half", httpapi.Group{Name: "Feishu's name", Limits: httpapi.GroupLimits{MaxDepth: 3, Threshold: 2, Check: true}}},
-		{"slack", "oc_half", httpapi.Group{Limits: httpapi.GroupLimits{MaxDepth: 3, Threshold: 2, Check: true}}},
-		{"feishu", "oc_none", httpapi.Group{Limits: httpapi.GroupLimits{MaxDepth: 3, Threshold: 1, Check: true}}},
-	} {
-		if got := s.watch.groupShown(tt.channel, tt.chat); got != tt.want {
-			t.Errorf("%s %s: got %+v, want %+v", tt.channel, tt.chat, got, tt.want)
-		}
-	}
 }
 
 // A page shows the depths that decisions on its messages go by.

@@ -107,58 +107,6 @@ func TestContinueReleasesNothingMuted(t *testing.T) {
 	}
 }
 
-// Without notices the command releases, also over a restart no more than once.
-func TestContinueByCommand(t *testing.T) {
-	t.Parallel()
-	n, _, _, b, botA, botB := steeredPair(t, func(cfg *sidecar.Config) { cfg.Steer.StopNotice = "off" })
-	third := n.discuss(botA, botB, "this")
-	n.until("it stops", func() bool { return n.stops(b, "max_depth") == 1 })
-	n.answers("/relay continue @BotB")
-	n.released(botB, third)
-	if got := n.reactions(third.ID); len(got) > 0 {
-		t.Errorf("the reactions are %q", got)
-	}
-	b.stop()
-	b = n.start(func() sidecar.Config {
-		cfg := n.steered("agent_b")
-		cfg.Steer.StopNotice = "off"
-		return cfg
-	}())
-	again := n.bot(botB.app, "http://"+b.Gateway().String(), nil)
-	n.connected(b)
-	n.says("and now?")
-	n.hears(again, "and now?")
-	if again.given(third.ID) > 0 {
-		t.Error("it was released again")
-	}
-}
-
-// Who spends the group's budget is stopped, which the group is shown once; a person's word releases what
-// stopped all the same.
-func TestContinueOverTheBudget(t *testing.T) {
-	t.Parallel()
-	n, apps, a, b, botA, botB := steeredPair(t, func(cfg *sidecar.Config) { cfg.Limits.MaxDepth, cfg.Limits.Threshold = 100, 100 })
-	n.answers("/relay budget 2")
-	var last []feishusim.Message
-	for i := range 4 {
-		text := fmt.Sprintf("number %d", i+1)
-		again := n.says("again")
-		n.haveRead(again, a, b) // it begins a round
-		n.reply(botA, heard{ID: again}, apps[1].ID, text)
-		last = append(last, n.sees(text))
-	}
-	n.until("two stop", func() bool { return n.stops(b, "budget") == 2 })
-	n.until("it has a notice", func() bool { return len(n.noticeOn(last[2].ID)) == 1 })
-	if got := len(n.reactions(last[2].ID)) + len(n.reactions(last[3].ID)); got != 1 {
-		t.Errorf("the group was shown %d times that its budget is spent", got)
-	}
-	n.answers("/relay continue")
-	n.released(botB, last[3])
-	if botB.given(last[2].ID) > 0 {
-		t.Error("what stopped before the last round was released")
-	}
-}
-
 // At defaults calls and events pass byte for byte, over a long connection and a webhook. The sidecars' calls
 // and what their bots are given are those of sidecars that steer nothing, but for one reaction on what stopped.
 func TestNobodySteers(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"feishu-relay/feishu"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
-	"feishu-relay/steer"
 )
 
 // A recall that is read before the bot is known to be in the group counts for the text that comes
@@ -38,40 +37,6 @@ func TestRecallBeforeTheBotIsInTheGroup(t *testing.T) {
 	}
 	if m.ChatID = "oc_own"; s.chats.wasRecalled(&m) {
 		t.Error("it is recalled in another group")
-	}
-}
-
-// A command that was recalled, and the answer to it, are shown without their texts.
-func TestMarksOfARecalledCommand(t *testing.T) {
-	t.Parallel()
-	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
-	s.chats.saw("feishu", "oc_own", 1)
-	about := func(kind steer.Kind, act steer.Act, id relay.MessageID) *steer.Mark {
-		return &steer.Mark{ID: "x/" + string(id), Kind: kind, Act: act, Channel: "feishu", ChatID: "oc_own", MessageID: id, Of: "om_1",
-			Text: "text of " + string(id), TS: 5}
-	}
-	s.steer.take(new(recalled{"feishu", "oc_own", "om_1"}.mark(1)), true)
-	marks := []*steer.Mark{about(steer.Command, steer.Answer, "om_1"), about(steer.Notice, steer.Answer, "om_2"),
-		about(steer.Notice, steer.Stop, "om_3")}
-	e := &eraser{recalled: recalled{"feishu", "oc_own", "om_1"}}
-	for i, m := range marks {
-		s.steer.take(m, true)
-		line, err := m.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if gone := e.mark(line) != nil; gone != (i < 2) {
-			t.Errorf("the line of %s is removed: %t", m.MessageID, gone)
-		}
-	}
-	list, err := s.chats.shown.Tail("feishu", "oc_own", 9)
-	if err != nil || len(list) != 3 {
-		t.Fatalf("%+v, %v", list, err)
-	}
-	for i, want := range []string{"", "", "text of om_3"} {
-		if list[i].Content != want || list[i].Recalled != (want == "") {
-			t.Errorf("it is shown as %+v", list[i])
-		}
 	}
 }
 

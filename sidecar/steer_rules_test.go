@@ -192,32 +192,6 @@ func TestContinueOfWhatWasRecalled(t *testing.T) {
 	}
 }
 
-// What a bot did not hear is in front of a person's message, also of one that is for one of several bots.
-func TestContextInModeOne(t *testing.T) {
-	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
-	cfg := n.steered("agent_a")
-	cfg.InjectContext, cfg.Steer.AnswerMode = 5, "one"
-	a := n.start(cfg)
-	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
-	n.connected(a)
-	botA.introduce(t)
-	n.says("hello")
-	n.hears(botA, "hello")
-	n.answers("/relay mute BotA")
-	n.says("the build is red")
-	n.until("it is not given", func() bool { return n.stops(a, "muted") == 1 })
-	n.answers("/relay unmute BotA")
-	n.says("go on with that")
-	if h := n.hears(botA, "go on with that"); !strings.Contains(h.Text, "the build is red") {
-		t.Errorf("it hears %q", h.Text)
-	}
-	n.says("and that")
-	if h := n.hears(botA, "and that"); strings.Contains(h.Text, "red") {
-		t.Errorf("it hears again: %q", h.Text)
-	}
-}
-
 // What people said to a bot that is away is withdrawn by a mute and by a stop, as what bots said. What the bot missed is
 // in front of the next text, and of nothing else.
 func TestPeoplesMessagesThatWait(t *testing.T) {

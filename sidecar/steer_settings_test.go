@@ -209,19 +209,6 @@ func TestSettingsAreKept(t *testing.T) {
 	}
 }
 
-// Redis is emptied while a sidecar is away: it learns what was changed meanwhile all the same.
-func TestSettingsChangedBeforeRedisWasEmptied(t *testing.T) {
-	t.Parallel()
-	c := newCircle(t, "redis")
-	a, b := c.start(c.config("agent_a")), c.start(c.config("agent_b"))
-	c.agree("they know each other", withBots(2), a, b)
-	b.stop()
-	c.patch(a, `{"limit":4,"muted":{"agent_b":true}}`)
-	must(t, c.raw().FlushAll(t.Context()).Err())
-	b = c.start(c.config("agent_b"))
-	c.agree("it learns them", func(g steer.Group) bool { return g.Settings.Limit == 4 && g.Settings.Muted["agent_b"] != nil }, a, b)
-}
-
 // Lines that nobody signed, or with another secret, and junk change nothing, and keep nobody from
 // reading on.
 func TestJunkMarksChangeNothing(t *testing.T) {
@@ -306,22 +293,6 @@ func TestSettingsFromTheFuture(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A command that a bot reports with a time in the future is one of now.
-func TestCommandFromTheFuture(t *testing.T) {
-	t.Parallel()
-	c := newCircle(t, "file")
-	a, b := c.start(c.config("agent_a")), c.start(c.config("agent_b"))
-	c.agree("they know each other", withBots(2), a, b)
-	status, body := c.posts(a, "/v1/inbound", fmt.Sprintf(`{"chat_id":"oc_1","content":"/relay limit 9","sender":"Tom","message_id":"om_f","ts":%d}`,
-		time.Now().Add(time.Hour).UnixMilli()))
-	if status != http.StatusAccepted {
-		t.Fatalf("answered %d: %s", status, body)
-	}
-	c.agree("it holds", func(g steer.Group) bool { return g.Settings.Limit == 9 }, a, b)
-	c.patch(b, `{"limit":2}`)
-	c.agree("a later one replaces it", func(g steer.Group) bool { return g.Settings.Limit == 2 }, a, b)
 }
 
 // Two sidecars with different environments do the same, and say that they differ.

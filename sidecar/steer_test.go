@@ -157,45 +157,6 @@ func TestCommandsInTheGroup(t *testing.T) {
 	}
 }
 
-// A round that stops is shown with one reaction, and a person's word releases it.
-func TestStopIsShownAndContinued(t *testing.T) {
-	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-	a, b := n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))
-	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
-	botA.introduce(t)
-	botB.introduce(t)
-	first := n.says("discuss")
-	n.hears(botB, "discuss")
-	n.reply(botA, heard{ID: first}, apps[1].ID, "one, what do you think?")
-	n.reply(botB, n.hears(botB, "one"), apps[0].ID, "two, what do you think?")
-	n.reply(botA, n.hears(botA, "two"), apps[1].ID, "three, what do you think?")
-	n.until("the third stops", func() bool { return n.stops(b, "max_depth") == 1 })
-	third := n.sees("three")
-	n.until("it has a reaction", func() bool { return len(n.reactions(third.ID)) > 0 })
-	if got := n.reactions(third.ID); len(got) != 1 || got[0] != "CrossMark" {
-		t.Errorf("the reactions are %q", got)
-	}
-	n.knowStop(third.ID, a, b)
-	n.says("继续。")
-	h := n.hears(botB, "three")
-	n.reply(botB, h, apps[0].ID, "four, what do you think?")
-	n.hears(botA, "four")
-	n.eachOnce(botA)
-	n.eachOnce(botB)
-	for _, bot := range []*sdkBot{botA, botB} {
-		bot.mu.Lock()
-		for _, h := range bot.all {
-			if strings.Contains(h.Text, "继续") {
-				t.Errorf("%s was given %q", bot.app.Name, h.Text)
-			}
-		}
-		bot.mu.Unlock()
-	}
-}
-
 func (n *tenant) reactions(id string) (emojis []string) {
 	m, _ := n.Message(id)
 	for _, r := range m.Reactions {

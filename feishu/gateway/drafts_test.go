@@ -176,10 +176,6 @@ const (
 	streamLife = 10 * time.Minute
 )
 
-func TestTextGoesOutAtOnce(t *testing.T) {
-	atDesk(t, func(d *desk) { d.text("hi"); d.now("hi") })
-}
-
 func TestInlineCardSettles(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.send(group, "interactive", d.card("done", false))
@@ -226,17 +222,6 @@ func TestEditedTextsWaitOnceThatIsKnown(t *testing.T) {
 	})
 }
 
-func TestLateEditIsNoHabit(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.text("a")
-		d.now("a")
-		time.Sleep(habitWindow + time.Second)
-		d.edit(id, "typo mended")
-		d.text("b")
-		d.now("b")
-	})
-}
-
 func TestTypingSignTakenBackEndsEdits(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.habits.edits(false, time.Now(), time.Now())
@@ -251,34 +236,6 @@ func TestTypingSignTakenBackEndsEdits(t *testing.T) {
 	})
 }
 
-// A typing sign on another agent's result is one on the message that the result
-// is about: there the answer stands.
-func TestTypingSignOnMailEndsEdits(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.habits.edits(false, time.Now(), time.Now())
-		d.recent.chats.Add("om_question", group)
-		on := "im/v1/messages/" + string(feishu.MailID("msg_1_coder_x", "om_question")) + "/reactions"
-		d.do("POST", on, map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_1"})
-		id := d.text("Thinking…")
-		time.Sleep(time.Second)
-		d.edit(id, "the answer")
-		d.never(time.Second)
-		d.do("DELETE", on+"/re_1", nil, nil)
-		d.now("the answer")
-	})
-}
-
-func TestOtherReactionsEndNothing(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.habits.edits(false, time.Now(), time.Now())
-		d.recent.chats.Add("om_question", group)
-		d.do("POST", "im/v1/messages/om_question/reactions", map[string]any{"reaction_type": map[string]any{"emoji_type": "OK"}}, map[string]any{"reaction_id": "re_1"})
-		d.text("answer")
-		d.do("DELETE", "im/v1/messages/om_question/reactions/re_1", nil, nil)
-		d.after(quiet, "answer")
-	})
-}
-
 func TestNextMessageEndsEdits(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.habits.edits(false, time.Now(), time.Now())
@@ -287,17 +244,6 @@ func TestNextMessageEndsEdits(t *testing.T) {
 		d.text("two")
 		d.now("one")
 		d.after(quiet, "two")
-	})
-}
-
-func TestMessageElsewhereEndsNothing(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.habits.edits(false, time.Now(), time.Now())
-		d.book.SawChat("oc_2", feishu.ChatGroup)
-		d.text("one")
-		d.send("oc_2", "image", `{"image_key":"img_1"}`)
-		d.now("[图片]")
-		d.after(quiet, "one")
 	})
 }
 
@@ -508,15 +454,6 @@ func TestCardKitFullCardAfterTheEnd(t *testing.T) {
 	})
 }
 
-func TestCardKitReplacedWhileStreaming(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
-		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-		d.do("PUT", "cardkit/v1/cards/77", map[string]any{"card": map[string]any{"type": "card_json", "data": d.card("still going?", true)}, "sequence": 3}, nil)
-		d.after(quiet, "still going?")
-	})
-}
-
 func TestCardKitWithoutAnEnd(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
@@ -548,46 +485,6 @@ func TestCardKitPausedByATool(t *testing.T) {
 		d.never(5 * time.Minute)
 		settings(`{"config":{"streaming_mode":false}}`, 6)
 		d.after(settle, "I look it up: 42")
-	})
-}
-
-// A bot thinks for a quarter of an hour behind its placeholder.
-func TestTextThatIsWrittenAfterALongThought(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.text("Thinking…")
-		d.never(15 * time.Minute)
-		d.edit(id, "42")
-		d.after(quiet, "42")
-	})
-}
-
-func TestCardKitNeverStreamed(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("whole", false)}, map[string]any{"card_id": "77"})
-		d.never(time.Minute) // not sent yet
-		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-		d.after(settle, "whole")
-	})
-}
-
-func TestCardKitWrittenBeforeTheSend(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
-		d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "words", "sequence": 1}, nil)
-		d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"streaming_mode":false}`, "sequence": 2}, nil)
-		time.Sleep(time.Minute)
-		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-		d.after(settle, "words")
-	})
-}
-
-func TestCardKitNeverSent(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("x", true)}, map[string]any{"card_id": "77"})
-		d.never(time.Hour)
-		if n, _ := d.drafts.sizes(); n != 0 {
-			t.Errorf("%d drafts", n)
-		}
 	})
 }
 
@@ -652,17 +549,6 @@ func TestHostFailsAndRecovers(t *testing.T) {
 	})
 }
 
-func TestHostFailsForGood(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.host.sent = func(context.Context, Sent) error { return errTest }
-		d.text("hello")
-		d.never(time.Hour)
-		if n, _ := d.drafts.sizes(); n != 0 || d.counts.of("draft_expired") != 1 {
-			t.Errorf("%d drafts, %v", n, d.counts.m)
-		}
-	})
-}
-
 // A restart goes on where the last run ended: drafts, cards and habits.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
@@ -724,21 +610,6 @@ func TestBrokenDraftsAreKeptAside(t *testing.T) {
 	}
 }
 
-// A file that can be neither read nor renamed keeps no draft behind it from being published.
-func TestBrokenDraftThatStays(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) { d.habits.edits(false, time.Now(), time.Now()); d.text("hi") })
-	})
-	name := draftPrefix + strings.Repeat("a", 238) + ".json" // with .broken, it is longer than a name can be
-	if err := os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) { d.after(quiet, "hi") })
-	})
-}
-
 // A disk that takes nothing costs no message while the process lives.
 func TestDraftsWithoutADisk(t *testing.T) {
 	dir := t.TempDir()
@@ -767,35 +638,6 @@ func TestManyDrafts(t *testing.T) {
 		d.now("oldest")
 		_ = first
 	})
-}
-
-func TestStuckDraftsAreBounded(t *testing.T) {
-	s := loadDrafts(nil, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
-	for i := range 2 * maxDrafts {
-		s.add(&draft{Message: feishu.Message{ID: relay.MessageID(fmt.Sprint("om_", i)), ChatID: group}})
-	}
-	if n, _ := s.sizes(); n > maxDrafts+maxStuck {
-		t.Errorf("%d drafts", n)
-	}
-	if s.holds("om_0") || !s.holds(relay.MessageID(fmt.Sprint("om_", 2*maxDrafts-1))) {
-		t.Error("not the oldest went")
-	}
-}
-
-// A draft that could not be published as it is waits for its end again once there is room.
-func TestAForcedDraftThatFailsWaitsAgain(t *testing.T) {
-	s := loadDrafts(nil, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
-	for i := range maxDrafts + 1 {
-		s.add(&draft{Message: feishu.Message{ID: relay.MessageID(fmt.Sprint("om_", i)), ChatID: group}, Wait: waitEnd})
-	}
-	first := s.byMessage["om_0"]
-	if s.failed(first); !first.forced {
-		t.Error("there are still too many, and the oldest is not published as it is")
-	}
-	s.drop("om_1")
-	if s.failed(first); first.forced {
-		t.Error("there is room, and an unfinished message is published as it is")
-	}
 }
 
 // Few large drafts fill the memory as many small ones do.
@@ -837,52 +679,6 @@ func TestLargeDraftsAreBounded(t *testing.T) {
 	}
 }
 
-// What an earlier run left beyond the bounds is published; only what cannot be published is dropped.
-func TestTooManyDraftsOfAnEarlierRun(t *testing.T) {
-	const many = maxDrafts + maxStuck + 2
-	for _, works := range []bool{true, false} {
-		dir := t.TempDir()
-		root, err := os.OpenRoot(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer root.Close()
-		earlier := loadDrafts(root, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
-		for i := range many {
-			id := fmt.Sprint("om_", i)
-			if err := earlier.files.Save(id, draft{Wait: waitEnd, Created: relay.Millis(i + 1), Message: feishu.Message{
-				ID: relay.MessageID(id), ChatID: group}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		lost := 0
-		s := loadDrafts(root, slog.New(slog.DiscardHandler), func(c feishu.Counted) {
-			if c == countedDraftLost {
-				lost++
-			}
-		})
-		if n, _ := s.sizes(); n != many || lost > 0 {
-			t.Errorf("%d of %d drafts after the start, %d lost", n, many, lost)
-		}
-		s.add(&draft{Message: feishu.Message{ID: "om_new", ChatID: group, Content: "new"}})
-		if lost > 0 {
-			t.Errorf("%d lost before any was tried", lost)
-		}
-		for d := range s.all {
-			switch {
-			case !d.forced:
-			case works:
-				s.published(d, "", d.Touched)
-			default:
-				s.failed(d)
-			}
-		}
-		if want := map[bool]int{true: 0, false: 3}[works]; lost != want || !s.holds("om_new") {
-			t.Errorf("publishing works: %t; %d lost, want %d", works, lost, want)
-		}
-	}
-}
-
 // An agent that is killed again and again before it has published any draft does not gather ever more of them.
 func TestDraftsOfManyRunsAreBounded(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
@@ -914,33 +710,6 @@ func TestDraftsOfManyRunsAreBounded(t *testing.T) {
 	}
 	if n, _ := loadDrafts(root, slog.New(slog.DiscardHandler), func(feishu.Counted) {}).sizes(); n != most {
 		t.Errorf("%d of too many drafts are left after a start, want %d", n, most)
-	}
-}
-
-// While the disk hangs under a draft, the status is told and questions about names are answered.
-func TestADiskThatHangsUnderADraft(t *testing.T) {
-	r := newRig(t, nil).knowGroup()
-	r.drafts.mu.Lock()
-	r.Status()
-	<-r.askNames("roster", group, func(context.Context) {})
-	r.drafts.mu.Unlock()
-}
-
-// An answer about names has the drafts of its chat tried at once, and does not make them fresh; one about the chat's
-// kind does.
-func TestAnswersHaveDraftsTriedAgain(t *testing.T) {
-	s := loadDrafts(nil, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
-	d := &draft{Message: feishu.Message{ID: "om_1", ChatID: group}}
-	s.add(d)
-	for _, reset := range []bool{false, true} {
-		d.tries, d.retryAt = 3, time.Now().Add(time.Hour)
-		s.retry("oc_other", true)
-		s.retry(group, reset)
-		next := time.Hour
-		s.due(time.Now(), func(d *draft, _ time.Time) time.Time { return d.retryAt }, &next)
-		if !d.retryAt.IsZero() || d.tries == 0 != reset {
-			t.Errorf("reset %t: tries again at %v, tries %d", reset, d.retryAt, d.tries)
-		}
 	}
 }
 
@@ -1008,14 +777,6 @@ func TestPostEditedByPatch(t *testing.T) {
 		id := d.send(group, "post", post("a"))
 		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": post("a b")}, nil)
 		d.after(quiet, "a b")
-	})
-}
-
-func TestClockPutBack(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		ms := relay.MillisOf(time.Now().Add(time.Hour))
-		d.drafts.add(&draft{Message: feishu.Message{ID: "om_x", ChatID: group, Type: "text", Content: textOf("hi")}, Created: ms, Touched: ms, Wait: waitEdit})
-		d.after(quiet, "hi")
 	})
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/peerchat"
-	"feishu-relay/relay"
 )
 
 // peerRig is a gateway whose bot has got mail from the agent "writer".
@@ -284,9 +283,6 @@ func TestFinalTextForPeers(t *testing.T) {
 				t.Error("the same uuid made two messages")
 			}
 		},
-		"a post": func(r *rig, mail peerchat.Message) {
-			reply(r, mail, "post", `{"zh_cn":{"content":[[{"tag":"text","text":"done"}]]}}`, "")
-		},
 		"a placeholder that is edited": func(r *rig, mail peerchat.Message) {
 			id := reply(r, mail, "text", text("Thinking…"), "")
 			r.call("PUT", "/open-apis/im/v1/messages/"+id, js(map[string]any{"msg_type": "text", "content": text("done")}))
@@ -307,11 +303,6 @@ func TestFinalTextForPeers(t *testing.T) {
 			r.call("DELETE", "/open-apis/im/v1/messages/"+id, "")
 			reply(r, mail, "text", text("done"), "")
 		},
-		"a changed card whose draft is gone": func(r *rig, mail peerchat.Message) {
-			id := reply(r, mail, "interactive", `{"type":"card","data":{"card_id":"71"}}`, "")
-			r.drafts.drop(relay.MessageID(id))
-			r.call("PUT", "/open-apis/cardkit/v1/cards/71/elements/content/content", `{"content":"done","sequence":1}`)
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			peerDesk(t, func(d *desk, mail peerchat.Message) {
@@ -325,21 +316,6 @@ func TestFinalTextForPeers(t *testing.T) {
 				d.never(time.Hour)
 			})
 		})
-	}
-}
-
-// Without such chats nothing is kept from Feishu, whatever it names.
-func TestNoPeersNothingChanges(t *testing.T) {
-	r := newRig(t, nil)
-	for _, line := range peerCalls {
-		method, rest, _ := strings.Cut(strings.NewReplacer("{oc}", "oc_relaypeer01", "{om}", "om_relaypeer01", "{ou}",
-			"ou_relaypeer01").Replace(line), " ")
-		target, body, _ := strings.Cut(rest, " ")
-		before := len(r.up.seen())
-		r.call(method, "/open-apis/"+target, body)
-		if len(r.up.seen()) == before {
-			t.Errorf("%s %s did not reach Feishu", method, target)
-		}
 	}
 }
 
@@ -540,49 +516,6 @@ func TestWhatIsAcceptedForPeersSurvivesAKill(t *testing.T) {
 	}
 	r.stop()
 	r.silent()
-}
-
-// What is accepted and not sent when the chats are switched off goes out when they are on again.
-func TestPeersOffAndOnAgain(t *testing.T) {
-	dir, up := t.TempDir(), newUpstream(t)
-	r, mail := peerRigIn(t, dir, up, func(o *Options) { o.EditSettle = time.Hour })
-	if _, id, answer := r.replyTo(mail, "done"); id == "" {
-		t.Fatal(answer)
-	}
-	r.stop()
-	r.silent()
-	dropped := make(chan struct{})
-	off := newRigIn(t, dir, up, func(o *Options) {
-		o.EditSettle = time.Nanosecond
-		o.Counter = func(event feishu.Counted) {
-			if event == countedDraftPrivate {
-				close(dropped)
-			}
-		}
-	})
-	<-dropped
-	off.stop()
-	off.silent()
-	on, _ := peerRigIn(t, dir, up, nil)
-	if m := on.said(); m.Text != "done" {
-		t.Errorf("the host got %+v", m)
-	}
-}
-
-// A text that the bot writes on is not taken for its answer, also where it was never seen to write so.
-func TestAGrowingTextForPeersIsOneAnswer(t *testing.T) {
-	r, mail := peerRigIn(t, t.TempDir(), newUpstream(t), func(o *Options) { o.Settle, o.EditSettle = 1, time.Hour })
-	_, id, _ := r.replyTo(mail, "Here is the fi")
-	r.drafts.mu.Lock()
-	if d := r.drafts.byMessage[relay.MessageID(id)]; d == nil || d.due(&r.opts).Before(d.Touched.Time().Add(time.Hour)) {
-		t.Errorf("the draft is %+v", d)
-	}
-	r.drafts.mu.Unlock()
-	r.call("PUT", "/open-apis/im/v1/messages/"+id, js(map[string]any{"msg_type": "text", "content": `{"text":"Here is the file"}`}))
-	r.replyTo(mail, "and that is all") // which ends the one before
-	if m := r.said(); m.Text != "Here is the file" || m.EditOf != "" {
-		t.Errorf("the host got %+v", m)
-	}
 }
 
 // As long as the chats cannot be used, since the disk cannot, the bot is to repeat its calls.

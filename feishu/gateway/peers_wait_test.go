@@ -85,23 +85,6 @@ func TestSlowAnswersToPeers(t *testing.T) {
 			}
 			d.endsCard(9)
 		},
-		"a streamed card, in the middle": func(d *desk, mail peerchat.Message) {
-			d.cardMade("71", d.card("Thinking…", true))
-			d.sendsCard(mail)
-			d.writesCard("I look at the files", 1)
-			d.never(long)
-			d.writesCard("func sort(xs []int)", 2)
-			d.endsCard(9)
-		},
-		"a streamed card, after hours": func(d *desk, mail peerchat.Message) {
-			d.cardMade("71", d.card("Thinking…", true))
-			d.sendsCard(mail)
-			d.never(5 * time.Hour)
-			d.writesCard("func sort", 1)
-			d.never(long)
-			d.writesCard("func sort(xs []int)", 2)
-			d.endsCard(9)
-		},
 		"a card that is filled without streaming": func(d *desk, mail peerchat.Message) {
 			d.cardMade("71", d.card("Thinking…", false))
 			d.sendsCard(mail)
@@ -111,23 +94,10 @@ func TestSlowAnswersToPeers(t *testing.T) {
 				d.never(30 * time.Second)
 			}
 		},
-		"a placeholder that is edited": func(d *desk, mail peerchat.Message) {
-			_, id, _ := d.replyTo(mail, "Thinking…")
-			d.never(long)
-			d.edits(id, "func sort(xs []int)")
-		},
 		"a placeholder that is edited after hours": func(d *desk, mail peerchat.Message) {
 			_, id, _ := d.replyTo(mail, "Thinking…")
 			d.never(30 * time.Hour)
 			for _, text := range []string{"func", "func sort", "func sort(xs []int)"} {
-				d.edits(id, text)
-				d.never(30 * time.Second)
-			}
-		},
-		"progress by edits": func(d *desk, mail peerchat.Message) {
-			_, id, _ := d.replyTo(mail, "Reading file 1 of 3")
-			for _, text := range []string{"Reading file 2 of 3", "Reading file 3 of 3", "func sort(xs []int)"} {
-				d.never(5 * time.Second)
 				d.edits(id, text)
 				d.never(30 * time.Second)
 			}

@@ -9,10 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
-
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/webhook"
 	"feishu-relay/relay"
 )
 
@@ -55,20 +52,6 @@ func TestTextIsRecordedBeforeTheAnswer(t *testing.T) {
 	r.text("first")
 	if !recorded {
 		t.Error("the answer came first")
-	}
-}
-
-func TestReplyKnowsItsChatAndParent(t *testing.T) {
-	r := newRig(t, nil).knowGroup()
-	parent := r.text("question")
-	r.said()
-	resp, err := r.sdk().Im.V1.Message.Reply(t.Context(), larkim.NewReplyMessageReqBuilder().MessageId(parent).Body(
-		larkim.NewReplyMessageReqBodyBuilder().MsgType("text").Content(`{"text":"answer"}`).Build()).Build())
-	if err != nil || !resp.Success() {
-		t.Fatal(err, resp)
-	}
-	if m := r.said(); m.Text != "answer" || m.ChatID != group || string(m.ParentID) != parent {
-		t.Errorf("published %+v", m)
 	}
 }
 
@@ -117,19 +100,6 @@ func TestUnknownChatIsAsked(t *testing.T) {
 	}
 	if r.book.Chat(group).Kind != feishu.ChatGroup || r.counts.of("chat_asked") != 1 {
 		t.Error("the answer was not kept")
-	}
-}
-
-func TestUnknownChatIsLearnedFromAnEvent(t *testing.T) {
-	r := newRig(t, nil)
-	r.up.mu.Lock()
-	delete(r.up.chats, group) // no scope to ask
-	r.up.mu.Unlock()
-	r.text("hello")
-	r.silent()
-	r.tapEvent([]byte(eventOf(r.app, "user", "ou_u", "om_u", group, "group", "hi")))
-	if m := r.said(); m.Text != "hello" {
-		t.Errorf("published %q", m.Text)
 	}
 }
 
@@ -283,17 +253,6 @@ func TestNotInChat(t *testing.T) {
 	r.silent()
 }
 
-func TestNotInChatByReply(t *testing.T) {
-	r := newRig(t, nil).knowGroup()
-	r.own.proved("t-"+r.app, r.app)
-	r.tapEvent([]byte(eventOf(r.app, "user", "ou_u", "om_u", group, "group", "hi")))
-	r.up.say("POST /open-apis/im/v1/messages/om_u/reply", 400, `{"code":230002,"msg":"x"}`)
-	r.call("POST", "/open-apis/im/v1/messages/om_u/reply", `{"msg_type":"text","content":"{}"}`)
-	if !slices.Equal(r.host.leftChats, []relay.ChatID{group}) {
-		t.Errorf("told %v", r.host.leftChats)
-	}
-}
-
 func TestRefusedSendsAreNotRelayed(t *testing.T) {
 	r := newRig(t, nil).knowGroup()
 	for _, answer := range []string{`{"code":230020,"msg":"limit"}`, `{"code":0}`, `{}`, ``} {
@@ -303,18 +262,6 @@ func TestRefusedSendsAreNotRelayed(t *testing.T) {
 	r.silent()
 	if n, _ := r.drafts.sizes(); n != 0 {
 		t.Errorf("%d drafts", n)
-	}
-}
-
-func TestThreePiecesAreThreeMessages(t *testing.T) {
-	r := newRig(t, nil).knowGroup()
-	for i := range 3 {
-		r.text(fmt.Sprint("piece ", i))
-	}
-	for i := range 3 {
-		if m := r.said(); m.Text != fmt.Sprint("piece ", i) {
-			t.Errorf("published %q", m.Text)
-		}
 	}
 }
 
@@ -353,14 +300,6 @@ func TestHangingHost(t *testing.T) {
 	r.call("GET", "/open-apis/other", "") // is not served behind it
 	close(goOn)
 	r.said()
-}
-
-func TestJoined(t *testing.T) {
-	r := newRig(t, nil).knowGroup()
-	r.text("hello")
-	if !slices.Equal(r.host.joinedChats, []relay.ChatID{group}) || r.book.Chat(group).In != feishu.Yes {
-		t.Errorf("told %v", r.host.joinedChats)
-	}
 }
 
 func TestMergeForward(t *testing.T) {
@@ -403,24 +342,6 @@ func TestSendsWhileClosing(t *testing.T) {
 	}
 	if err := r.Close(); err != nil {
 		t.Error("closed twice:", err)
-	}
-}
-
-func TestNewRefusesWhatCannotWork(t *testing.T) {
-	good := Options{Upstream: mustURL("https://open.feishu.cn"), Book: feishu.OpenBook(nil, "", nil), API: feishu.NewAPI("", "", ""), Host: &host{}}
-	for name, change := range map[string]func(*Options){
-		"no upstream": func(o *Options) { o.Upstream = nil },
-		"odd scheme":  func(o *Options) { o.Upstream = mustURL("ftp://x") },
-		"no host":     func(o *Options) { o.Host = nil },
-		"a webhook without a secret": func(o *Options) {
-			o.Webhook = &webhook.Options{BotURL: "http://127.0.0.1:1"}
-		},
-	} {
-		o := good
-		change(&o)
-		if _, err := New(o); err == nil {
-			t.Errorf("%s: no error", name)
-		}
 	}
 }
 

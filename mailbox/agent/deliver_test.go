@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -63,21 +62,6 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// A copy that comes in the very moment of the delivery is none to deliver.
-func TestCopyDuringDelivery(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		b := w.agent("b")
-		hello := mailbox.Envelope{From: "x", ID: "m1", Content: textOf("hello"), Hops: 3}
-		b.opts.Seen = &slow{b.seen}
-		b.restart()
-		w.foreign(b, hello)
-		time.Sleep(time.Second / 2) // its delivery is under way
-		w.foreign(b, hello)
-		time.Sleep(time.Minute)
-		same(t, "given", b.texts(), []string{"hello"})
-	})
-}
-
 // slow answers as of a second ago.
 type slow struct{ *memory }
 
@@ -85,49 +69,6 @@ func (s *slow) Seen(key string) bool {
 	known := s.memory.Seen(key)
 	time.Sleep(time.Second)
 	return known
-}
-
-// Mail waits for a door. What opens during a try counts for that try.
-func TestDoorOpensMeanwhile(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a"), w.agent("b")
-		a.say(b, "one")
-		b.door.doing(func(_ context.Context, d agent.Delivery) error {
-			b.door.doing(nil)
-			b.door.set(true) // behind the look that found it shut
-			return agent.ErrNoChannel
-		})
-		a.say(b, "two")
-		same(t, "given", b.texts(), []string{"one", "two"})
-	})
-}
-
-func TestDoorOpensAmongMany(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a"), w.agent("b")
-		b.door.set(false)
-		var want []string
-		for i := range 20 {
-			want = append(want, fmt.Sprint(i))
-			a.say(b, want[i])
-			time.Sleep(time.Millisecond)
-		}
-		synctest.Wait()
-		tries := 0
-		b.door.doing(func(_ context.Context, d agent.Delivery) error {
-			if tries++; tries < 10 {
-				return agent.ErrNoChannel
-			}
-			if tries == 10 {
-				b.door.set(true)
-			}
-			return nil
-		})
-		b.door.set(true)
-		if got := b.texts(); len(got) != len(want) {
-			t.Errorf("given %q", got)
-		}
-	})
 }
 
 // Mail that no door is open for does not hold up what has one.
@@ -146,58 +87,6 @@ func TestDoorForSome(t *testing.T) {
 		b.door.doing(nil)
 		b.door.set(true)
 		same(t, "given", b.texts(), []string{"shut"})
-	})
-}
-
-// Where the bot has one task of an agent at a time, the end of one brings the next, also where one in between has left
-// the inbox; the other mail that waits for a channel is not tried again.
-func TestNextTaskAmongMuchThatWaits(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a"), w.agent("b")
-		has, tries := "", 0
-		b.door.doing(func(_ context.Context, d agent.Delivery) error {
-			tries++
-			if d.Task == nil || has != "" && has != d.Task.ID {
-				return agent.ErrNoChannel
-			}
-			has = d.Task.ID
-			return nil
-		})
-		for i := range 200 {
-			w.foreign(b, mailbox.Envelope{From: "c", Hops: 3, Content: textOf(fmt.Sprint(i))})
-		}
-		for _, id := range []string{"t1", "t2", "t3"} {
-			a.task(b, id, nil)
-			synctest.Wait()
-		}
-		same(t, "given at first", b.texts(), []string{"do t1"})
-		for _, item := range w.hub.waiting("b") {
-			if e, err := mailbox.Decode(item.Raw); err == nil && taskOf(e) == "t2" {
-				must(t, (&handle{hub: w.hub, dead: &b.dead}).Settle(t.Context(), "b", item.Key, mailbox.Taken))
-			}
-		}
-		has, tries = "", 0
-		b.update("t1", mailbox.Completed, "done")
-		same(t, "given then", b.texts(), []string{"do t3"})
-		if tries > 3 {
-			t.Errorf("with the end of one task, %d messages were tried", tries)
-		}
-	})
-}
-
-// A task whose turn ends without a channel while the one that it waits for ends is tried again.
-func TestTaskEndsWhileTheNextIsTried(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a"), w.agent("b")
-		a.task(b, "t1", nil)
-		same(t, "given at first", b.texts(), []string{"do t1"})
-		b.door.doing(func(context.Context, agent.Delivery) error {
-			b.door.doing(nil)
-			b.update("t1", mailbox.Completed, "done")
-			return agent.ErrNoChannel
-		})
-		a.task(b, "t2", nil)
-		same(t, "given then", b.texts(), []string{"do t2"})
 	})
 }
 

@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -203,33 +202,6 @@ func TestBuffer(t *testing.T) {
 		b.restart()
 		b.door.set(true)
 		same(t, "given by the door", b.texts(), []string{})
-	})
-}
-
-// A store that fails in the middle of a drain keeps nothing in hand.
-func TestDrainFails(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		b := w.agent("b")
-		b.door.set(false)
-		for i := range 70 {
-			w.foreign(b, mailbox.Envelope{From: "x", ID: fmt.Sprint("m", i), Content: textOf(fmt.Sprint(i)), Hops: 3, Metadata: mailbox.Metadata{Goal: "g"}})
-		}
-		b.waits(70)
-		for _, broken := range []string{"settle", "read"} {
-			w.hub.failing(func(op string, id mailbox.AgentID) error {
-				if op == broken {
-					return errors.New("away")
-				}
-				return nil
-			})
-			_, _ = b.Drain(t.Context(), 1, "")
-			w.hub.failing(nil)
-		}
-		time.Sleep(time.Minute)
-		d, got := b.drain(100)
-		if len(got) != 64 || d.Waiting != 0 {
-			t.Errorf("drained %d, %d wait", len(got), d.Waiting)
-		}
 	})
 }
 

@@ -3,10 +3,8 @@ package agent_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,84 +214,4 @@ func TestAnswerToASharedID(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An answer names the sender's id also when a restart lies between.
-func TestAnswerToASharedIDAfterARestart(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		b := w.agent("b")
-		w.foreign(b, mailbox.Envelope{From: "nano", ID: "msg_1777000000000_nano", Content: textOf("hi"), Hops: 2})
-		got := b.deliveries()
-		if len(got) != 1 || got[0].ID == "msg_1777000000000_nano" {
-			t.Fatalf("given %+v", got)
-		}
-		b.restart()
-		for _, to := range []mailbox.AgentID{"nano", "other"} { // which did not send it
-			_, err := b.Send(t.Context(), agent.Draft{Envelope: letterTo(to, "yes", func(e *mailbox.Envelope) {
-				e.Type, e.ReplyTo, e.Metadata.CorrelationID = mailbox.TypeAnswer, got[0].ID, got[0].ID
-			})})
-			must(t, err)
-			want := "msg_1777000000000_nano"
-			if to == "other" {
-				want = got[0].ID
-			}
-			all := w.mailOf(to, mailbox.TypeAnswer)
-			if len(all) != 1 || all[0].ReplyTo != want || all[0].Metadata.CorrelationID != want {
-				t.Errorf("%s got %+v, want an answer to %s", to, all, want)
-			}
-		}
-	})
-}
-
-// The same holds for ids that this agent's own bot gives.
-func TestOwnIDTwice(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b, c := w.agent("a"), w.agent("b"), w.agent("c")
-		give := func(to *actor, text string) agent.Sent {
-			return a.say(to, text, func(e *mailbox.Envelope) { e.ID, e.Metadata.RequiresAck = "mine", true })
-		}
-		b.door.set(false)
-		sent := map[string]string{}
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		for _, text := range []string{"one", "two", "three"} {
-			for range 2 {
-				all.Go(func() {
-					s := give(b, text)
-					mu.Lock()
-					defer mu.Unlock()
-					if before, again := sent[text]; again && before != s.ID {
-						t.Errorf("%s was sent as %s and %s", text, before, s.ID)
-					}
-					sent[text] = s.ID
-				})
-			}
-		}
-		all.Wait()
-		a.restart()
-		sent["four"] = give(c, "four").ID
-		for text, id := range sent {
-			to := b
-			if text == "four" {
-				to = c
-			}
-			if again := give(to, text); again.ID != id {
-				t.Errorf("the repeat of %s is answered with %s, want %s", text, again.ID, id)
-			}
-		}
-		if ids := slices.Sorted(maps.Values(sent)); len(slices.Compact(ids)) != 4 || ids[0] != "mine" {
-			t.Errorf("sent as %q", sent)
-		}
-		synctest.Wait()
-		if n := a.Counts().Unacknowledged; n != 3 {
-			t.Errorf("%d unacknowledged", n)
-		}
-		first := b.waits(3)[0]
-		must(t, b.Ack(t.Context(), first.ID))
-		synctest.Wait()
-		if n := a.Counts().Unacknowledged; n != 2 {
-			t.Errorf("%d unacknowledged after one was acknowledged", n)
-		}
-		same(t, "given to c", c.texts(), []string{"four"})
-	})
 }

@@ -55,14 +55,6 @@ func TestStepSaysWhatIsPossible(t *testing.T) {
 	}
 }
 
-func TestTerminal(t *testing.T) {
-	for i, state := range states {
-		if got, want := state.Ended(), i >= 3; got != want {
-			t.Errorf("%s: got %t", state, got)
-		}
-	}
-}
-
 func wantError(t *testing.T, err error, code mailbox.Code, field string, texts ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*mailbox.Error](err)

@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,23 +55,6 @@ func TestDeadLetters(t *testing.T) {
 			r.t.Errorf("%s holds %s", name, data)
 		}
 	})
-}
-
-// Whoever is told of a dead letter logs it: here it is no second warning.
-func TestDeadLetterIsNoWarning(t *testing.T) {
-	var log bytes.Buffer
-	story(t, func(r *rig) {
-		r.stop()
-		r.opts.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		r.open()
-		r.send(message("m"))
-		r.Nacked("m", "coder", mailbox.Unauthorized, "no")
-		r.after(s)
-		r.wantDied("m", mailbox.Unauthorized, 1, "no")
-	})
-	if got := log.String(); strings.Count(got, "level=DEBUG") != 1 || strings.Count(got, "level=") != 1 || !strings.Contains(got, "message_id=m ") {
-		t.Errorf("logged %s", got)
-	}
 }
 
 func TestReplay(t *testing.T) {

@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -144,22 +142,6 @@ func TestNack(t *testing.T) {
 			})
 		}
 	})
-	t.Run("for now, while the time-out is looked into", func(t *testing.T) {
-		for _, at := range []time.Duration{30 * s, 31 * s} { // late; at the end of the pause
-			story(t, func(r *rig) {
-				r.opts.Store.(*store).where = func(context.Context, mailbox.AgentID, string) (mailbox.Place, error) {
-					if time.Since(r.start) < at {
-						return mailbox.Waiting, nil
-					}
-					r.Nacked("m", "coder", mailbox.AgentBusy, "wait")
-					return mailbox.Processed, nil
-				}
-				r.send(message("m"))
-				r.after(32 * s)
-				r.wantCalls("0s put m 0 k1", "31s again m 1 k1")
-			})
-		}
-	})
 	t.Run("for now, then acknowledged", func(t *testing.T) {
 		story(t, func(r *rig) {
 			r.send(message("m"))
@@ -197,57 +179,6 @@ func TestOffline(t *testing.T) {
 			r.wantCalls("0s put m 0 k1", "131s again m 1 k1")
 		})
 	})
-	t.Run("seen without being told", func(t *testing.T) {
-		story(t, func(r *rig) {
-			r.send(message("m"))
-			r.set(func() { r.away["coder"] = true })
-			r.after(time.Hour)
-			r.wantCalls("0s put m 0 k1")
-			r.set(func() { r.away["coder"] = false })
-			r.after(31*s + lookEvery)
-			if len(r.calls) != 2 {
-				r.t.Errorf("calls %v", r.calls)
-			}
-		})
-	})
-	t.Run("what was not seen does not count", func(t *testing.T) {
-		story(t, func(r *rig) {
-			r.send(message("m"))
-			r.after(12 * s) // last seen at 10 s
-			r.set(func() { r.away["coder"] = true })
-			r.after(88 * s)
-			r.gone(false)
-			r.after(40 * s)
-			r.wantCalls("0s put m 0 k1", "121s again m 1 k1")
-		})
-	})
-	t.Run("nor time in which nobody looked", func(t *testing.T) {
-		story(t, func(r *rig) {
-			r.send(message("m"))
-			r.set(func() { r.err = errAway })
-			r.send(message("n"))
-			r.Acked("m", "coder")
-			r.after(time.Hour) // n waits for the store
-			r.set(func() { r.err, r.calls, r.away["coder"] = nil, nil, true })
-			r.after(2 * time.Minute)
-			r.gone(false)
-			r.after(31 * s)
-			if len(r.calls) != 2 || !strings.HasPrefix(r.calls[1], "3751s again n 1") {
-				r.t.Errorf("calls %v", r.calls)
-			}
-		})
-	})
-	t.Run("in the pause", func(t *testing.T) {
-		story(t, func(r *rig) {
-			r.send(message("m"))
-			r.after(30 * s)
-			r.gone(true)
-			r.after(time.Hour)
-			r.wantCalls("0s put m 0 k1")
-			r.gone(false)
-			r.wantCalls("0s put m 0 k1", "3630s again m 1 k1")
-		})
-	})
 	t.Run("others do not wait", func(t *testing.T) {
 		story(t, func(r *rig) {
 			r.gone(true)
@@ -257,20 +188,6 @@ func TestOffline(t *testing.T) {
 			r.send(e)
 			r.after(32 * s)
 			r.wantCalls("0s put m 0 k1", "0s put n 0 k2", "31s again n 1 k2")
-		})
-	})
-	t.Run("only mail that waits is looked after", func(t *testing.T) {
-		story(t, func(r *rig) {
-			r.send(message("m"))
-			r.Acked("m", "coder")
-			looks := r.looks
-			r.after(time.Hour)
-			if r.looks != looks {
-				r.t.Errorf("asked %d times who is online", r.looks-looks)
-			}
-			r.send(message("n")) // an hour later: nobody has looked, which is not an hour online or away
-			r.after(31 * s)
-			r.wantCalls("0s put m 0 k1", "3600s put n 0 k2", "3631s again n 1 k2")
 		})
 	})
 }
@@ -318,18 +235,6 @@ func TestLife(t *testing.T) {
 				r.wantCalls("0s put m 0 k1")
 			})
 		}
-	})
-	t.Run("refused and then not sent again in time", func(t *testing.T) {
-		story(t, func(r *rig) {
-			e := message("m")
-			e.Metadata.TTL = new(10)
-			r.send(e)
-			r.set(func() { r.place = mailbox.Processed })
-			r.gone(true)
-			r.Nacked("m", "coder", mailbox.AgentBusy, "")
-			r.after(time.Minute)
-			r.wantDied("m", mailbox.AgentOffline, 1, "within its life")
-		})
 	})
 	t.Run("the default", func(t *testing.T) {
 		story(t, func(r *rig) {

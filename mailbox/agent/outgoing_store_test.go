@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,73 +81,6 @@ func TestStoreAway(t *testing.T) {
 			r.send(plain("d")) // behind those that came before it
 			r.wantCalls("3600.003s put a 0 k1", "3600.003s put b 0 k2", "3600.003s put c 0 k3", "3600.003s put d 0 k4")
 			r.wantLeft(0, 0)
-		})
-	})
-	t.Run("in the order of the sends", func(t *testing.T) {
-		story(t, func(r *rig) {
-			r.set(func() { r.err = errAway })
-			var want []string
-			for i := range 20 { // in one millisecond; every other one asks for an acknowledgement
-				e := message(fmt.Sprint(i))
-				e.Metadata.RequiresAck = i%2 == 0
-				r.send(e)
-				want = append(want, e.ID)
-				if i == 10 {
-					r.reopen()
-				}
-			}
-			r.set(func() { r.err, r.calls = nil, nil })
-			r.send(plain("last"))
-			var got []string
-			for _, call := range r.calls {
-				got = append(got, strings.Fields(call)[2])
-			}
-			if !slices.Equal(got, append(want, "last")) {
-				r.t.Errorf("sent as %v, want %v", got, want)
-			}
-		})
-	})
-	t.Run("a store that is back in the middle of a round", func(t *testing.T) {
-		story(t, func(r *rig) {
-			r.set(func() { r.err = errAway })
-			for _, id := range []string{"a", "b", "c"} {
-				r.send(plain(id))
-			}
-			r.stop()
-			r.set(func() { r.err, r.calls = nil, nil })
-			r.opts.RetryBase = -1 // no pause
-			put, failed := r.opts.Store.(*store).put, false
-			r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
-				if !failed {
-					failed = true
-					return "", errAway
-				}
-				return put(ctx, e)
-			}
-			r.open()
-			r.wantCalls("0s put a 0 k1", "0s put b 0 k2", "0s put c 0 k3")
-		})
-	})
-	t.Run("a send during a try that fails has it tried again at once", func(t *testing.T) {
-		story(t, func(r *rig) {
-			r.set(func() { r.err = errAway })
-			r.send(plain("a"))
-			r.stop()
-			put, slow := r.opts.Store.(*store).put, true
-			r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
-				if slow {
-					slow = false
-					time.Sleep(3 * s)
-					return "", errAway
-				}
-				return put(ctx, e)
-			}
-			r.set(func() { r.err, r.calls = nil, nil })
-			r.open()
-			r.after(s)
-			r.send(plain("b"))
-			r.after(2 * s)
-			r.wantCalls("3s put a 0 k1", "3s put b 0 k2")
 		})
 	})
 	t.Run("an inbox that is full by then", func(t *testing.T) {
@@ -295,29 +227,6 @@ func TestDiskFails(t *testing.T) {
 		r.wantDied("m", mailbox.AgentOffline, 4, "no acknowledgement")
 		r.wantLeft(0, 1)
 	})
-	t.Run("and memory is full", func(t *testing.T) {
-		story(t, func(r *rig) {
-			log := r.logged()
-			if err := r.unacked.Hold("full", sentFile{}, maxHeld); err != nil {
-				r.t.Fatal(err)
-			}
-			if err := os.RemoveAll(filepath.Join(r.dir, "unacked")); err != nil {
-				r.t.Fatal(err)
-			}
-			r.send(message("m"))
-			r.send(hourly("n"))
-			r.wantCalls("0s put m 0 k1", "0s put n 0 k2")
-			if n := strings.Count(log.String(), "is not watched"); n != 2 {
-				r.t.Errorf("%d warnings: %s", n, log)
-			}
-			r.set(func() { r.err = errAway })
-			err := r.Send(r.t.Context(), message("o"))
-			if e, ok := errors.AsType[*mailbox.Error](err); !ok || e.Code != mailbox.AgentBusy || !strings.Contains(e.Message, "disk") ||
-				!errors.Is(err, errAway) {
-				r.t.Errorf("got %v", err)
-			}
-		})
-	})
 	t.Run("and no store", func(t *testing.T) {
 		story(t, func(r *rig) {
 			if err := os.RemoveAll(filepath.Join(r.dir, "unacked")); err != nil {
@@ -332,40 +241,6 @@ func TestDiskFails(t *testing.T) {
 			if n := r.Pending(); n != 0 {
 				r.t.Errorf("%d wait", n)
 			}
-		})
-	})
-	t.Run("for the dead letter", func(t *testing.T) {
-		story(t, func(r *rig) {
-			r.send(message("m"))
-			name := strings.TrimSuffix(files(r.t, r.dir, "unacked")[0], unackedSuffix)
-			obstacle := filepath.Join(r.dir, "dead", name+deadSuffix)
-			if err := os.Mkdir(obstacle, 0o700); err != nil {
-				r.t.Fatal(err)
-			}
-			if !r.Nacked("m", "coder", mailbox.Unauthorized, "no") {
-				r.t.Error("unknown")
-			}
-			r.after(time.Minute)
-			if len(r.died) != 0 || r.Pending() != 1 {
-				r.t.Errorf("told of a dead letter that is nowhere; %d wait", r.Pending())
-			}
-			if err := os.Remove(obstacle); err != nil {
-				r.t.Fatal(err)
-			}
-			r.after(lookEvery)
-			r.wantDied("m", mailbox.Unauthorized, 1, "no")
-			r.wantLeft(0, 1)
-			r.wantCalls("0s put m 0 k1")
-		})
-	})
-	t.Run("a file is removed while its message waits", func(t *testing.T) {
-		story(t, func(r *rig) {
-			r.send(message("m"))
-			if err := os.Remove(filepath.Join(r.dir, "unacked", files(r.t, r.dir, "unacked")[0])); err != nil {
-				r.t.Fatal(err)
-			}
-			r.after(time.Hour)
-			r.wantLeft(0, 0)
 		})
 	})
 }

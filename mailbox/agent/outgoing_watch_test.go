@@ -72,19 +72,6 @@ func TestWatchedMessageIsTaken(t *testing.T) {
 	}
 }
 
-// A receiver that clears an expired message away says so, if only afterwards.
-func TestWatchedMessageIsRefused(t *testing.T) {
-	story(t, func(r *rig) {
-		r.send(hourly("m"))
-		r.after(time.Hour - s)
-		r.set(func() { r.place = mailbox.Processed })
-		r.after(2 * s)
-		r.Nacked("m", "coder", mailbox.AgentOffline, "its life ended before it was taken")
-		r.wantDied("m", mailbox.AgentOffline, 1, "its life ended")
-		r.wantLeft(0, 1)
-	})
-}
-
 // What the receiver set aside is dead, and is not sent again.
 func TestMessageIsSetAside(t *testing.T) {
 	for _, e := range []func(string) mailbox.Envelope{hourly, message} {
@@ -97,16 +84,4 @@ func TestMessageIsSetAside(t *testing.T) {
 			r.wantLeft(0, 1)
 		})
 	}
-}
-
-// A store that fails is not a message that was taken.
-func TestWatchOverAFault(t *testing.T) {
-	story(t, func(r *rig) {
-		r.set(func() { r.wheres = errAway })
-		r.send(hourly("m"))
-		r.after(30 * time.Minute)
-		r.set(func() { r.wheres = nil })
-		r.after(time.Hour)
-		r.wantDied("m", mailbox.AgentOffline, 1, "not taken")
-	})
 }

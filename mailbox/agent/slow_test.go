@@ -292,64 +292,6 @@ func TestEndedTaskLeavesTheInbox(t *testing.T) {
 	}
 }
 
-// A task whose deadline passes leaves the inbox too.
-func TestOverdueTaskLeavesTheInbox(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a"), w.agent("b")
-		b.door.doing(func(context.Context, agent.Delivery) error { return agent.ErrTimedOut })
-		a.task(b, "t1", func(d *agent.TaskDraft) { d.Deadline = time.Now().Add(time.Hour) })
-		synctest.Wait()
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
-		if left := w.hub.waiting("b"); len(left) != 0 {
-			t.Errorf("%d letters wait", len(left))
-		}
-	})
-}
-
-// The letter of a task leaves the inbox when the task ends, also where that was while the
-// letter found no door open.
-func TestTaskEndsWhileNoDoorIsOpen(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a"), w.agent("b")
-		b.door.doing(func(context.Context, agent.Delivery) error {
-			b.update("t1", mailbox.Completed, "done")
-			return agent.ErrNoChannel
-		})
-		a.task(b, "t1", nil)
-		same(t, "result", a.texts(), []string{"done"})
-		if left := w.mailOf("b", mailbox.TypeTask); len(left) != 0 {
-			t.Errorf("%d letters of ended tasks are left", len(left))
-		}
-	})
-}
-
-// A message that shares its id with the letter of an ended task is given once, too.
-func TestMessageWithTheIdOfAnEndedTask(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		b := w.agent("b")
-		given := 0
-		b.door.doing(func(_ context.Context, d agent.Delivery) error {
-			if d.Type == mailbox.TypeTask {
-				return nil
-			}
-			if given++; given > 3 {
-				return nil
-			}
-			return agent.ErrTimedOut
-		})
-		w.foreign(b, mailbox.Envelope{ID: "msg_1_x", From: "x", Type: mailbox.TypeTask, Hops: 3,
-			Task: &mailbox.Task{ID: "t1"}, Content: textOf("do it")})
-		synctest.Wait()
-		b.update("t1", mailbox.Completed, "done")
-		w.foreign(b, mailbox.Envelope{ID: "msg_1_x", From: "x", Content: textOf("hello"), Hops: 3})
-		synctest.Wait()
-		if given != 1 {
-			t.Errorf("given %d times", given)
-		}
-	})
-}
-
 // A bot that thinks about a task for ten minutes is given it once, its giver sends it once, and the result comes: where
 // it acknowledges the task at once, as a bot behind the gateway does, and where its answer is the acknowledgement.
 func TestBotThinksForTenMinutes(t *testing.T) {
@@ -390,25 +332,4 @@ func TestBotThinksForTenMinutes(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A letter that waits for another one of its conversation is read when its turn comes: one that has left the inbox by then
-// is not handed over, however soon that is.
-func TestWaitingLetterIsReadAtItsTurn(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a"), w.agent("b")
-		goOn := make(chan struct{})
-		b.door.slow, b.door.serial = true, true
-		b.door.doing(func(context.Context, agent.Delivery) error { <-goOn; return nil })
-		for _, text := range []string{"one", "two", "three"} {
-			a.say(b, text)
-			synctest.Wait()
-		}
-		items := w.hub.waiting("b")
-		for _, item := range items[1:] {
-			must(t, (&handle{hub: w.hub, dead: &b.dead}).Settle(t.Context(), "b", item.Key, mailbox.Taken))
-		}
-		close(goOn)
-		same(t, "given", b.texts(), []string{"one"})
-	})
 }

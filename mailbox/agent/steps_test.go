@@ -211,30 +211,6 @@ func TestRepeatOfAnEndedTask(t *testing.T) {
 	})
 }
 
-// The same end again is a repeat also where what was said is forgotten. Anything else is refused.
-func TestSecondResultOfAForgottenEnd(t *testing.T) {
-	for _, state := range []mailbox.TaskState{mailbox.Completed, mailbox.Failed} {
-		for _, text := range []string{"one", strings.Repeat("x", 5000)} { // the record has the second cut
-			in(t, func(t *testing.T, w *world) {
-				a, b := w.agent("a"), w.agent("b")
-				a.task(b, "t1", nil)
-				synctest.Wait()
-				b.update("t1", state, text)
-				b.seen.forget(":end-said/")
-				b.restart()
-				b.update("t1", state, text)
-				for _, u := range []agent.TaskUpdate{{Text: "two"},
-					{Text: text, Parts: []mailbox.Part{{Type: mailbox.PartData, Data: []byte("1")}}}} {
-					u.TaskID, u.State = "t1", state
-					_, err := b.UpdateTask(t.Context(), u)
-					refusedAs(t, err, mailbox.InvalidMessage, "send as a message to a")
-				}
-				same(t, "given", a.texts(), []string{text})
-			})
-		}
-	}
-}
-
 // A task ends once. The same end again is a repeat, also over a restart; another text is refused, since nobody would
 // get it.
 func TestSecondResultIsRefused(t *testing.T) {

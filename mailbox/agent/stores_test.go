@@ -1,54 +1,15 @@
 package agent_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/filebox"
 )
 
 // patience is how long a test waits for what must come; then it fails.
 const patience = time.Minute
-
-// A task and its result through real files.
-func TestFiles(t *testing.T) {
-	dir := t.TempDir()
-	open := func() mailbox.Store {
-		s, err := filebox.Open(filepath.Join(dir, "boxes"), nil)
-		must(t, err)
-		return s
-	}
-	toA, toB := make(chan struct{}, 9), make(chan struct{}, 9)
-	a := running(t, "a", open(), toA)
-	b := running(t, "b", open(), toB)
-	arrive := func(got <-chan struct{}) {
-		t.Helper()
-		select {
-		case <-got:
-		case <-time.After(patience):
-			t.Fatal("nothing came")
-		}
-	}
-	_, err := a.SendTask(t.Context(), agent.TaskDraft{To: "b", Text: "do <it>", TaskID: "t1", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_1"}})
-	must(t, err)
-	arrive(toB)
-	for _, state := range []mailbox.TaskState{mailbox.Working, mailbox.Completed} {
-		text := ""
-		if state == mailbox.Completed {
-			text = "你好 " + strings.Repeat("x", 60_000)
-		}
-		_, err := b.UpdateTask(t.Context(), agent.TaskUpdate{State: state, Text: text})
-		must(t, err)
-	}
-	arrive(toA)
-	if list := a.Task("t1"); len(list) != 1 || list[0].State != mailbox.Completed {
-		t.Errorf("the task is %+v", list)
-	}
-}
 
 // Nothing that another agent or the bot said stands in the log, and no name or
 // id of theirs begins a line of it.
