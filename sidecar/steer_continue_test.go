@@ -41,12 +41,6 @@ func steeredPair(t *testing.T, change func(*sidecar.Config)) (n *tenant, apps []
 
 func asIs(*sidecar.Config) {}
 
-// released waits until a bot was given a message that had stopped.
-func (n *tenant) released(b *sdkBot, m feishusim.Message) {
-	n.t.Helper()
-	n.until("what stopped is released", func() bool { return b.given(m.ID) == 1 })
-}
-
 // The word is an ordinary message where nothing was stopped, where another bot is named, where a person
 // has spoken since, and where the window is over.
 func TestContinueThatIsAnOrdinaryMessage(t *testing.T) {

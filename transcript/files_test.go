@@ -2,8 +2,6 @@ package transcript
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -48,19 +46,6 @@ func TestRotation(t *testing.T) {
 		t.Errorf("chats: %+v, %v", chats, err)
 	}
 	add(t, open(t, dir, nil), false, got...)
-}
-
-// warm reports whether memory answers for n messages.
-func (s *Store) warm(n int) (bool, error) {
-	l, ok := s.chats.Get(chatKey{"feishu", "oc_x"})
-	if !ok {
-		return false, nil
-	}
-	got, ok := l.read(n, math.MaxInt64, func(l *chatLog, n int, at int64) ([]Entry, bool) { return l.recent.tail(n, at) })
-	if len(got) != n {
-		return false, fmt.Errorf("%d messages", len(got))
-	}
-	return ok, nil
 }
 
 func TestForeignHands(t *testing.T) {

@@ -108,7 +108,6 @@ type room struct {
 	mu      sync.Mutex
 	results map[relay.MessageID]delivery.Result
 	nexts   []string
-	kept    []string
 	late    []string
 }
 
@@ -143,7 +142,6 @@ func open(t *testing.T, root *os.Root, channels ...delivery.Channel) *room {
 func (r *room) hooks(id relay.MessageID) delivery.Hooks {
 	return delivery.Hooks{
 		Next: func() { r.mu.Lock(); defer r.mu.Unlock(); r.nexts = append(r.nexts, string(id)) },
-		Kept: func() { r.mu.Lock(); defer r.mu.Unlock(); r.kept = append(r.kept, string(id)) },
 		Ended: func(res delivery.Result) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -173,17 +171,6 @@ func (r *room) want(id relay.MessageID, want delivery.State) {
 	synctest.Wait()
 	if got := r.state(id); got != want {
 		r.t.Errorf("%s ended as %q, want %q", id, got, want)
-	}
-}
-
-func (r *room) onDisk(want ...string) {
-	r.t.Helper()
-	synctest.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	slices.Sort(r.kept)
-	if !slices.Equal(r.kept, want) {
-		r.t.Errorf("on disk: %v, want %v", r.kept, want)
 	}
 }
 

@@ -62,15 +62,6 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// slow answers as of a second ago.
-type slow struct{ *memory }
-
-func (s *slow) Seen(key string) bool {
-	known := s.memory.Seen(key)
-	time.Sleep(time.Second)
-	return known
-}
-
 // Mail that no door is open for does not hold up what has one.
 func TestDoorForSome(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
@@ -88,13 +79,6 @@ func TestDoorForSome(t *testing.T) {
 		b.door.set(true)
 		same(t, "given", b.texts(), []string{"shut"})
 	})
-}
-
-func taskOf(e mailbox.Envelope) string {
-	if e.Task == nil {
-		return ""
-	}
-	return e.Task.ID
 }
 
 // A message that the bot chokes on holds up the others for moments, not for ever.

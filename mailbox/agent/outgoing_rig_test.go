@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -132,14 +131,6 @@ func (o outgoingOptions) withDefaults() outgoingOptions {
 		o.Died = func(DeadLetter) {}
 	}
 	return o
-}
-
-// logged opens the box again, with a log that can be read.
-func (r *rig) logged() *bytes.Buffer {
-	log := new(bytes.Buffer)
-	r.opts.Logger = slog.New(slog.NewTextHandler(log, nil))
-	r.reopen()
-	return log
 }
 
 // Send is Post of an envelope.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -299,13 +298,6 @@ func (m *memory) Add(key string) error {
 	defer m.mu.Unlock()
 	m.keys[key] = true
 	return nil
-}
-
-// forget removes the keys that begin with prefix.
-func (m *memory) forget(prefix string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	maps.DeleteFunc(m.keys, func(key string, _ bool) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // door is how a bot gets its mail.

@@ -3,13 +3,9 @@ package agent_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"feishu-relay/mailbox"
 )
-
-// patience is how long a test waits for what must come; then it fails.
-const patience = time.Minute
 
 // Nothing that another agent or the bot said stands in the log, and no name or
 // id of theirs begins a line of it.

@@ -3,11 +3,7 @@ package redisrelay
 import (
 	"encoding/json"
 	"testing"
-
-	"feishu-relay/internal/redislink"
 )
-
-func id(ms uint64) redislink.EntryID { return redislink.EntryID{MS: ms} }
 
 func FuzzParseCursor(f *testing.F) {
 	f.Add([]byte(`{"id":"1795211093522-3","n":17,"history":"5-0"}`))
