@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,27 +121,6 @@ func TestBookBots(t *testing.T) {
 	}
 }
 
-func TestBookForgetsItselfAmongTheBots(t *testing.T) {
-	b := openBook(t, nil)
-	b.LearnBot(feishu.Bot{OpenID: "ou_self", Name: "me"})
-	b.LearnBot(feishu.Bot{OpenID: "ou_a"})
-	b.LearnSelf(feishu.Self{OpenID: "ou_self"})
-	if diff := cmp.Diff(b.Bots(), []feishu.Bot{{OpenID: "ou_a"}}); diff != "" {
-		t.Errorf("bots (-got +want):\n%s", diff)
-	}
-}
-
-func TestBookFindsABot(t *testing.T) {
-	b := openBook(t, nil)
-	b.LearnBot(feishu.Bot{OpenID: "ou_a", AppID: "cli_a", Name: "A"})
-	b.LearnBot(feishu.Bot{Agent: "c", Name: "C"})
-	for id, want := range map[relay.OpenID]relay.OpenID{"ou_a": "ou_a", "cli_a": "ou_a", "ou_x": "", "": "", "c": "", "A": ""} {
-		if bot, ok := b.Bot(id); bot.OpenID != want || ok != (want != "") {
-			t.Errorf("Bot(%q): %+v, %v", id, bot, ok)
-		}
-	}
-}
-
 func TestBookAgent(t *testing.T) {
 	for _, tt := range []struct {
 		name                 string
@@ -207,26 +184,6 @@ func TestBookChats(t *testing.T) {
 	}
 }
 
-func TestBookVersionGrowsWithEveryChange(t *testing.T) {
-	b := openBook(t, nil)
-	last := b.Version()
-	step := func(name string, grows bool, do func()) {
-		t.Helper()
-		do()
-		if now := b.Version(); (now > last) != grows {
-			t.Errorf("%s: %d after %d", name, now, last)
-		}
-		last = b.Version()
-	}
-	step("self", true, func() { b.LearnSelf(feishu.Self{Name: "x"}) })
-	step("self again", false, func() { b.LearnSelf(feishu.Self{Name: "x"}) })
-	step("bot", true, func() { b.LearnBot(feishu.Bot{OpenID: "ou"}) })
-	step("bot again", false, func() { b.LearnBot(feishu.Bot{OpenID: "ou"}) })
-	step("chat", true, func() { b.SawChat("oc", "group") })
-	step("chat again", false, func() { b.SawChat("oc", "") })
-	step("chat answered", true, func() { b.SetChat(feishu.Chat{ID: "oc", Name: "n"}) })
-}
-
 func TestBookForgetsTheOldest(t *testing.T) {
 	root := openRoot(t)
 	b := openBook(t, root)
@@ -284,119 +241,5 @@ func TestBookKeepsABrokenFileAside(t *testing.T) {
 				t.Errorf("name %q", got)
 			}
 		})
-	}
-}
-
-func TestBookSurvivesAnUnreadableFile(t *testing.T) {
-	root := openRoot(t)
-	if err := root.MkdirAll("book.json/inside", 0o700); err != nil { // a folder in its place
-		t.Fatal(err)
-	}
-	b := openBook(t, root)
-	b.LearnSelf(feishu.Self{Name: "x"})
-	if err := b.Flush(); err != nil || openBook(t, root).Self().Name != "x" {
-		t.Errorf("after a folder: %v", err)
-	}
-}
-
-func TestBookSaysOnceThatItCannotWrite(t *testing.T) {
-	root := openRoot(t)
-	var said bytes.Buffer
-	b := feishu.OpenBook(root, "book.json", slog.New(slog.NewTextHandler(&said, nil)))
-	if err := root.MkdirAll("book.json/inside", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 {
-		b.LearnSelf(feishu.Self{Name: fmt.Sprint(i)})
-		if err := b.Flush(); err == nil {
-			t.Fatal("it wrote over a folder")
-		}
-	}
-	if n := strings.Count(said.String(), "\n"); n != 1 {
-		t.Errorf("said %d times:\n%s", n, said.String())
-	}
-	if err := root.RemoveAll("book.json"); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(); err != nil || openBook(t, root).Self().Name != "2" {
-		t.Errorf("the change is lost: %v", err)
-	}
-}
-
-func TestBookWritesByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		root := openRoot(t)
-		b := feishu.OpenBook(root, "book.json", nil)
-		modified := func() (name string) {
-			again := feishu.OpenBook(root, "book.json", nil)
-			defer again.Close()
-			return again.Self().Name
-		}
-		b.LearnSelf(feishu.Self{Name: "1"})
-		time.Sleep(100 * time.Millisecond)
-		b.LearnSelf(feishu.Self{Name: "2"})
-		synctest.Wait()
-		if got := modified(); got != "" {
-			t.Errorf("written at once: %q", got)
-		}
-		time.Sleep(101 * time.Millisecond)
-		synctest.Wait()
-		if got := modified(); got != "2" {
-			t.Errorf("after 200 ms: %q", got)
-		}
-		// A write that fails is tried again by itself.
-		if err := root.Remove("book.json"); err != nil {
-			t.Fatal(err)
-		}
-		if err := root.MkdirAll("book.json/inside", 0o700); err != nil {
-			t.Fatal(err)
-		}
-		b.LearnSelf(feishu.Self{Name: "3"})
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if err := root.RemoveAll("book.json"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		if got := modified(); got != "3" {
-			t.Errorf("after a failure: %q", got)
-		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestBookIsSafeForConcurrentUse(t *testing.T) {
-	root := openRoot(t)
-	b := openBook(t, root)
-	var wg sync.WaitGroup
-	for i := range 4 {
-		wg.Go(func() {
-			for j := range 50 {
-				b.LearnBot(feishu.Bot{OpenID: relay.OpenID(fmt.Sprintf("ou_%d_%d", i, j)), Name: "n"})
-				b.SawChat(relay.ChatID(fmt.Sprintf("oc_%d", j)), "group")
-				b.LearnSelf(feishu.Self{Name: fmt.Sprint(j)})
-				b.Bots()
-				b.Agent("a", "cli", "n")
-				b.Chat("oc_1")
-				if j%10 == 0 {
-					if err := b.Flush(); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Close(); err != nil {
-		t.Errorf("a second time: %v", err)
-	}
-	if got := openBook(t, root); len(got.Bots()) != 200 || got.Chat("oc_49").In != feishu.Yes {
-		t.Errorf("%d bots", len(got.Bots()))
 	}
 }

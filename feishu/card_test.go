@@ -232,23 +232,6 @@ func TestCardOfSchema1IsEditedToo(t *testing.T) {
 	}
 }
 
-func TestZeroCard(t *testing.T) {
-	var c feishu.Card
-	if shown(&c) != "" || c.Streaming() {
-		t.Error("it is not empty")
-	}
-	roundTrip(t, &c)
-	c.DeleteElement("x")
-	c.SetContent("x", "y")
-	if shown(&c) != "y" {
-		t.Errorf("text %q", shown(&c))
-	}
-	c = feishu.Card{}
-	if err := c.Settings([]byte(`{"streaming_mode":true}`)); err != nil || !c.Streaming() {
-		t.Errorf("streaming %v, %v", c.Streaming(), err)
-	}
-}
-
 func TestCardTakesOnlySoMuchText(t *testing.T) {
 	var c feishu.Card
 	c.SetContent("x", strings.Repeat("长", 1<<20))

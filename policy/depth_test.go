@@ -297,23 +297,3 @@ func TestDepthDoesNotChangeItsInput(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkDepth50(b *testing.B) { benchmarkDepth(b, 50) }
-
-func BenchmarkDepth5000(b *testing.B) { benchmarkDepth(b, 5000) }
-
-func benchmarkDepth(b *testing.B, n int) {
-	entries := make([]policy.Entry, n)
-	for i := range entries {
-		entries[i] = policy.Entry{Role: policy.RoleAssistant, Sender: string(rune('A' + i%4)),
-			MessageID: "om_dc13264520392913993dd051dba2" + strconv.Itoa(i), TS: int64(i) * 1000}
-		if i%7 == 0 {
-			entries[i].Role = policy.RoleUser
-		}
-	}
-	entries[n-1].Role = policy.RoleAssistant
-	b.ReportAllocs()
-	for b.Loop() {
-		policy.Depth(entries, entries[n-1], policy.Count{})
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"feishu-relay/policy"
 )
@@ -85,34 +84,5 @@ func TestDepthsWithoutTimes(t *testing.T) {
 	h := say(t, "u@0 | A@0 id=- | B@0 id=- | u@5 id=u5 | A@0 id=- | B@0 id=-")
 	if got := policy.Depths(h, policy.Count{}); !slices.Equal(got, []int{0, 1, 2, 0, 1, 2}) {
 		t.Errorf("Depths = %v", got)
-	}
-}
-
-// BenchmarkDepths counts a page at once, and entry by entry.
-func BenchmarkDepths(b *testing.B) {
-	for _, kind := range []string{"with people", "bots only", "topics only"} {
-		r := rand.New(rand.NewPCG(1, 1))
-		h := make([]policy.Entry, 1064)
-		for i := range h {
-			h[i] = policy.Entry{Role: policy.RoleAssistant, Sender: string(rune('A' + i%3)), MessageID: fmt.Sprint("m", i), TS: int64(i+1) * 60_000}
-			switch {
-			case kind == "with people" && r.IntN(6) == 0:
-				h[i].Role = policy.RoleUser
-			case kind == "topics only":
-				h[i].ThreadID = fmt.Sprint("t", r.IntN(len(h)/4))
-			}
-		}
-		b.Run(kind+"/ours", func(b *testing.B) {
-			for b.Loop() {
-				policy.Depths(h, policy.Count{IdleReset: time.Hour})
-			}
-		})
-		b.Run(kind+"/one by one", func(b *testing.B) {
-			for b.Loop() {
-				for i := range h {
-					policy.Depth(h[:i+1], h[i], policy.Count{IdleReset: time.Hour})
-				}
-			}
-		})
 	}
 }

@@ -264,7 +264,6 @@ type queueOp struct {
 // only at their deliveries, dozens of operations later, and Porcupine would try all
 // orders until then. As each message is unique, the order of the deliveries is the
 // only one in which the sends can have taken effect; so each send carries its rank.
-// TestQueueModel compares this with the list.
 var queueModel = porcupine.Model{
 	Init: func() any { return queueState{} },
 	Step: func(state, input, _ any) (bool, any) {

@@ -248,49 +248,6 @@ func TestAudienceIsInTheGroupEachOnceAndNeverTheSender(t *testing.T) {
 	})
 }
 
-func TestModesDecideNothingOfBotsMessages(t *testing.T) {
-	t.Parallel()
-	eachTalk(t, func(t *testing.T, _ *rand.Rand, in talk, a steer.Audience) {
-		if in.m.Bot == "" || a.Everybody {
-			return
-		}
-		for _, mode := range steer.Modes[1:] {
-			s := steer.Settings{Answer: mode, DefaultBot: "d"}
-			if got := steer.AudienceOf(in.m, s, in.bots, newestFirst(in.before)); !reflect.DeepEqual(got, a) {
-				t.Errorf("%s: %+v, %s: %+v", in.settings.Answer, a, mode, got)
-			}
-		}
-	})
-}
-
-func TestNamingOnlyOthersIsForNobody(t *testing.T) {
-	t.Parallel()
-	eachTalk(t, func(t *testing.T, _ *rand.Rand, in talk, a steer.Audience) {
-		in.m.Named = names("other", "x")
-		if got := steer.AudienceOf(in.m, in.settings, in.bots, newestFirst(in.before)); !a.Everybody &&
-			!reflect.DeepEqual(got, steer.Audience{}) {
-			t.Errorf("got %+v", got)
-		}
-	})
-}
-
-func TestModeOneListsAllBots(t *testing.T) {
-	t.Parallel()
-	eachTalk(t, func(t *testing.T, _ *rand.Rand, in talk, a steer.Audience) {
-		if len(a.OneOf) == 0 {
-			return
-		}
-		if len(a.OneOf) != len(in.bots) || !slices.IsSorted(a.OneOf[1:]) {
-			t.Errorf("got %v, want the one that spoke last and all others in order", a.OneOf)
-		}
-		if a.OneOf[0] != slices.Min(a.OneOf) { // somebody spoke to them
-			if !slices.ContainsFunc(in.before, func(l steer.Line) bool { return l.Bot == a.OneOf[0] }) {
-				t.Errorf("%s is first and never spoke", a.OneOf[0])
-			}
-		}
-	})
-}
-
 // Whoever merged what in whichever order has the same settings and the same bots, and so
 // the same audience, however they list the bots.
 func TestSidecarsAgreeOnAudiences(t *testing.T) {

@@ -3,7 +3,6 @@ package steer_test
 import (
 	"encoding/json"
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -140,23 +139,6 @@ func TestPatchNamesTheFieldThatIsWrong(t *testing.T) {
 		if !errors.As(err, &wrong) || wrong.Field != field || wrong.Message == "" || !strings.HasPrefix(err.Error(),
 			field) || got != nil {
 			t.Errorf("%s: %v, %s\nwant %q", body, err, set(t, got), field)
-		}
-	}
-}
-
-// A request and a command mean the same.
-func TestPatchIsWhatACommandDoes(t *testing.T) {
-	t.Parallel()
-	for command, body := range map[string]string{
-		"pause 1d": `{"paused":"1d"}`, "mute BotA": `{"muted":{"agent_a":true}}`, "limit 1": `{"limit":1}`,
-		"answer BotA": `{"answer":"default","default_bot":"agent_a"}`, "unmute BotA": `{"muted":{"agent_a":false}}`,
-		"resume": `{"paused":false}`,
-	} {
-		c, _ := steer.ParseCommand(steer.Said{Text: "/relay " + command}, commandWords, room().Bots)
-		a, _ := c.Changes(room(), noon)
-		b, _, err := steer.Patch([]byte(body), room(), noon)
-		if err != nil || !reflect.DeepEqual(a, b) {
-			t.Errorf("%s: %s; %s: %s, %v", command, set(t, a), body, set(t, b), err)
 		}
 	}
 }

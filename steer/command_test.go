@@ -307,15 +307,6 @@ func TestIsContinue(t *testing.T) {
 	}
 }
 
-func TestHanIn(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]bool{"": false, "hello, 。！": false, "ok 好": true, "カタカナ": false} {
-		if steer.HanIn(text) != want {
-			t.Errorf("%q: %t", text, !want)
-		}
-	}
-}
-
 // Whatever people write, a command is read without a panic, names bots of the group only,
 // is the same again, and its texts are short.
 func FuzzParseCommand(f *testing.F) {

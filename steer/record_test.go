@@ -3,7 +3,6 @@ package steer_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -94,46 +93,6 @@ func TestMergeIsCommutativeAssociativeAndIdempotent(t *testing.T) {
 	})
 }
 
-func TestMergeReportsChanges(t *testing.T) {
-	t.Parallel()
-	eachRecords(t, func(t *testing.T, _ *rand.Rand, records []steer.Record) {
-		got := steer.Record{}
-		for _, r := range records {
-			before := maps.Clone(got)
-			if changed := got.Merge(r); changed == reflect.DeepEqual(got, before) {
-				t.Errorf("changed: %t, from %v to %v", changed, before, got)
-			}
-			if got.Merge(r) {
-				t.Error("changed twice")
-			}
-		}
-	})
-}
-
-func TestTheNewestWinsAndOtherKeysHold(t *testing.T) {
-	t.Parallel()
-	at := func(ms relay.Millis, id, key, v string) steer.Record {
-		return steer.Set{key: json.RawMessage(v)}.Of(ms, id)
-	}
-	record := merged(at(2, "m", "limit", "5"), at(1, "z", "limit", "9"), at(2, "l", "limit", "9"), at(1, "m", "judge",
-		"true"),
-		at(3, "m", "answer", `"one"`), at(3, "m", "muted:agent_b", `{"until":null}`), at(0, "m", "budget", "7"))
-	s := record.Over(steer.Settings{Threshold: 1, Budget: 3}, map[string]string{}, now)
-	if s.Limit != 5 || !s.Judge || s.Answer != steer.One || !s.Muted["agent_b"].Holds(now) || s.Threshold != 1 ||
-		s.Budget != 3 {
-		t.Errorf("got %+v", s)
-	}
-}
-
-// A message of one id sets a key once; whoever breaks that breaks no agreement.
-func TestEqualTimesAndIDsAgree(t *testing.T) {
-	t.Parallel()
-	a, b := steer.Set{"limit": json.RawMessage("5")}.Of(1, "m"), steer.Set{"limit": json.RawMessage("6")}.Of(1, "m")
-	if !reflect.DeepEqual(merged(a, b), merged(b, a)) {
-		t.Errorf("got %v and %v", merged(a, b), merged(b, a))
-	}
-}
-
 func TestRecordsAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 2000
@@ -184,73 +143,6 @@ func TestWhatNoRecordCanHold(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestForgetAndContinue(t *testing.T) {
-	t.Parallel()
-	record := merged(
-		steer.Set{"limit": json.RawMessage("9"), "muted:a": json.RawMessage(`{"until":null}`)}.Of(1, "1"),
-		steer.Join(steer.Member{Agent: "a", Name: "BotA"}).Of(1, "1"), steer.Join(steer.Member{Agent: "b"}).Of(1, "1"),
-		steer.Leave("b").Of(2, "2"), steer.Set{"stopped": json.RawMessage("true")}.Of(1, "1"),
-		steer.Set{"forgotten": json.RawMessage("true")}.Of(2, "2"),
-		steer.Set{"judge": json.RawMessage("true"), "continued": json.RawMessage("true")}.Of(3, "3"))
-	sources := map[string]string{"limit": steer.FromEnv}
-	s := record.Over(steer.Settings{Limit: 4}, sources, now)
-	if s.Limit != 4 || len(s.Muted) != 0 || !s.Judge || sources["limit"] != steer.FromEnv ||
-		sources["judge"] != steer.FromRecord {
-		t.Errorf("got %+v, %v", s, sources)
-	}
-	members := record.Members()
-	if len(members) != 1 || members[0].Agent != "a" || members[0].Name != "BotA" || record.Stopped() != 1 ||
-		record.Continued() != 3 {
-		t.Errorf("members %v, stopped %d, continued %d", members, record.Stopped(), record.Continued())
-	}
-	record.Merge(steer.Set{"forgotten": json.RawMessage("null")}.Of(4, "4"))
-	if got := record.Over(steer.Settings{}, map[string]string{}, now).Limit; got != 9 {
-		t.Errorf("limit %d, not forgotten", got)
-	}
-}
-
-func TestMembershipsOfAnyNameAreTaken(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{strings.Repeat("x", relay.MaxName), strings.Repeat("\u2028", 200), strings.Repeat("名",
-		400)} {
-		m := steer.Member{Agent: relay.AgentName(strings.Repeat("a", relay.MaxID)), Name: name}
-		record := merged(steer.Join(m).Of(1, "m"))
-		if got, in := record.Member(m.Agent); !in || !strings.HasPrefix(name, got.Name) || got.Name == "" {
-			t.Errorf("%.20q: %t, %q", name, in, got.Name)
-		}
-	}
-}
-
-func TestOverKeepsBounds(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ set, operator, want int }{{0, 0, 0}, {5, 0, 5}, {0, 9, 9}, {5, 9, 5}, {20, 9, 9}} {
-		record := steer.Set{"budget": json.RawMessage(fmt.Sprint(tt.set))}.Of(1, "m")
-		if got := record.Over(steer.Settings{Budget: tt.operator}, map[string]string{}, now).Budget; got != tt.want {
-			t.Errorf("budget %d of the operator's %d: %d", tt.set, tt.operator, got)
-		}
-	}
-	record := merged(steer.Set{"limit": json.RawMessage("3")}.Of(1, "m"),
-		steer.Set{"threshold": json.RawMessage("8")}.Of(1, "n"))
-	if got := record.Over(steer.Settings{Limit: 9}, map[string]string{}, now).Threshold; got != 3 {
-		t.Errorf("threshold %d above the limit", got)
-	}
-}
-
-func TestOutdatedIsWhatTheOtherLacks(t *testing.T) {
-	t.Parallel()
-	eachRecords(t, func(t *testing.T, r *rand.Rand, records []steer.Record) {
-		cut := r.IntN(len(records))
-		mine, theirs := merged(records[:cut]...), merged(records[cut:]...)
-		lacks := mine.Outdated(theirs)
-		if both := merged(theirs, mine); !reflect.DeepEqual(merged(theirs, lacks), both) {
-			t.Errorf("with %v", lacks)
-		}
-		if len(mine.Outdated(merged(mine, theirs))) > 0 {
-			t.Error("something is outdated in what has all")
-		}
-	})
 }
 
 // What decodes is a mark of a group within bounds, and the same again when it is written.

@@ -8,22 +8,6 @@ import (
 	"testing"
 )
 
-func TestSpace(t *testing.T) {
-	for free, want := range map[uint64]struct {
-		status status
-		says   string
-	}{
-		0:               {statusFail, "0 B are left for /data"},
-		noSpace - 1:     {statusFail, "df -h /data"},
-		noSpace:         {statusWarn, "20 MiB are left"},
-		littleSpace - 1: {statusWarn, "make room there"},
-		littleSpace:     {statusOK, "200 MiB are left"},
-	} {
-		found := map[string][]finding{"disk space": spaceFinding("/data", free)}
-		wants(t, found, "disk space", want.status, want.says)
-	}
-}
-
 // Folders on one disk are told once, as that disk.
 func TestCheckDisksOnce(t *testing.T) {
 	configured(t)

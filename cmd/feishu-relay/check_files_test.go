@@ -1,11 +1,9 @@
 package main
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"feishu-relay/internal/safefile"
@@ -105,17 +103,5 @@ func TestCheckGroups(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Most often it is the check that runs as the wrong user, and nothing has to be
-// changed, or even deleted, for it.
-func TestCheckDenied(t *testing.T) {
-	refused := &fs.PathError{Op: "open", Path: "ca.pem", Err: syscall.EACCES}
-	if got, want := denied(refused, alike("rm it")), "run this check as the sidecar's user; if it is: rm it"; got.en != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := denied(fs.ErrNotExist, alike("make it")); got.en != "make it" {
-		t.Errorf("of another error: %q", got)
 	}
 }

@@ -3,35 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"feishu-relay/sidecar"
 )
-
-func TestCheckBot(t *testing.T) {
-	configured(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("INJECT_URL", "http://user:hidden1@"+l.Addr().String()+"/in?token=hidden2")
-	_, found := checked(t)
-	wants(t, found, "bot", statusOK, l.Addr().String())
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, found = checked(t)
-	wants(t, found, "bot", statusFail, "start the bot")
-	if strings.Contains(fmt.Sprint(found), "hidden") {
-		t.Errorf("a secret is shown: %v", found)
-	}
-}
 
 func TestCheckListen(t *testing.T) {
 	t.Run("another program", func(t *testing.T) {
@@ -143,18 +122,4 @@ func TestCheckJudge(t *testing.T) {
 		_, found := checked(t)
 		wants(t, found, "judge", statusOK, "off")
 	})
-}
-
-func TestHostPort(t *testing.T) {
-	for text, want := range map[string]string{
-		"http://bot/x": "bot:80", "https://u:p@bot/x?y": "bot:443", "http://bot:8080": "bot:8080", "https://[::1]/": "[::1]:443",
-	} {
-		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := hostPort(u); got != want {
-			t.Errorf("%s: got %s, want %s", text, got, want)
-		}
-	}
 }

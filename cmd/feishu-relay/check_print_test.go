@@ -16,17 +16,6 @@ func TestCheckGolden(t *testing.T) {
 		terminal, asJSON bool
 		want             string
 	}{
-		{"text", false, false, `Files
-✓ relay folder: locks work
-! disk space: 150 MiB are left
-    df -h /data
-
-Feishu
-✗ Feishu: code 10014
-    copy the "secret"
-
-1 to fix, 1 to know of
-`},
 		{"terminal", true, false, "\x1b[1mFiles\x1b[0m\n" +
 			"\x1b[32m✓\x1b[0m relay folder: locks work\n" +
 			"\x1b[33m!\x1b[0m disk space: 150 MiB are left\n    df -h /data\n\n" +

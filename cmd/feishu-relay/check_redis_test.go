@@ -121,16 +121,3 @@ func TestCheckMailboxOfRedis(t *testing.T) {
 		t.Errorf("status %d, want 0", code)
 	}
 }
-
-func TestAgesAndSizes(t *testing.T) {
-	for d, want := range map[time.Duration]string{-time.Hour: "0 seconds", time.Second: "1 second", 90 * time.Second: "1 minute", 47 * time.Hour: "47 hours", 49 * time.Hour: "2 days"} {
-		if got := age(d).en; got != want {
-			t.Errorf("%s: got %s, want %s", d, got, want)
-		}
-	}
-	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 200 << 20: "200 MiB", 3 << 40: "3 TiB", 5 << 50: "5120 TiB"} {
-		if got := size(n); got != want {
-			t.Errorf("%d: got %s, want %s", n, got, want)
-		}
-	}
-}

@@ -117,34 +117,3 @@ func TestMailboxCallBrokenOff(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestAgo(t *testing.T) {
-	now := time.Date(2026, 4, 26, 10, 0, 0, 0, time.UTC)
-	m := &mailboxCall{now: func() time.Time { return now }}
-	for d, want := range map[time.Duration]string{
-		-time.Hour: "now", 0: "now", 999 * time.Millisecond: "now", time.Second: "1s ago", 119 * time.Second: "119s ago",
-		2 * time.Minute: "2m ago", 2 * time.Hour: "2h ago", 47 * time.Hour: "47h ago", 48 * time.Hour: "2d ago",
-	} {
-		if got := m.ago(now.Add(-d)); got != want {
-			t.Errorf("%s: got %q, want %q", d, got, want)
-		}
-	}
-	if got := m.ago(time.Time{}); got != "never" {
-		t.Errorf("no time: got %q", got)
-	}
-}
-
-func TestCell(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                           "",
-		" a\n\tb ":                   "a b",
-		strings.Repeat("小", 60):      strings.Repeat("小", 60),
-		strings.Repeat("小", 61):      strings.Repeat("小", 59) + "…",
-		"\x1b[2J":                    "␛[2J",
-		strings.Repeat("\u202e", 20): strings.Repeat(`\u202e`, 9) + `\u202` + "…",
-	} {
-		if got := cell(text); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-}

@@ -302,11 +302,3 @@ func TestTranscriptClosedPipe(t *testing.T) {
 		})
 	}
 }
-
-func TestBytesText(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 3 << 19: "1.5 MiB", 1 << 50: "1024.0 TiB"} {
-		if got := bytesText(n); got != want {
-			t.Errorf("%d: got %s, want %s", n, got, want)
-		}
-	}
-}

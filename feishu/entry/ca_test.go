@@ -316,25 +316,6 @@ func TestOddRights(t *testing.T) {
 	}
 }
 
-func TestOneAuthorityForManyAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	names := manyNames()
-	entries := make([]*Entry, 16)
-	var all sync.WaitGroup
-	for i := range entries {
-		all.Go(func() { entries[i] = open(t, dir, names[i]) })
-	}
-	all.Wait()
-	final := open(t, dir)
-	for i, e := range entries {
-		for _, name := range []string{"open.feishu.cn", names[i]} {
-			if err := verifyChain(final.CA(), leafFor(t, e, name), name); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-	}
-}
-
 // The processes of this test are the test itself, started again.
 const childDir = "ENTRY_TEST_DIR"
 
@@ -377,18 +358,6 @@ func TestOneAuthorityForManyProcesses(t *testing.T) {
 	for _, ca := range answers {
 		if ca != answers[0] || !strings.HasPrefix(ca, "-----BEGIN CERTIFICATE") {
 			t.Errorf("got another CA: %q and %q", ca, answers[0])
-		}
-	}
-}
-
-func TestCertNames(t *testing.T) {
-	for name, valid := range map[string]bool{
-		"gateway": true, "my_sidecar": true, "a.b-c.example": true, "10.0.0.1": true, "[::2]": true, "fd00::1": true, "A.EXAMPLE.": true,
-		"a b": false, "a:1": false, "http://a": false, "a/b": false, "a..b": false, ".a": false, "*.a": false, "bücher.example": false,
-		"fe80::1%eth0": false, strings.Repeat("a", 64): false, strings.Repeat("a.", 130) + "a": false,
-	} {
-		if _, err := certNames([]string{name}); (err == nil) != valid {
-			t.Errorf("%q: got %v, want valid: %v", name, err, valid)
 		}
 	}
 }

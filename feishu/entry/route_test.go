@@ -70,18 +70,6 @@ func TestProxyToFeishuIsOpened(t *testing.T) {
 	}
 }
 
-// One tunnel serves many requests, as any connection.
-func TestAnOpenedTunnelIsKeptAlive(t *testing.T) {
-	r := start(t, Options{Mode: ModeAuto, DataDir: t.TempDir()})
-	c := client(t, "http://"+r.addr, r.trusting())
-	for range 5 {
-		wantBody(t, c, "https://open.feishu.cn/", "POST /|")
-	}
-	if got := r.counted("opened"); got != 1 {
-		t.Errorf("%d tunnels for 5 requests in a row, want 1", got)
-	}
-}
-
 func TestConnectAtPort80IsPlainInside(t *testing.T) {
 	r := start(t, Options{Mode: ModeOff})
 	c := dialTCP(t, r.addr)
@@ -296,23 +284,6 @@ func TestTLSToAPlainPortIsRefusedWithAnAlert(t *testing.T) {
 	}
 	if got := strings.Count(r.log.String(), "GATEWAY_TLS=auto"); got != 1 {
 		t.Errorf("said %d times, want once:\n%s", got, r.log)
-	}
-}
-
-func TestNew(t *testing.T) {
-	handler := http.HandlerFunc(said)
-	for want, o := range map[string]Options{
-		"handler":           {},
-		"not a mode":        {Handler: handler, Mode: "on"},
-		"DATA_DIR":          {Handler: handler, Mode: ModeAuto},
-		"GATEWAY_CERT_FILE": {Handler: handler, Mode: ModeFile},
-		"not a name":        {Handler: handler, Names: []string{"http://x"}},
-		"no such file":      {Handler: handler, Mode: ModeFile, CertFile: t.TempDir() + "/a", KeyFile: "b"},
-		"is the most":       {Handler: handler, Names: manyNames()},
-	} {
-		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
-		}
 	}
 }
 

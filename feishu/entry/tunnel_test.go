@@ -102,24 +102,6 @@ func TestWhatFollowsConnectAtOnceIsNotLost(t *testing.T) {
 	}
 }
 
-func TestMuchPassesThroughATunnel(t *testing.T) {
-	const size = 32 << 20
-	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
-	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}})
-	c, in := connect(t, r, addr)
-	go func() {
-		_, _ = io.CopyN(c, zeros{}, size)
-		_ = c.CloseWrite()
-	}()
-	if n, err := io.Copy(io.Discard, in); n != size || err != nil {
-		t.Errorf("%d bytes came back, %v; want %d", n, err, size)
-	}
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
-
 func TestAnUnreachableHostIsSaid(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -289,18 +271,6 @@ func TestShutdownIsCutShort(t *testing.T) {
 	}
 	if err := <-served; err != nil {
 		t.Error(err)
-	}
-}
-
-func TestAListenerThatFailsIsAnError(t *testing.T) {
-	r := newRig(t, Options{Mode: ModeOff})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	if err := r.Serve(l); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("got %v", err)
 	}
 }
 

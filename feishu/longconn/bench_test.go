@@ -51,33 +51,6 @@ func BenchmarkPassThrough(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkRoundTrip is the way there and back of one event at a time.
-func BenchmarkRoundTrip(b *testing.B) {
-	r := newRig(b, tcp(b), func(o *longconn.Options) {
-		o.Logger, o.Counter = slog.New(slog.DiscardHandler), func(feishu.Counted) {}
-	})
-	bot, up := r.ready()
-	bareBot, bareUp := r.bare()
-	data := bytesOf(b, eventFrame("m1", string(make([]byte, 1024))))
-	trip := func(from, to *socket) time.Duration {
-		at := time.Now()
-		from.raw(data)
-		to.raw((<-to.got).data)
-		<-from.got
-		return time.Since(at)
-	}
-	var ours, bare time.Duration
-	n := 0
-	for b.Loop() {
-		ours += trip(up, bot)
-		bare += trip(bareUp, bareBot)
-		n++
-	}
-	b.ReportMetric(float64(ours.Microseconds())/float64(n), "µs")
-	b.ReportMetric(float64(bare.Microseconds())/float64(n), "bare-µs")
-	b.ReportMetric(0, "ns/op")
-}
-
 // bare connects a bot and Feishu by a pipe that reads a message and writes it.
 func (r *rig) bare() (bot, up *socket) {
 	r.t.Helper()

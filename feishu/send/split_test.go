@@ -99,15 +99,3 @@ func FuzzSplit(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkSplit(b *testing.B) {
-	for name, line := range map[string]string{"short lines": "a\n", "long lines": strings.Repeat("好", 10_000) + "\n",
-		"spaces": strings.Repeat(" ", 100_000), "marks": strings.Repeat("`", 100_000)} {
-		text := strings.Repeat(line, maxPieces*maxRunes/runes(line))
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				split(text, maxRunes)
-			}
-		})
-	}
-}

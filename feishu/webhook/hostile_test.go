@@ -8,14 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"feishu-relay/dedup"
 	"feishu-relay/feishu/webhook"
 )
 
@@ -300,28 +298,6 @@ func TestRepeatsOfAnEvent(t *testing.T) {
 	})
 }
 
-func TestRepeatsAfterARestart(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	posts := 0
-	for range 2 {
-		answered, err := dedup.Open(root, "events.jsonl", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := newRig(t, "http://bot/", via(func(*http.Request) (*http.Response, error) { posts++; return says(200, ""), nil },
-			func(o *webhook.Options) { o.Answered = answered }))
-		r.take(signed(t, event("e1")))
-		// Not closed: the sidecar was killed.
-	}
-	if posts != 1 {
-		t.Errorf("the bot got it %d times", posts)
-	}
-}
-
 // Feishu stops waiting after 3 s and repeats the event after 15 s, 5 min and 1 h.
 // A bot that thinks in its handler gets it once, and is not cut off.
 func TestABotThatThinksForMinutesGetsAnEventOnce(t *testing.T) {
@@ -372,26 +348,6 @@ func TestABotThatThinksForMinutesGetsAnEventOnce(t *testing.T) {
 	})
 }
 
-// A bot that never answers has failed on the event after the delivery timeout.
-func TestABotThatNeverAnswersGetsAnEventAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		posts := 0
-		r := newRig(t, "http://bot/", via(func(req *http.Request) (*http.Response, error) {
-			if posts++; posts == 1 {
-				return nil, wait(req.Context(), nil)
-			}
-			return says(200, ""), nil
-		}, func(o *webhook.Options) { o.Timeout = 20 * time.Minute }))
-		begin := time.Now()
-		if w := r.take(signed(t, event("e1"))); w.Code != http.StatusBadGateway || time.Since(begin) != 20*time.Minute {
-			t.Errorf("got %d after %s", w.Code, time.Since(begin))
-		}
-		if w := r.take(signed(t, event("e1"))); w.Code != 200 || posts != 2 {
-			t.Errorf("the repeat: got %d; the bot got it %d times", w.Code, posts)
-		}
-	})
-}
-
 func TestForgeriesFillNoLog(t *testing.T) {
 	r := newRig(t, "http://bot/", botThatTakes())
 	for range 1000 {
@@ -411,11 +367,8 @@ func TestFeishusLargePostsPassAmongManySmallBodies(t *testing.T) {
 		header http.Header
 		size   int
 	}{
-		"unsigned, one byte":  {http.Header{}, 1},
-		"signed, one byte":    {forgery(), 1},
-		"unsigned, 4 KiB - 1": {http.Header{}, 4<<10 - 1},
-		"signed, 4 KiB":       {forgery(), 4 << 10},
-		"signed, 16 KiB":      {forgery(), 16 << 10},
+		"unsigned, one byte": {http.Header{}, 1},
+		"signed, 16 KiB":     {forgery(), 16 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -16,16 +16,6 @@ import (
 	"feishu-relay/feishu/webhook"
 )
 
-func TestNewDemandsASecretAndAnAddress(t *testing.T) {
-	for _, o := range []webhook.Options{
-		{BotURL: "http://127.0.0.1:1/"}, {EncryptKey: key}, {EncryptKey: key, BotURL: "127.0.0.1:9000"}, {EncryptKey: key, BotURL: "ftp://x/"},
-	} {
-		if _, err := webhook.New(o); err == nil || (!strings.Contains(err.Error(), "FEISHU_ENCRYPT_KEY") && !strings.Contains(err.Error(), "BOT_WEBHOOK_URL")) {
-			t.Errorf("%+v: got %v", o, err)
-		}
-	}
-}
-
 func TestPostsAndAnswersPassByteForByte(t *testing.T) {
 	type seen struct {
 		uri, host string

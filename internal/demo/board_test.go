@@ -1,9 +1,7 @@
 package demo
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"feishu-relay/internal/sse"
 	"feishu-relay/relay"
@@ -129,54 +126,6 @@ func TestTranscriptIsReadWhole(t *testing.T) {
 	}
 }
 
-func TestCompareNamesTheDifference(t *testing.T) {
-	const passed = "1 threshold delivered"
-	b := testBoard()
-	from := b.said()
-	m := b.post("agent_plan", "Planner", devGroup, "x")
-	b.seen(t, "agent_code", "decision", m.id, threshold1)
-	b.seen(t, "agent_code", "delivery", m.id, "")
-	b.received("agent_code", m.id, m.text)()
-	b.seen(t, "agent_review", "stop", m.id, `,"reason":"not_a_member"`)
-	right := passed + "; not_a_member"
-	for _, tt := range []struct {
-		name string
-		want []string
-		diff string
-	}{
-		{"as expected", []string{right}, ""},
-		{"another fate", []string{passed + "; " + passed}, "messages of Planner: message 1: got"},
-		{"one is missing", []string{right, right}, "is missing"},
-		{"one too many", nil, "is one too many"},
-	} {
-		wantDifference(t, tt.name, b.compare(from, map[string][]string{"agent_plan": tt.want}), tt.diff)
-	}
-}
-
-func TestCompareTranscript(t *testing.T) {
-	b := testBoard()
-	user := b.post("", "user", pairGroup, "x").id
-	bot := b.post("agent_plan", "Planner", pairGroup, "y").id
-	whole := []entry{{user, "user", "x"}, {bot, "assistant", "y"}}
-	for _, tt := range []struct {
-		name, agent string
-		entries     []entry
-		diff        string
-	}{
-		{"each once", "agent_code", whole, ""},
-		{"in another order", "agent_code", []entry{whole[1], whole[0]}, ""},
-		{"nothing for a stranger", "agent_review", nil, ""},
-		{"a stranger reads it", "agent_review", whole, "is one too many"},
-		{"one is missing", "agent_code", whole[:1], "is missing"},
-		{"one stands twice", "agent_code", append(whole, whole[1]), "is one too many"},
-		{"a bot as a person", "agent_code", []entry{{user, "user", "x"}, {bot, "user", "y"}}, "user true: y"},
-		{"in other words", "agent_code", []entry{{user, "user", "x"}, {bot, "assistant", "Thinking…"}}, "want"},
-		{"one from nowhere", "agent_code", append(whole, entry{"om_other", "user", "x"}), "is one too many"},
-	} {
-		wantDifference(t, tt.name, b.compareTranscript(tt.agent, pairGroup, tt.entries), tt.diff)
-	}
-}
-
 // wantDifference checks that err is nil if part is "", and has part in it if not.
 func wantDifference(t *testing.T, name string, err error, part string) {
 	t.Helper()
@@ -231,57 +180,6 @@ func TestCardsAreShownAsTheyGrow(t *testing.T) {
 	if want := []string{"⋯ Thinking…", "⋯ one", "■ one", "two", "✓ delivered"}; !slices.Equal(got, want) {
 		t.Errorf("lines: got %q, want %q", got, want)
 	}
-}
-
-// TestWhatBotsWereGiven has a user's message that Feishu gives to both bots.
-func TestWhatBotsWereGiven(t *testing.T) {
-	b := newBoard(&printer{w: io.Discard}, language{}.act(2))
-	b.add(&message{id: "om_1", chat: pairGroup, name: "user", text: "hello", to: []string{"agent_a", "agent_b"}})
-	b.received("agent_a", "om_1", "hello")()
-	if got, _ := b.tally(); got.lost != 1 || b.quiet() {
-		t.Errorf("before the second has it: got %s", b.sum())
-	}
-	b.received("agent_b", "om_1", "hello")()
-	got, wrong := b.tally()
-	if got.lost+got.doubled != 0 || !b.quiet() {
-		t.Errorf("when both have it: got %s", b.sum())
-	}
-	wantDifference(t, "given", wrong, "")
-	b.received("agent_b", "om_1", "Thinking…")()
-	got, wrong = b.tally()
-	wantDifference(t, "given in other words", wrong, "said was")
-	if got.doubled != 1 {
-		t.Errorf("given twice: got %s", b.sum())
-	}
-	b.chat = true
-	b.received("agent_a", "om_2", "boo")()
-	_, wrong = b.tally()
-	wantDifference(t, "given what nobody said", wrong, "nobody said")
-}
-
-func TestMentioning(t *testing.T) {
-	names := map[string]string{"ou_a": "BotA", "ou_b": "BotB"}
-	if got, want := mentioning("@BotB thanks, @BotC", names, "<at id=%s></at>"), "<at id=ou_b></at> thanks, @BotC"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestAwaitEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stage{board: testBoard()}
-		await := func(ctx context.Context) error {
-			return try(func() { s.await(ctx, "a wonder", func() bool { return false }) })
-		}
-		if err := await(t.Context()); err == nil || !strings.Contains(err.Error(), "a wonder") {
-			t.Errorf("await at its limit: got %v, want an error that says for what", err)
-		}
-		cause := errors.New("cause")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(cause)
-		if err := await(ctx); !errors.Is(err, cause) {
-			t.Errorf("await when all ends: got %v, want %v", err, cause)
-		}
-	})
 }
 
 // TestCastAnswers has who speaks to whom, as the scenes rely on it.

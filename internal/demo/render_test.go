@@ -8,23 +8,6 @@ import (
 	"feishu-relay/relay"
 )
 
-func TestPad(t *testing.T) {
-	for _, tt := range []struct {
-		text string
-		n    int
-		want string
-	}{
-		{"小策", 8, "小策    "},
-		{"BotB", 8, "BotB    "},
-		{"", 3, "   "},
-		{"a name too long", 8, "a name too long "},
-	} {
-		if got := pad(tt.text, tt.n); got != tt.want {
-			t.Errorf("pad(%q, %d): got %q, want %q", tt.text, tt.n, got, tt.want)
-		}
-	}
-}
-
 func TestLinesStandInColumns(t *testing.T) {
 	var out strings.Builder
 	p := &printer{w: &out}

@@ -1,8 +1,6 @@
 package feishusim
 
 import (
-	"maps"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,53 +69,6 @@ func TestAStreamedCard(t *testing.T) {
 	}
 	if n := len(b.events); n != 0 {
 		t.Errorf("%d events of edits", n)
-	}
-}
-
-func TestChangesOfACard(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	a := r.apps[0]
-	_, v := r.raw(a, "POST", "/open-apis/cardkit/v1/cards", compact(map[string]string{"type": "card_json", "data": streamingCard}))
-	card := str(v["data"].(map[string]any)["card_id"])
-	id := r.mustSend(r.client(a), "interactive", `{"type":"card","data":{"card_id":"`+card+`"}}`)
-	sequence := 0
-	for _, tt := range []struct {
-		name, method, path string
-		body               map[string]any
-		code               int
-		text               string
-	}{
-		{"replace an element", "PUT", "/elements/note", map[string]any{"element": `{"tag":"markdown","element_id":"note","content":"n2"}`}, 0, "n2"},
-		{"patch an element", "PATCH", "/elements/content", map[string]any{"partial_element": `{"content":"c2"}`}, 0, "c2\nn2"},
-		{"append", "POST", "/elements", map[string]any{"type": "append", "elements": `[{"tag":"markdown","element_id":"x","content":"x1"}]`}, 0, "c2\nn2\nx1"},
-		{"insert before", "POST", "/elements", map[string]any{"type": "insert_before", "target_element_id": "x", "elements": `[{"tag":"markdown","content":"w"}]`}, 0, "c2\nn2\nw\nx1"},
-		{"insert after", "POST", "/elements", map[string]any{"type": "insert_after", "target_element_id": "content", "elements": `[{"tag":"markdown","content":"d"}]`}, 0, "c2\nd\nn2\nw\nx1"},
-		{"delete", "DELETE", "/elements/note", nil, 0, "c2\nd\nw\nx1"},
-		{"delete what is not there", "DELETE", "/elements/note", nil, 300120, "c2\nd\nw\nx1"},
-		{"one id twice", "POST", "/elements", map[string]any{"type": "append", "elements": `[{"tag":"hr","element_id":"x"}]`}, 300301, "c2\nd\nw\nx1"},
-		{"batch", "POST", "/batch_update", map[string]any{"actions": `[{"action":"update_element","params":{"element_id":"x","element":{"tag":"markdown","element_id":"x","content":"x2"}}},` +
-			`{"action":"delete_elements","params":{"element_ids":["content"]}},{"action":"partial_update_setting","params":{"settings":{"config":{"streaming_mode":false}}}}]`}, 0, "d\nw\nx2"},
-		{"a batch that fails", "POST", "/batch_update", map[string]any{"actions": `[{"action":"delete_elements","params":{"element_ids":["x"]}},{"action":"dance"}]`}, 99992402, "d\nw\nx2"},
-		{"no card", "PUT", "", map[string]any{"card": map[string]string{"type": "card_json", "data": `{"elements":[]}`}}, 300303, "d\nw\nx2"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			sequence++
-			body := map[string]any{"sequence": sequence}
-			maps.Copy(body, tt.body)
-			_, v := r.raw(a, tt.method, "/open-apis/cardkit/v1/cards/"+card+tt.path, compact(body))
-			if code(v) != tt.code {
-				t.Errorf("code: got %v, want %d", v, tt.code)
-			}
-			if got := r.message(id).Text; got != tt.text {
-				t.Errorf("text: got %q, want %q", got, tt.text)
-			}
-		})
-	}
-	if _, v := r.raw(a, "POST", "/open-apis/cardkit/v1/cards/id_convert", `{"message_id":"`+id+`"}`); str(v["data"].(map[string]any)["card_id"]) != card {
-		t.Errorf("id_convert: %v, want %s", v, card)
-	}
-	if _, v := r.raw(a, "POST", "/open-apis/cardkit/v1/cards", `{"type":"card_json","data":`+strconv.Quote(`{"elements":[]}`)+`}`); code(v) != 300303 {
-		t.Errorf("an entity of version 1: %v", v)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 )
 
 func (r *room) control(method, path, body string, into any) int {
@@ -233,49 +232,5 @@ func TestAScenario(t *testing.T) {
 	}
 	if _, err := ParseScenario([]byte(`{"bots":[]}`)); err == nil {
 		t.Error("a field that is not known was taken")
-	}
-}
-
-func TestWaitSeesWhatChanges(t *testing.T) {
-	s, a, _, in := testRoom()
-	defer s.Close()
-	done := make(chan Message, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	go func() {
-		m, _ := s.Wait(ctx, func(m Message) bool { return m.Text == "final" })
-		done <- m
-	}()
-	s.mu.Lock()
-	m, err := s.create(draft{chat: in, sender: a.ID, msgType: "text", content: textOf("draft")})
-	if err == nil {
-		m.Text = "final"
-		s.touch(m, "edit")
-	}
-	s.mu.Unlock()
-	if got := <-done; got.ID != m.ID {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestMistakesOfSetUp(t *testing.T) {
-	s := New(Options{})
-	defer s.Close()
-	s.AddUser("Ann")
-	s.AddUser("Ann")
-	for name, do := range map[string]func(){
-		"app id":        func() { s.AddApp(App{ID: "cli_1"}) },
-		"unknown":       func() { s.AddGroup("Lab", "nobody") },
-		"two of a name": func() { s.AddGroup("Lab", "Ann") },
-		"fault":         func() { s.Fault(Fault{Kind: "x"}) },
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
-			}()
-			do()
-		}()
 	}
 }

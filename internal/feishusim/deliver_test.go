@@ -204,33 +204,6 @@ func TestOneConnectionGetsIt(t *testing.T) {
 	}
 }
 
-func TestMembersComeAndGo(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	r.connect(r.apps[0])
-	lab := r.AddGroup("Second", r.ann.ID)
-	if err := errors.Join(r.Join("Second", "BotA"), r.Join("Second", "BotA")); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Leave(lab.ID, r.apps[0].ID); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []string{"added", "deleted"} {
-		want := "im.chat.member.bot." + kind + "_v1"
-		if _, err := r.WaitDelivery(r.soon(), func(d Delivery) bool { return d.EventType == want && d.Acked == 200 }); err != nil {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
-	if n := len(r.Deliveries()); n != 2 {
-		t.Errorf("%d deliveries", n)
-	}
-	if _, err := r.Say(lab.ID, "BotA", "hi"); err == nil {
-		t.Error("a bot can be made to speak")
-	}
-	if err := r.Join("Nowhere", "BotA"); err == nil {
-		t.Error("a group that is not there")
-	}
-}
-
 func TestFaultsOfDelivery(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

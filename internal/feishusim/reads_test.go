@@ -1,16 +1,12 @@
 package feishusim
 
 import (
-	"bytes"
-	"io"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	larkcontact "github.com/larksuite/oapi-sdk-go/v3/service/contact/v3"
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 )
 
@@ -21,44 +17,6 @@ func at(v map[string]any, path ...string) any {
 		now = m[key]
 	}
 	return now
-}
-
-func TestIdentities(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB"})
-	a, b := r.apps[0], r.apps[1]
-	own, other := r.OpenID(a.ID, a.ID), r.OpenID(a.ID, b.ID)
-	if _, v := r.raw(a, "GET", "/open-apis/bot/v3/info", "{}"); at(v, "bot", "open_id") != own || at(v, "bot", "app_name") != "BotA" {
-		t.Errorf("bot info: %v", v)
-	}
-	if _, v := r.raw(a, "POST", "/open-apis/bot/v1/openclaw_bot/ping", `{"needBotInfo":true}`); at(v, "data", "pingBotInfo", "botID") != own {
-		t.Errorf("ping: %v", v)
-	}
-	for _, key := range []string{"bot_ids", "bot_ids%5B%5D"} {
-		_, v := r.raw(a, "GET", "/open-apis/bot/v3/bots/basic_batch?"+key+"="+other+"&"+key+"=ou_x&"+key+"="+r.OpenID(b.ID, b.ID), "")
-		if at(v, "data", "bots", other, "name") != "BotB" || at(v, "data", "failed_bots", "ou_x", "code") != 20002.0 || at(v, "data", "failed_bots", r.OpenID(b.ID, b.ID), "code") != 20004.0 {
-			t.Errorf("basic_batch: %v", v)
-		}
-	}
-	if _, v := r.raw(a, "GET", "/open-apis/application/v6/applications/"+a.ID+"?lang=zh_cn", ""); at(v, "data", "app", "app_name") != "BotA" {
-		t.Errorf("own app: %v", v)
-	}
-	if _, v := r.raw(a, "GET", "/open-apis/application/v6/applications/"+b.ID, ""); code(v) != 99991672 {
-		t.Errorf("another's app: %v", v)
-	}
-	if _, v := r.raw(a, "GET", "/open-apis/application/v6/scopes", ""); len(at(v, "data", "scopes").([]any)) != len(DefaultScopes()) {
-		t.Errorf("scopes: %v", v)
-	}
-	c := r.client(a)
-	user, err := c.Contact.V3.User.Get(t.Context(), larkcontact.NewGetUserReqBuilder().UserId(r.OpenID(a.ID, r.ann.ID)).UserIdType("open_id").Build())
-	if err != nil || !user.Success() || *user.Data.User.Name != "Ann" || *user.Data.User.UnionId != r.ann.UnionID {
-		t.Errorf("user: %v %v", err, user)
-	}
-	if _, v := r.raw(a, "GET", "/open-apis/contact/v3/users/"+other, ""); code(v) != 41012 {
-		t.Errorf("a bot among the users: %v", v)
-	}
-	if _, v := r.raw(a, "GET", "/open-apis/contact/v3/users/batch?user_id_type=union_id&user_ids="+r.ann.UnionID+"&user_ids=on_x", ""); len(at(v, "data", "items").([]any)) != 1 {
-		t.Errorf("users: %v", v)
-	}
 }
 
 func TestChatsAndMembers(t *testing.T) {
@@ -186,81 +144,4 @@ func TestHistory(t *testing.T) {
 	if item := at(v, "data", "items").([]any)[0].(map[string]any); item["deleted"] != true || at(item, "body", "content") != "This message was recalled" {
 		t.Errorf("taken back: %v", item)
 	}
-}
-
-func TestFiles(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	c := r.client(r.apps[0])
-	picture := append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{7}, 3<<20)...)
-	image, err := c.Im.V1.Image.Create(t.Context(), larkim.NewCreateImageReqBuilder().
-		Body(larkim.NewCreateImageReqBodyBuilder().ImageType("message").Image(bytes.NewReader(picture)).Build()).Build())
-	if err != nil || !image.Success() {
-		t.Fatalf("image: %v %v", err, image)
-	}
-	file, err := c.Im.V1.File.Create(t.Context(), larkim.NewCreateFileReqBuilder().
-		Body(larkim.NewCreateFileReqBodyBuilder().FileType("stream").FileName("a.txt").File(strings.NewReader("hello")).Build()).Build())
-	if err != nil || !file.Success() {
-		t.Fatalf("file: %v %v", err, file)
-	}
-	message := r.mustSend(c, "image", `{"image_key":"`+*image.Data.ImageKey+`"}`)
-	read := func(message, key, kind string) *larkim.GetMessageResourceResp {
-		resp, err := c.Im.V1.MessageResource.Get(t.Context(), larkim.NewGetMessageResourceReqBuilder().MessageId(message).FileKey(key).Type(kind).Build())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp
-	}
-	get := func(message, key string) *larkim.GetMessageResourceResp { return read(message, key, "image") }
-	if got := get(message, *image.Data.ImageKey); !got.Success() || !same(got.File, picture) {
-		t.Errorf("download: %v", got.CodeError)
-	}
-	if got := get(message, *file.Data.FileKey); got.Code != 234003 {
-		t.Errorf("a file of another message: %v", got.CodeError)
-	}
-	key, err := r.AddFile("b.png", picture)
-	if err != nil || !strings.HasPrefix(key, "img_") {
-		t.Fatalf("a user's file: %s %v", key, err)
-	}
-	id, err := r.Post(Utterance{Chat: "Lab", User: "Ann", Type: "image", Content: `{"image_key":"` + key + `"}`})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := get(id, key); !got.Success() || !same(got.File, picture) {
-		t.Errorf("a user's picture: %v", got.CodeError)
-	}
-	if got := read(id, key, "file"); got.Code != 234003 {
-		t.Errorf("a picture as a file: %v", got.CodeError)
-	}
-	if got := read(id, key, ""); got.Code != 234001 {
-		t.Errorf("without a type: %v", got.CodeError)
-	}
-	text, err := r.AddFile("b.txt", []byte("hello"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if id, err = r.Post(Utterance{Chat: "Lab", User: "Ann", File: text}); err != nil {
-		t.Fatal(err)
-	}
-	if got := read(id, text, "file"); !got.Success() || got.FileName != "b.txt" || !same(got.File, []byte("hello")) || r.message(id).Type != "file" {
-		t.Errorf("a user's file: %v", got.CodeError)
-	}
-	if err := r.Recall(id); err != nil {
-		t.Fatal(err)
-	}
-	if got := read(id, text, "file"); got.Code != 230011 {
-		t.Errorf("a file of a recalled message: %v", got.CodeError)
-	}
-	for _, q := range r.Requests() {
-		if strings.HasSuffix(q.URI, "/images") && (q.Size < int64(len(picture)) || len(q.Body) != maxRecordedBody || len(q.SHA256) != 64) {
-			t.Errorf("record of the upload: %d bytes, %d kept", q.Size, len(q.Body))
-		}
-	}
-	if _, v := r.raw(r.apps[0], "POST", "/open-apis/im/v1/images", "no form"); code(v) != 234001 {
-		t.Errorf("no form: %v", v)
-	}
-}
-
-func same(r io.Reader, want []byte) bool {
-	got, err := io.ReadAll(r)
-	return err == nil && bytes.Equal(got, want)
 }

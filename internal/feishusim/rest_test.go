@@ -173,43 +173,6 @@ func TestSendIsRefused(t *testing.T) {
 	}
 }
 
-func TestUUIDSendsOnce(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	c := r.client(r.apps[0])
-	send := func() string {
-		resp, err := c.Im.V1.Message.Create(t.Context(), larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").
-			Body(larkim.NewCreateMessageReqBodyBuilder().ReceiveId(r.group.ID).MsgType("text").Content(textOf("once")).Uuid("u-1").Build()).Build())
-		if err != nil || !resp.Success() {
-			t.Fatalf("%v %v", err, resp)
-		}
-		return *resp.Data.MessageId
-	}
-	first := send()
-	if second := send(); first != second || len(r.Messages(r.group.ID)) != 1 {
-		t.Errorf("got %s and %s, %d messages", first, second, len(r.Messages(r.group.ID)))
-	}
-	replied := func() string {
-		resp, err := c.Im.V1.Message.Reply(t.Context(), larkim.NewReplyMessageReqBuilder().MessageId(first).
-			Body(larkim.NewReplyMessageReqBodyBuilder().MsgType("text").Content(textOf("reply")).Uuid("u-2").Build()).Build())
-		if err != nil || !resp.Success() {
-			t.Fatalf("%v %v", err, resp)
-		}
-		return *resp.Data.MessageId
-	}
-	if one, again := replied(), replied(); one != again || one == first || len(r.Messages(r.group.ID)) != 2 {
-		t.Errorf("replies %s and %s, %d messages", one, again, len(r.Messages(r.group.ID)))
-	}
-	r.mu.Lock()
-	r.uuids[r.apps[0].ID+" u-1"] = sentOnce{first, time.Now().Add(-uuidFor)}
-	r.mu.Unlock()
-	if later := send(); later == first {
-		t.Error("the uuid counts for longer than an hour")
-	}
-	if _, v := r.raw(r.apps[0], "POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"`+r.group.ID+`","uuid":"`+strings.Repeat("u", 51)+`"}`); code(v) != 230001 {
-		t.Errorf("a long uuid: %v", v)
-	}
-}
-
 func TestRepliesAndTopics(t *testing.T) {
 	r := newRoom(t, quick, App{Name: "BotA"})
 	c := r.client(r.apps[0])
@@ -310,114 +273,6 @@ func TestEditsPatchesRecalls(t *testing.T) {
 	}
 }
 
-func TestForwards(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	c := r.client(r.apps[0])
-	to := r.AddGroup("Other", r.apps[0].ID, r.ann.ID)
-	one, two := r.say("one"), r.say("two")
-	resp, err := c.Im.V1.Message.Forward(t.Context(), larkim.NewForwardMessageReqBuilder().MessageId(one).ReceiveIdType("chat_id").
-		Body(larkim.NewForwardMessageReqBodyBuilder().ReceiveId(to.ID).Build()).Build())
-	if err != nil || !resp.Success() || r.message(*resp.Data.MessageId).Text != "one" || *resp.Data.ChatId != to.ID {
-		t.Fatalf("forward: %v %v", err, resp)
-	}
-	merge, err := c.Im.V1.Message.MergeForward(t.Context(), larkim.NewMergeForwardMessageReqBuilder().ReceiveIdType("chat_id").
-		Body(larkim.NewMergeForwardMessageReqBodyBuilder().ReceiveId(to.ID).MessageIdList([]string{one, two, "om_x"}).Build()).Build())
-	if err != nil || !merge.Success() || len(merge.Data.InvalidMessageIdList) != 1 {
-		t.Fatalf("merge: %v %v", err, merge)
-	}
-	get, err := c.Im.V1.Message.Get(t.Context(), larkim.NewGetMessageReqBuilder().MessageId(*merge.Data.Message.MessageId).Build())
-	if err != nil || !get.Success() || len(get.Data.Items) != 3 || *get.Data.Items[2].UpperMessageId != *merge.Data.Message.MessageId {
-		t.Errorf("parts: %v %v", err, get)
-	}
-}
-
-func TestReactions(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB"})
-	c := r.client(r.apps[0])
-	id := r.say("hello")
-	made, err := c.Im.V1.MessageReaction.Create(t.Context(), larkim.NewCreateMessageReactionReqBuilder().MessageId(id).
-		Body(larkim.NewCreateMessageReactionReqBodyBuilder().ReactionType(larkim.NewEmojiBuilder().EmojiType("Typing").Build()).Build()).Build())
-	if err != nil || !made.Success() || len(r.message(id).Reactions) != 1 {
-		t.Fatalf("create: %v %v", err, made)
-	}
-	if _, v := r.raw(r.apps[1], "DELETE", "/open-apis/im/v1/messages/"+id+"/reactions/"+*made.Data.ReactionId, `{}`); code(v) == 0 {
-		t.Error("another's reaction was deleted")
-	}
-	list, err := c.Im.V1.MessageReaction.List(t.Context(), larkim.NewListMessageReactionReqBuilder().MessageId(id).Build())
-	if err != nil || !list.Success() || *list.Data.Items[0].ReactionType.EmojiType != "Typing" {
-		t.Errorf("list: %v %v", err, list)
-	}
-	if err := r.React(id, "Ann", "OK"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.React(id, "Ann", "OK"); err != nil { // a person has each emoji once
-		t.Fatal(err)
-	}
-	list, err = c.Im.V1.MessageReaction.List(t.Context(), larkim.NewListMessageReactionReqBuilder().MessageId(id).ReactionType("OK").Build())
-	if err != nil || !list.Success() || len(list.Data.Items) != 1 || *list.Data.Items[0].Operator.OperatorType != "user" ||
-		*list.Data.Items[0].Operator.OperatorId != r.OpenID(r.apps[0].ID, r.ann.ID) {
-		t.Errorf("list of one emoji: %v %v", err, list)
-	}
-	gone, err := c.Im.V1.MessageReaction.Delete(t.Context(), larkim.NewDeleteMessageReactionReqBuilder().MessageId(id).ReactionId(*made.Data.ReactionId).Build())
-	if left := r.message(id).Reactions; err != nil || !gone.Success() || len(left) != 1 || left[0].By != r.ann.ID {
-		t.Errorf("delete: %v %v, %v", err, gone, left)
-	}
-	if err := r.Recall(id); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.React(id, "Ann", "THUMBSUP"); err == nil {
-		t.Error("a reaction to a recalled message")
-	}
-}
-
-// TestEventsOfReactions reads them with the SDK's types: the app that reacted gets
-// its own too, and an app without the scope gets none.
-func TestEventsOfReactions(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB", Scopes: []string{ScopeAt}})
-	r.connect(r.apps[1])
-	a := r.apps[0]
-	r.connect(a)
-	id := r.say("hello")
-	if err := r.React(id, "Ann", "THUMBSUP"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Unreact(id, "Ann", "THUMBSUP"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Unreact(id, "Ann", "THUMBSUP"); err == nil {
-		t.Error("a reaction was taken back twice")
-	}
-	if _, v := r.raw(a, "POST", "/open-apis/im/v1/messages/"+id+"/reactions", `{"reaction_type":{"emoji_type":"Typing"}}`); code(v) != 0 {
-		t.Fatal(v)
-	}
-	event := func(eventType, emoji string) larkim.P2MessageReactionCreatedV1Data {
-		type body struct {
-			Event larkim.P2MessageReactionCreatedV1Data
-		}
-		var got body
-		if _, err := r.WaitDelivery(r.soon(), func(d Delivery) bool {
-			got = body{}
-			return d.EventType == eventType && d.Acked == 200 && json.Unmarshal(d.Body, &got) == nil &&
-				*got.Event.ReactionType.EmojiType == emoji
-		}); err != nil {
-			t.Fatalf("%s %s: %v", eventType, emoji, err)
-		}
-		return got.Event
-	}
-	for _, eventType := range []string{eventReacted, eventUnreacted} {
-		e := event(eventType, "THUMBSUP")
-		if *e.MessageId != id || *e.OperatorType != "user" || *e.UserId.OpenId != r.OpenID(a.ID, r.ann.ID) || e.AppId != nil || *e.ActionTime == "" {
-			t.Errorf("%s: %s", eventType, larkcore.Prettify(e))
-		}
-	}
-	if e := event(eventReacted, "Typing"); *e.OperatorType != "app" || *e.AppId != a.ID || e.UserId != nil {
-		t.Errorf("a bot's: %s", larkcore.Prettify(e))
-	}
-	if slices.ContainsFunc(r.Deliveries(), func(d Delivery) bool { return d.App == r.apps[1].ID }) {
-		t.Error("an app without the scope got an event")
-	}
-}
-
 func TestRecallsByPeople(t *testing.T) {
 	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB"})
 	r.connect(r.apps[1])
@@ -459,37 +314,5 @@ func TestRecallsByPeople(t *testing.T) {
 	}
 	if _, v := r.raw(r.apps[0], "DELETE", "/open-apis/im/v1/messages/"+r.say("Ann's"), `{}`); code(v) != 0 {
 		t.Errorf("a bot that manages the group recalls: %v", v)
-	}
-}
-
-func TestReceiverTypes(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	a := r.apps[0]
-	for kind, id := range map[string]string{"open_id": r.OpenID(a.ID, r.ann.ID), "union_id": r.ann.UnionID, "user_id": r.ann.ID} {
-		_, v := r.raw(a, "POST", "/open-apis/im/v1/messages?receive_id_type="+kind, compact(map[string]string{
-			"receive_id": id, "msg_type": "text", "content": textOf("in private"),
-		}))
-		if code(v) != 0 {
-			t.Errorf("%s: %v", kind, v)
-		}
-	}
-	var private []Message
-	for _, m := range r.Messages("") {
-		if m.ChatID != r.group.ID {
-			private = append(private, m)
-		}
-	}
-	if len(private) != 3 || private[0].ChatID != private[2].ChatID {
-		t.Errorf("private messages: %v", private)
-	}
-	id, err := r.SayPrivate("BotA", "Ann", "hello")
-	if err != nil || r.message(id).ChatID != private[0].ChatID {
-		t.Errorf("the user's own: %v", err)
-	}
-	_, v := r.raw(a, "POST", "/open-apis/im/v1/messages?receive_id_type=open_id", compact(map[string]string{
-		"receive_id": "ou_" + strings.Repeat("0", 32), "msg_type": "text", "content": textOf("?"),
-	}))
-	if code(v) != 230001 {
-		t.Errorf("nobody's open_id: %v", v)
 	}
 }

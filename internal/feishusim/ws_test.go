@@ -1,7 +1,6 @@
 package feishusim
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -240,33 +238,4 @@ func TestFragmentsAreTheEvent(t *testing.T) {
 			t.Fatalf("%d pieces: got %s", pieces, got)
 		}
 	}
-}
-
-func TestCloseEndsWhatWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
-		a := s.AddApp(App{})
-		lab := s.AddGroup("Lab", a.ID, s.AddUser("Ann").ID)
-		if _, err := s.Say(lab.ID, "Ann", "hi"); err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error)
-		go func() {
-			_, err := s.Wait(context.Background(), func(Message) bool { return false })
-			done <- err
-		}()
-		synctest.Wait()
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; err != ErrClosed {
-			t.Errorf("wait: %v", err)
-		}
-		if err := s.Close(); err != nil {
-			t.Errorf("a second time: %v", err)
-		}
-		if _, err := s.Listen("127.0.0.1:0"); err == nil {
-			t.Error("it listens again")
-		}
-	})
 }

@@ -152,15 +152,6 @@ func TestLogLeavesAFile(t *testing.T) {
 	}
 }
 
-// A file that never keeps its name does not occupy the caller for ever.
-func TestLogThatMovesAgainAndAgain(t *testing.T) {
-	l, n := newLog(t, t.TempDir()), 0
-	err := l.Do(0, func(int64) error { n++; return ErrMoved })
-	if !errors.Is(err, ErrMoved) || n != maxReopen {
-		t.Errorf("%d tries: %v", n, err)
-	}
-}
-
 // Writers rotate while others write and a reader is behind: no line is lost, torn or
 // doubled, and each writer's lines stay in order.
 func TestLogRotation(t *testing.T) {
@@ -214,59 +205,6 @@ func TestLogRotation(t *testing.T) {
 			t.Errorf("%d lines of writer %d, want %d", n, w, lines)
 		}
 	}
-}
-
-// A reader that is behind reads what is left of a rotated file, then the new one.
-func TestRotationWhileAReaderIsBehind(t *testing.T) {
-	dir := t.TempDir()
-	l := newLog(t, dir)
-	put(t, l, "a", "b")
-	f, err := os.Open(filepath.Join(dir, "log"))
-	must(t, err)
-	defer f.Close()
-	tail, got := NewTail(limit), ""
-	read := func(f *os.File, more bool) {
-		info, err := f.Stat()
-		must(t, err)
-		_, err = tail.Read(f, info.Size(), func(l Line) bool { got += string(l.Text); return more })
-		must(t, err)
-	}
-	read(f, false)
-	must(t, l.Do(0, func(size int64) error { return l.Rotate("log.1", size) }))
-	scribble(t, filepath.Join(dir, "log.1"), "late\n") // a program that keeps the file open
-	put(t, l, "c")
-	read(f, true)
-	tail.Reset()
-	next, err := os.Open(filepath.Join(dir, "log"))
-	must(t, err)
-	defer next.Close()
-	read(next, true)
-	if got != "ablatec" {
-		t.Errorf("read %q", got)
-	}
-}
-
-// A rotation that fails leaves the file as it is, which grows on before the next try.
-func TestRotationThatFails(t *testing.T) {
-	dir := t.TempDir()
-	l := newLog(t, dir)
-	l.Max = 64
-	must(t, os.Mkdir(filepath.Join(dir, "log.1"), 0o700))
-	must(t, l.Do(0, func(int64) error {
-		if !l.Full(64) || l.Full(63) {
-			t.Error("not full at 64 bytes alone")
-		}
-		if err := l.Rotate("log.1", 64); err == nil {
-			t.Error("renamed over a folder")
-		}
-		if l.Full(64) || !l.Full(65) {
-			t.Error("the next try is not at 65 bytes")
-		}
-		_, err := l.Append([]byte("a\n"))
-		return err
-	}))
-	put(t, l, "b")
-	wantFile(t, filepath.Join(dir, "log"), "a\nb\n")
 }
 
 func TestPrune(t *testing.T) {

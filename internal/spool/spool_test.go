@@ -67,19 +67,6 @@ func TestSaveReadRemove(t *testing.T) {
 	}
 }
 
-func TestUnreadableFilesAreCounted(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, "a.json", `{"text":"a"}`)
-	write(t, dir, "b.json", `{"text":"b"}`)
-	write(t, dir, "torn.json", `{"text":`)
-	o, counted := options, 0
-	o.Unreadable = func() { counted++ }
-	err := open(t, dir, o).Load(func(string, doc) error { return os.Remove(filepath.Join(dir, "b.json")) })
-	if err == nil || counted != 2 {
-		t.Errorf("got %v, %d counted", err, counted)
-	}
-}
-
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"b.json": `{"text":"b"}`, "a.json": `{"text":"a"}`,
@@ -122,24 +109,6 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A file that can neither be read nor renamed does not keep the later ones from being read.
-func TestLoadGoesOn(t *testing.T) {
-	dir := t.TempDir()
-	long := strings.Repeat("a", 245) // with .json.broken, it is longer than a name can be
-	for name, text := range map[string]string{long: "{", long + "a": "{", "z": `{"text":"z"}`} {
-		write(t, dir, name+".json", text)
-	}
-	s := open(t, dir, options)
-	var got []string
-	err := s.Load(func(name string, _ doc) error { got = append(got, name); return nil })
-	if !slices.Equal(got, []string{"z"}) || s.Len() != 1 {
-		t.Errorf("loaded %q", got)
-	}
-	if err == nil || !strings.Contains(err.Error(), "renamed: 2") || !strings.Contains(err.Error(), long+".json") {
-		t.Errorf("the error is %v", err)
-	}
-}
-
 func TestBounds(t *testing.T) {
 	o := options
 	o.MaxDocs, o.MaxBytes, o.MaxHeld = 2, 100, 50
@@ -168,20 +137,6 @@ func TestBounds(t *testing.T) {
 	must(t, s.Hold("d", doc{"d"}, 50))
 	must(t, s.Save("d", doc{"saved"})) // nothing is held any more
 	must(t, s.Hold("e", doc{"e"}, 50))
-}
-
-func TestFailingDisk(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "docs")
-	s := open(t, dir, options)
-	must(t, s.Save("a", doc{"a"}))
-	must(t, os.RemoveAll(dir))
-	if err := s.Save("a", doc{"b"}); err == nil {
-		t.Error("saved without a folder")
-	}
-	must(t, s.Hold("a", doc{"b"}, 1))
-	if v, err := s.Read("a"); err != nil || v.Text != "b" {
-		t.Errorf("held: %+v, %v", v, err)
-	}
 }
 
 func TestSchedule(t *testing.T) {

@@ -39,9 +39,3 @@ func Reformat(data []byte) ([]byte, bool) {
 	data, err = list.format()
 	return data, err == nil
 }
-
-// Format writes a registry of one entry.
-func Format(raw []byte) error {
-	_, err := entries{{id: "x", key: []byte(`"x"`), raw: raw}}.format()
-	return err
-}

@@ -164,19 +164,6 @@ func TestBrokenRegistry(t *testing.T) {
 	}
 }
 
-// While a Receive runs nobody has to wait for a heartbeat.
-func TestBrokenRegistryIsMendedAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 1)))
-	receive(t, s, "us")
-	rewrite(t, dir, `{"us":`)
-	eventually(t, "a whole registry", func() bool { return strings.HasSuffix(readRegistry(t, dir), "}\n") })
-	if _, ok := card(t, s, "us"); !ok {
-		t.Error("our card is not in it")
-	}
-}
-
 // A program that writes the registry in place leaves it cut for a moment: that
 // is no reason to build it again.
 func TestRegistryWrittenInPlace(t *testing.T) {
@@ -277,16 +264,6 @@ func TestARegistryThatIsTooLargeIsBuiltAnew(t *testing.T) {
 				t.Errorf("%d registries are kept aside, want 1: %q", kept, list(t, dir, ""))
 			}
 		})
-	}
-}
-
-// What would be too large is not written.
-func TestRegistryGrowsTooLarge(t *testing.T) {
-	if err := filebox.Format(make([]byte, filebox.MaxRegistry-12)); err != nil { // {"x": } with a few spaces around
-		t.Errorf("the largest: %v", err)
-	}
-	if err := filebox.Format(make([]byte, filebox.MaxRegistry-11)); err == nil || !strings.Contains(err.Error(), "more than 8388608 bytes") {
-		t.Errorf("one byte more: %v", err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -147,43 +146,5 @@ func TestTooManyCards(t *testing.T) {
 	raw.HDel(ctx, cardsKey, "agent0")
 	if cards, err := s.Cards(ctx); err != nil || len(cards) != maxCards {
 		t.Errorf("got %d cards, %v", len(cards), err)
-	}
-}
-
-func TestEightBeatAtOnce(t *testing.T) {
-	srv := redistest.Start(t)
-	const rounds = 40
-	var beating sync.WaitGroup
-	for i := range 8 {
-		agent := mailbox.AgentID(fmt.Sprint("agent", i))
-		s := open(t, srv.URL(), agent, nil)
-		beating.Go(func() {
-			for n := 1; n <= rounds; n++ {
-				if err := s.SetCard(t.Context(), mailboxtest.Card(agent, n)); err != nil {
-					t.Error(err)
-					return
-				}
-				cards, err := s.Cards(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for _, c := range cards {
-					if c.Status == mailbox.Offline {
-						t.Errorf("%s beats and is offline", c.AgentID)
-					}
-				}
-			}
-		})
-	}
-	beating.Wait()
-	cards, err := open(t, srv.URL(), "reader", nil).Cards(t.Context())
-	if err != nil || len(cards) != 8 {
-		t.Fatalf("got %d cards, %v, want 8", len(cards), err)
-	}
-	for _, c := range cards {
-		if want := mailboxtest.Card(c.AgentID, rounds); c.Description != want.Description || !c.LastHeartbeat.Equal(want.LastHeartbeat) {
-			t.Errorf("got %+v, want %+v", c, want)
-		}
 	}
 }

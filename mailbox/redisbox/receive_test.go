@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
@@ -128,49 +127,4 @@ func encoded(t *testing.T, e mailbox.Envelope) string {
 		t.Fatal(err)
 	}
 	return string(raw)
-}
-
-func TestSightReplaces(t *testing.T) {
-	id := func(ms uint64) redislink.EntryID { return redislink.EntryID{MS: ms} }
-	after := func(s sight, read ...redislink.EntryID) sight {
-		for _, id := range read {
-			s.read(id)
-		}
-		return s
-	}
-	full := sight{true, 9, 2, id(50), id(90)}
-	empty := sight{true, 9, 0, redislink.EntryID{}, id(90)}
-	tests := []struct {
-		name        string
-		before, now sight
-		cursor      redislink.EntryID
-		want        bool
-	}{
-		{"nothing, as before", sight{}, sight{}, redislink.EntryID{}, false},
-		{"gone", full, sight{}, id(90), true},
-		{"the first look", sight{}, full, redislink.EntryID{}, false},
-		{"the same", full, full, id(90), false},
-		{"more came", full, sight{true, 11, 4, id(50), id(99)}, id(90), false},
-		{"the first was settled", full, sight{true, 9, 1, id(90), id(90)}, id(90), false},
-		{"all were settled", full, empty, id(90), false},
-		{"came behind all that were settled", empty, sight{true, 10, 1, id(95), id(95)}, id(90), false},
-		{"read further than it goes", full, sight{true, 9, 2, id(50), id(80)}, id(90), true},
-		{"fewer were added", full, sight{true, 3, 3, id(95), id(99)}, id(90), true},
-		{"begins earlier", full, sight{true, 12, 3, id(40), id(99)}, id(90), true},
-		{"begins before what was settled", empty, sight{true, 12, 3, id(90), id(99)}, id(90), true},
-		{"begins before what was read", after(sight{}, id(90)), sight{true, 12, 3, id(40), id(99)}, id(90), true},
-		{"begins before what was read first", after(empty, id(92), id(95)), sight{true, 12, 3, id(91), id(99)}, id(95), true},
-		{"an earlier one was not read", after(sight{}, id(90)), full, id(90), true},
-		{"as it was read from its beginning", after(sight{}, id(50), id(90)), full, id(90), false},
-		{"the server does not count", sight{true, redislink.Uncounted, 2, id(50), id(90)}, sight{true, redislink.Uncounted, 3, id(50), id(99)}, id(90), false},
-		{"the server counts no more", full, sight{true, redislink.Uncounted, 2, id(50), id(90)}, id(90), false},
-		{"the server counts from now on", sight{true, redislink.Uncounted, 2, id(50), id(90)}, full, id(90), false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.now.replaces(tt.before, tt.cursor); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-		})
-	}
 }

@@ -236,23 +236,6 @@ func FuzzRules(f *testing.F) {
 	})
 }
 
-func BenchmarkRules(b *testing.B) {
-	for name, text := range map[string]string{
-		"short": "感谢大家的配合，祝大家周末愉快，有需要随时叫我",
-		"long": "Glad it all worked out! Thanks again everyone, have a great weekend and don't hesitate to reach out. 🎉 " +
-			"很荣幸能参与这次协作，感谢大家的信任与支持，祝大家工作顺利，身体健康！期待与大家再次合作～",
-		"longest": strings.Repeat("thank you so much for all the great work ", 36),
-	} {
-		b.Run(name, func(b *testing.B) {
-			q := labelled{Text: text}.question()
-			b.ReportAllocs()
-			for b.Loop() {
-				judge.Rules{}.Judge(b.Context(), q)
-			}
-		})
-	}
-}
-
 // An address without a text says "look here".
 func TestRulesPassANudge(t *testing.T) {
 	for _, text := range []string{"", " ", "@小C", `<at user_id="ou_c">小C</at>`, "@agent_c 👆"} {

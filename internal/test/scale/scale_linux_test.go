@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"feishu-relay/internal/test/verify"
 )
 
@@ -43,36 +41,5 @@ func TestAShortRunMeasuresAndLosesNothing(t *testing.T) {
 	}
 	if lines := strings.Count(table.String(), "\n"); lines != 3 {
 		t.Errorf("the table has %d lines, want 3:\n%s", lines, table.String())
-	}
-}
-
-func TestTheSeedDecidesTheLoad(t *testing.T) {
-	t.Parallel()
-	load := func(seed uint64) []conversation {
-		s := settings{bots: 20, groups: 10, members: 4, measureFor: 1e9, think: 1e9, seed: seed}
-		var out []conversation
-		for _, c := range schedule(s, membership(s), 0, 300) {
-			out = append(out, *c)
-		}
-		return out
-	}
-	equal := func(a, b []conversation) bool { return cmp.Equal(a, b, cmp.AllowUnexported(conversation{})) }
-	if !equal(load(1), load(1)) {
-		t.Error("one seed gave two loads")
-	}
-	if equal(load(1), load(2)) {
-		t.Error("two seeds gave one load")
-	}
-}
-
-func TestMessageIDsAreReadBack(t *testing.T) {
-	t.Parallel()
-	if i, hop, ok := parseID(messageID(2, 345, 6), 2); i != 345 || hop != 6 || !ok {
-		t.Errorf("got %d, %d, %t", i, hop, ok)
-	}
-	for _, id := range []string{messageID(1, 345, 6), "om_person_2_3", ""} {
-		if _, _, ok := parseID(id, 2); ok {
-			t.Errorf("%q was taken for a message of this rate", id)
-		}
 	}
 }
