@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,21 +112,6 @@ func TestWatchersEndWithTheSidecar(t *testing.T) {
 		t.Errorf("a new one: got %d, want 503", w.status)
 	}
 	r.publish(3, 3) // without watchers
-}
-
-func TestEventIDsGrow(t *testing.T) {
-	r := newRig(t)
-	w := r.listen(watching)
-	r.publish(1, 10)
-	previous := int64(0)
-	for range 10 {
-		e, _ := w.next()
-		id, err := strconv.ParseInt(e.id, 10, 64)
-		if err != nil || id <= previous {
-			t.Fatalf("id %q behind %d", e.id, previous)
-		}
-		previous = id
-	}
 }
 
 // Deliveries and stops are counted by the minute, for an hour.

@@ -1,21 +1,16 @@
 package httpapi_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/internal/test/apitest"
 )
 
@@ -35,52 +30,6 @@ func names(from, to int) (ids []string) {
 		ids = append(ids, fmt.Sprintf("m%d", i))
 	}
 	return ids
-}
-
-func TestStreamDeliversInOrder(t *testing.T) {
-	r := newRig(t)
-	s := r.listen(messages)
-	r.deliver(names(1, 50)...)
-	s.want(names(1, 49)...)
-	e, _ := s.next()
-	got := apitest.Object(t, []byte(e.data))
-	if e.id != "m50" || got["content"] != "text of m50\n<at>" || got["chat_id"] != "oc_x" || !strings.Contains(e.data, "<at>") {
-		t.Errorf("got %+v", e)
-	}
-	if !r.stream.Connected() {
-		t.Error("not connected")
-	}
-}
-
-func TestDeliverWaitsForAReader(t *testing.T) {
-	r := newRig(t)
-	var all sync.WaitGroup
-	for _, id := range names(1, 8) {
-		all.Go(func() { r.deliver(id) })
-	}
-	s := r.listen(messages)
-	var got []string
-	for range 8 {
-		e, _ := s.next()
-		got = append(got, e.id)
-	}
-	all.Wait()
-	slices.Sort(got)
-	if !slices.Equal(got, names(1, 8)) {
-		t.Errorf("got %v, want each once", got)
-	}
-}
-
-func TestDeliverEndsWithItsContext(t *testing.T) {
-	r := newRig(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := r.stream.Deliver(ctx, inbound("m1")); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's error", err)
-	}
-	s := r.listen(messages)
-	r.deliver("m2")
-	s.want("m2")
 }
 
 func TestANewReaderTakesOver(t *testing.T) {
@@ -214,51 +163,6 @@ func TestTheJournalIsBounded(t *testing.T) {
 	s.want(names(2002, 3001)...)
 }
 
-// A journal larger than what is read of it gives its end, not its beginning.
-func TestALongJournalGivesTheNewest(t *testing.T) {
-	r := newRig(t)
-	if err := r.stream.Close(); err != nil {
-		t.Fatal(err)
-	}
-	line := func(id string) string {
-		return fmt.Sprintf(`{"id":%q,"at":%d,"data":{}}`+"\n", id, time.Now().UnixMilli())
-	}
-	text := line("m18") + strings.Repeat("x", 20<<20) + "\n" + line("m19") + line("m20")
-	if err := r.root.WriteFile("stream.jsonl", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r.open()
-	s := r.listen(messages, lastEventID("m19"))
-	s.want("m20")
-	r.deliver("m21")
-	s.want("m21")
-	info, err := r.root.Stat("stream.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Size() > 5<<20 {
-		t.Errorf("the journal has %d bytes", info.Size())
-	}
-}
-
-func TestAJournalThatCannotBeWrittenCostsOnlyTheReplay(t *testing.T) {
-	r := newRig(t)
-	if err := r.stream.Close(); err != nil {
-		t.Fatal(err)
-	}
-	full := strings.Repeat("{}\n", 3000) // so that it is rewritten
-	if err := r.root.WriteFile("stream.jsonl", []byte(full), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r.open()
-	if err := os.RemoveAll(r.root.Name()); err != nil {
-		t.Fatal(err)
-	}
-	s := r.listen(messages)
-	r.deliver("m1", "m2")
-	s.want("m1", "m2")
-}
-
 // A reader that stops reading and dies has taken what was written to it; all
 // else goes to the next one.
 func TestAReaderThatDiesMidway(t *testing.T) {
@@ -324,16 +228,6 @@ func TestStopTellsTheReader(t *testing.T) {
 	}
 }
 
-func TestStopEndsWhatWaits(t *testing.T) {
-	r := newRig(t)
-	ended := make(chan error)
-	go func() { ended <- r.stream.Deliver(context.Background(), inbound("m1")) }()
-	r.stream.Stop()
-	if err := <-ended; err == nil {
-		t.Error("delivered without a reader")
-	}
-}
-
 // A HEAD request would be given the bot's messages and throw them away.
 func TestALookAtTheStreamTakesNothing(t *testing.T) {
 	r := newRig(t)
@@ -350,12 +244,4 @@ func TestALookAtTheStreamTakesNothing(t *testing.T) {
 	}
 	r.deliver("m1")
 	s.want("m1")
-}
-
-func TestAStreamWithoutAFolderIsAnError(t *testing.T) {
-	r := newRig(t)
-	r.root.Close()
-	if _, err := httpapi.NewStream(httpapi.StreamOptions{Root: r.root, Name: "x.jsonl"}); err == nil {
-		t.Error("no error")
-	}
 }

@@ -134,22 +134,6 @@ func TestABotThatNeverAcknowledgesGetsNothingTwice(t *testing.T) {
 	s.want("m3")
 }
 
-// An acknowledgement may come before the server is back from its own write.
-func TestFastAcknowledgements(t *testing.T) {
-	r := newRig(t)
-	s := r.dial("")
-	ids := names(1, 200)
-	go r.deliver(ids...)
-	for _, id := range ids {
-		s.want(id)
-		s.ack(id)
-	}
-	s.leave()
-	s = r.dial("")
-	r.deliver("next")
-	s.want("next")
-}
-
 func TestWhatIsOwedIsDeliveredOnceToAReaderThatDoesNotAcknowledge(t *testing.T) {
 	r := newRig(t)
 	s := r.dial("")

@@ -195,43 +195,6 @@ func TestGatewayBeforeTheDisk(t *testing.T) {
 	n.eachOnce(botB)
 }
 
-// An error that stays, on folders that can be used, costs the bot nothing either: its traffic passes between the attempts,
-// which have pauses between them.
-func TestGatewayBeforeTheKeyOfPeers(t *testing.T) {
-	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
-	cfg := n.byGateway("agent_a")
-	cfg.Gateway.Addr, cfg.ListenAddr = freeAddr(t), freeAddr(t)
-	key := filepath.Join(cfg.RelayDir, "gateway", "agent_a", "peer.key")
-	must(t, os.MkdirAll(key, 0o700)) // a folder cannot be read
-	stop := n.runGuarded(cfg)
-	defer stop()
-	n.until("the gateway answers", func() bool { return dials(cfg.Gateway.Addr) })
-	botA := n.bot(apps[0], "http://"+cfg.Gateway.Addr, nil)
-	must(t, n.WaitConnected(limited(t), apps[0].ID, 1))
-	n.says("@BotA say it", apps[0].ID)
-	n.reply(botA, n.hears(botA, "say it"), "", "said without a key")
-	n.sees("said without a key")
-	must(t, os.Remove(key))
-	n.until("the sidecar runs", func() bool {
-		resp, err := http.Get("http://" + cfg.ListenAddr + "/readyz")
-		if err != nil {
-			return false
-		}
-		_ = resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	})
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	attempts := 0
-	for _, line := range n.logs {
-		attempts += strings.Count(line, "NOTHING IS RELAYED")
-	}
-	if attempts == 0 || attempts > 10 {
-		t.Errorf("%d attempts were logged", attempts)
-	}
-}
-
 // What a bot without an app in Feishu says is no message there. A reply to it
 // goes to the message that it answers itself, or to the person's newest.
 func TestReplyToABotWithoutAnApp(t *testing.T) {

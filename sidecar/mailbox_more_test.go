@@ -59,69 +59,6 @@ func onEach(t *testing.T, test func(t *testing.T, n *tenant, redis string)) {
 	}
 }
 
-type refusal struct {
-	Error struct{ Code, Message, Field string }
-}
-
-// What a caller does wrong is told with the code and the sentence of the
-// contract; nothing is sent, and nothing breaks.
-func TestMailboxRefusals(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, n *tenant, redis string) {
-		a, b := n.agents(t, redis, nil)
-		for _, tt := range []struct {
-			name, route, body string
-			status            int
-			code, says        string
-		}{
-			{"unknown type", "/v1/mailbox/messages", `{"to":"coder","type":"shout","content":"x"}`, 400, "INVALID_MESSAGE", "type: "},
-			{"to oneself", "/v1/mailbox/messages", `{"to":"researcher","content":"x"}`, 400, "INVALID_MESSAGE", "to: "},
-			{"peer oneself", "/v1/peers/researcher/messages", `{"message":"x"}`, 400, "INVALID_MESSAGE", "to: "},
-			{"empty", "/v1/mailbox/messages", `{"to":"coder","content":" "}`, 400, "INVALID_MESSAGE", "content"},
-			{"empty to a peer", "/v1/peers/coder/messages", `{"message":" \n"}`, 400, "INVALID_MESSAGE", "message: "},
-			{"too large", "/v1/peers/coder/messages", `{"message":"` + strings.Repeat("x", 65537) + `"}`, 400, "INVALID_MESSAGE", "65536"},
-			{"no hops", "/v1/mailbox/messages", `{"to":"coder","content":"x","ttl":0}`, 400, "INVALID_MESSAGE", "ttl: "},
-			{"in a circle", "/v1/mailbox/messages", `{"to":"coder","content":"x","trace":["coder"]}`, 400, "INVALID_MESSAGE", "trace: "},
-			{"deadline passed", "/v1/mailbox/tasks", `{"to":"coder","text":"x","deadline":"2020-01-01T00:00:00Z"}`, 400, "INVALID_MESSAGE", "deadline: "},
-			{"forged", "/v1/mailbox/messages", `{"to":"coder","from":"boss","content":"x"}`, 400, "INVALID_MESSAGE", "from: "},
-			{"a path for a name", "/v1/mailbox/messages", `{"to":"../x","content":"x"}`, 400, "INVALID_MESSAGE", "to: "},
-			{"a path for a peer", "/v1/peers/..%2Fx/messages", `{"message":"x"}`, 400, "INVALID_MESSAGE", "to: "},
-			{"unknown task", "/v1/mailbox/tasks/ghost", `{"state":"working"}`, 404, "TASK_NOT_FOUND", "ghost"},
-			{"no JSON", "/v1/mailbox/messages", `{"to":`, 400, "INVALID_MESSAGE", "JSON"},
-		} {
-			var no refusal
-			status := a.raw(tt.route, tt.body, &no)
-			if status != tt.status || no.Error.Code != tt.code || !strings.Contains(no.Error.Message, tt.says) {
-				t.Errorf("%s: got %d %+v, want %d %s … %s", tt.name, status, no.Error, tt.status, tt.code, tt.says)
-			}
-		}
-		var result struct {
-			DeliveredTo        []string `json:"delivered_to"`
-			UnreachableReasons []string `json:"unreachable_reasons"`
-		}
-		a.call(http.MethodPost, "/v1/peers/ghost/messages", map[string]string{"message": "x"}, &result)
-		if len(result.DeliveredTo) != 0 || len(result.UnreachableReasons) != 1 || result.UnreachableReasons[0] != "unknown agent_id `ghost`" {
-			t.Errorf("an unknown peer: %+v", result)
-		}
-		a.call(http.MethodPost, "/v1/peers/coder/messages", map[string]string{"message": "the last"}, &result)
-		b.hears("message", "the last")
-		if got := b.ids(); len(got) != 1 {
-			t.Errorf("the coder was given %d messages, want the last alone", len(got))
-		}
-	})
-}
-
-// raw posts a body as it is.
-func (w *worker) raw(route, body string, out any) int {
-	url, err := w.url(limited(w.t))
-	must(w.t, err)
-	resp, err := http.Post(url+route, "application/json", strings.NewReader(body))
-	must(w.t, err)
-	defer resp.Body.Close()
-	must(w.t, json.NewDecoder(resp.Body).Decode(out))
-	return resp.StatusCode
-}
-
 // A conversation that the agent never offered is none that another agent may
 // speak in.
 func TestResultsSpeakOnlyWhereTheyWereAsked(t *testing.T) {

@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,7 +9,6 @@ import (
 	"feishu-relay/mailbox"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
-	"feishu-relay/steer"
 )
 
 // A clock that differs is reported once, whichever of the two sidecars is wrong; the old card of one that
@@ -65,24 +63,5 @@ func TestClocksThatDiffer(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// What was set while this sidecar's clock was ahead does not hold against what is set when it is right again.
-func TestSettingsAfterAClockWasAhead(t *testing.T) {
-	t.Parallel()
-	r := shownSidecar(t, policy.Limits{MaxDepth: 3}).steer.records
-	now := relay.MillisOf(time.Now())
-	ahead := now + relay.Millis((3 * time.Hour).Milliseconds())
-	for _, set := range []steer.Record{
-		steer.Set{"limit": json.RawMessage("5")}.Of(ahead, "ahead"), steer.Set{"limit": json.RawMessage("7")}.Of(now, "now"),
-		steer.Set{"limit": json.RawMessage("8")}.Of(now-1, "before"),
-	} {
-		if _, err := r.merge("feishu", "oc_free", set, false); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := string(r.state("feishu", "oc_free").record["limit"].V); got != "7" {
-		t.Errorf("got the limit %s, want 7, which was set last", got)
 	}
 }

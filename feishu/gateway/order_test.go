@@ -99,23 +99,3 @@ func TestCardKitAnswersInAnotherOrder(t *testing.T) {
 		})
 	}
 }
-
-// While the sidecar was down nobody could edit: the quiet begins when it is back.
-func TestEditsGoOnAfterARestart(t *testing.T) {
-	dir := t.TempDir()
-	id := ""
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) {
-			d.habits.edits(false, time.Now(), time.Now())
-			id = d.text("half")
-		})
-	})
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Minute)
-		withDesk(t, dir, func(d *desk) {
-			time.Sleep(time.Second)
-			d.edit(id, "half and half")
-			d.after(quiet, "half and half")
-		})
-	})
-}

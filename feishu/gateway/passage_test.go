@@ -14,7 +14,6 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/webhook"
-	"feishu-relay/internal/feishusim"
 )
 
 func TestPassages(t *testing.T) {
@@ -89,92 +88,6 @@ func TestASlowPassage(t *testing.T) {
 			t.Errorf("the host was told of %v; done: %v", h.passed, done)
 		}
 	})
-}
-
-// In webhook mode the bot gets what is passed encrypted and signed; what is withheld is given to
-// it later, once, by Inject.
-func TestPassagesOfTheWebhook(t *testing.T) {
-	bot := &posts{}
-	r := newRig(t, func(o *Options) { o.Webhook = bot.options() })
-	var passage feishu.Passage
-	r.host.passage = func(feishu.Message, []byte) (feishu.Passage, error) { return passage, nil }
-	event := func(id, text string) string {
-		return eventOf(r.app, "user", "ou_u", id, group, "group", text)
-	}
-	expect := func(want ...string) {
-		t.Helper()
-		if got := bot.take(t); strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("the bot got %q, want %q", got, want)
-		}
-	}
-	post := func(event string) {
-		t.Helper()
-		if code := fromFeishu(t, r.Gateway, event); code != 200 {
-			t.Errorf("Feishu got %d", code)
-		}
-	}
-	post(event("om_1", "hi"))
-	expect(event("om_1", "hi"))
-	passage.Before = "note\n"
-	post(event("om_2", "hi"))
-	expect(event("om_2", "note\nhi"))
-	passage.Withhold = true
-	post(event("om_3", "hi"))
-	post(event("om_3", "hi")) // delivered again
-	expect()
-	if err := r.Inject(t.Context(), feishu.Injection{Event: []byte(event("om_3", "hi"))}); err != nil {
-		t.Error(err)
-	}
-	expect(event("om_3", "hi"))
-	post(event("om_3", "hi"))
-	expect()
-	if r.counts.of("withheld") != 3 {
-		t.Errorf("counted %d", r.counts.of("withheld"))
-	}
-}
-
-// The same with the Go SDK on its long connection.
-func TestPassagesOfTheLongConnection(t *testing.T) {
-	l := newLab(t, nil)
-	var mu sync.Mutex
-	var passage feishu.Passage
-	events := make(chan []byte, 9)
-	l.host.passage = func(_ feishu.Message, event []byte) (feishu.Passage, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		events <- append([]byte(nil), event...)
-		return passage, nil
-	}
-	set := func(p feishu.Passage) { mu.Lock(); defer mu.Unlock(); passage = p }
-	l.connect()
-	say := func(text string) string {
-		t.Helper()
-		id, err := l.sim.Say(l.group.ID, l.ann.ID, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.sim.WaitDelivery(l.soon(), func(d feishusim.Delivery) bool {
-			return d.App == l.a.ID && d.MessageID == id && d.Acked == 200
-		}); err != nil {
-			t.Fatalf("Feishu got no acknowledgement: %v", err)
-		}
-		return id
-	}
-	hears := func(id, content string) {
-		t.Helper()
-		if m := l.hears().Event.Message; *m.MessageId != id || *m.Content != content {
-			t.Errorf("the bot heard %s %s, want %s %s", *m.MessageId, *m.Content, id, content)
-		}
-	}
-	set(feishu.Passage{Withhold: true})
-	withheld := say("wait")
-	original := <-events
-	set(feishu.Passage{Before: "[later] "})
-	hears(say("go on"), `{"text":"[later] go on"}`) // and nothing before it
-	if err := l.Inject(l.soon(), feishu.Injection{Event: original}); err != nil {
-		t.Fatal(err)
-	}
-	hears(withheld, `{"text":"wait"}`)
 }
 
 // posts is a bot that takes events at a webhook and answers 200.

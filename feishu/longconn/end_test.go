@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/longconn"
@@ -75,52 +74,6 @@ func TestCloseSendsTheBotsAway(t *testing.T) {
 	if resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a new one: got %d", resp.StatusCode)
 	}
-}
-
-// A bot may acknowledge an event while its link ends: Feishu does not get that before what the tap wants done is done.
-func TestAnAcknowledgementAtTheEndWaitsToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		finish := make(chan struct{})
-		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte, func()) {
-			return feishu.Pass, nil, func() { <-finish }
-		}))
-		bot, _, err := websocket.Dial(t.Context(), r.bootstrap().URL, &websocket.DialOptions{HTTPClient: r.client})
-		if err != nil {
-			t.Fatal(err)
-		}
-		write := func(f *larkws.Frame) {
-			if err := bot.Write(t.Context(), websocket.MessageBinary, bytesOf(t, f)); err != nil {
-				t.Error(err)
-			}
-			synctest.Wait()
-		}
-		up := r.feishu.next()
-		write(pingFrame())
-		up.want(pingFrame())
-		for _, id := range []string{"m1", "m2"} {
-			up.write(eventFrame(id, event(id)))
-			if _, _, err := bot.Read(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		write(ackOf(eventFrame("m1", event("m1")), 200)) // the link's end waits for this one
-		closed := make(chan error)
-		go func() { closed <- r.s.Close() }()
-		synctest.Wait()
-		write(ackOf(eventFrame("m2", event("m2")), 200))
-		if n := len(up.got); n != 0 {
-			t.Errorf("Feishu got %d messages before what the tap wants done was done", n)
-		}
-		close(finish)
-		synctest.Wait()
-		_ = bot.CloseNow()
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
-		if n := len(up.got); n == 0 {
-			t.Error("Feishu got no acknowledgement")
-		}
-	})
 }
 
 // upgrade is the request for a WebSocket, whose answer a test wants to see.
@@ -298,21 +251,5 @@ func TestARefusalIsFeishus(t *testing.T) {
 	if resp.StatusCode != http.StatusTeapot || h.Get("Handshake-Status") != "514" || h.Get("Handshake-Msg") != "auth failed" ||
 		h.Get("Handshake-Autherrcode") != "1000040350" || string(body[:n]) != "why" {
 		t.Errorf("got %d %v %q", resp.StatusCode, h, body[:n])
-	}
-}
-
-func TestHandles(t *testing.T) {
-	r := newRig(t, tcp(t), nil)
-	if !r.s.Handles(upgrade(t, "ws://x/any?thing")) {
-		t.Error("a WebSocket is not handled")
-	}
-	post := upgrade(t, "ws://x/any")
-	post.Method = http.MethodPost
-	plain := upgrade(t, "ws://x/any")
-	plain.Header.Del("Upgrade")
-	for _, req := range []*http.Request{post, plain} {
-		if r.s.Handles(req) {
-			t.Errorf("%s %v is handled", req.Method, req.Header)
-		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
-
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/longconn"
 )
@@ -57,46 +55,6 @@ func TestPiecesInAnyOrderAreSeenWholeAndPassAsTheyCame(t *testing.T) {
 		if got := <-saw; got != whole {
 			t.Fatalf("the tap saw %q, want %q", got, whole)
 		}
-	}
-}
-
-func TestPiecesOfSeveralEventsInterleaved(t *testing.T) {
-	saw := make(chan string, 10)
-	r := newRig(t, tcp(t), seen(saw))
-	bot, feishu := r.ready()
-	a0, a1 := pieceFrame("a", "A0", 2, 0), pieceFrame("a", "A1", 2, 1)
-	b0, b1 := pieceFrame("b", "B0", 2, 0), pieceFrame("b", "B1", 2, 1)
-	feishu.write(a0)
-	feishu.write(b1)
-	feishu.write(a0) // delivered twice
-	feishu.write(b0)
-	bot.want(b1)
-	bot.want(b0)
-	feishu.write(a1)
-	bot.want(a0)
-	bot.want(a0)
-	bot.want(a1)
-	if x, y := <-saw, <-saw; x != "B0B1" || y != "A0A1" {
-		t.Errorf("the tap saw %q and %q", x, y)
-	}
-}
-
-func TestAnEmptyPieceIsAPiece(t *testing.T) {
-	saw := make(chan string, 1)
-	r := newRig(t, tcp(t), seen(saw))
-	bot, feishu := r.ready()
-	pieces := []*larkws.Frame{pieceFrame("m", "one", 3, 0), pieceFrame("m", "", 3, 1), pieceFrame("m", "three", 3, 2)}
-	for _, f := range pieces {
-		feishu.write(f)
-	}
-	for _, f := range pieces {
-		bot.want(f)
-	}
-	if n := r.counted("untapped"); n != 0 {
-		t.Fatalf("%d passed unseen", n)
-	}
-	if got := <-saw; got != "onethree" {
-		t.Errorf("the tap saw %q", got)
 	}
 }
 

@@ -3,7 +3,6 @@ package longconn_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,27 +19,6 @@ func (r *rig) inject(ctx context.Context, event string) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- r.s.Inject(ctx, feishu.Injection{Event: []byte(event)}) }()
 	return done
-}
-
-func TestInjectedFrame(t *testing.T) {
-	r := newRig(t, tcp(t), nil)
-	bot, upstream := r.ready()
-	done := r.inject(t.Context(), event("ours"))
-	f := bot.frame()
-	h := larkws.Headers(f.Headers)
-	if f.Method != 1 || f.Service != service || f.SeqID == 0 || f.LogID == 0 || string(f.Payload) != event("ours") ||
-		h.GetString("type") != "event" || h.GetString("sum") != "1" || h.GetString("seq") != "0" ||
-		!strings.HasPrefix(h.GetString("message_id"), "relay-") || h.GetString("trace_id") == "" || h.GetInt("timestamp") == 0 {
-		t.Errorf("got %+v", f)
-	}
-	bot.write(ackOf(f, 200))
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	upstream.nothingBefore(bot) // the acknowledgement is not Feishu's
-	if r.s.Status().Waiting != 0 || r.counted("delivered") != 1 {
-		t.Errorf("status %+v, counts %v", r.s.Status(), r.counts)
-	}
 }
 
 func TestInjectionsRunSideBySide(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/conn"
@@ -41,44 +40,6 @@ func TestABotThatDoesNotReadIsCutOff(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 	})
-}
-
-func TestAnAcknowledgementThatWaitsIsNotLostWhenTheBotLeaves(t *testing.T) {
-	begin, finish := make(chan struct{}), make(chan struct{})
-	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, []byte, func()) {
-		return feishu.Pass, nil, func() { close(begin); <-finish }
-	}))
-	bot, up := r.ready()
-	f := eventFrame("m1", event("e1"))
-	up.write(f)
-	bot.want(f)
-	<-begin
-	bot.write(ackOf(f, 200))
-	up.nothingBefore(bot)
-	_ = bot.conn.Close(websocket.StatusGoingAway, "")
-	close(finish)
-	up.want(ackOf(f, 200))
-	up.closed()
-}
-
-func TestWhatIsToBeDoneIsDoneAlsoWhenTheLinkEnds(t *testing.T) {
-	finish, done := make(chan struct{}), make(chan string, 3)
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
-		return feishu.Pass, nil, func() { <-finish; done <- event }
-	}))
-	bot, up := r.ready()
-	for _, id := range []string{"e1", "e2", "e3"} {
-		up.write(eventFrame(id, event(id)))
-		bot.want(eventFrame(id, event(id)))
-	}
-	_ = up.conn.CloseNow()
-	bot.closed()
-	close(finish)
-	for _, id := range []string{"e1", "e2", "e3"} { // in order
-		if got := <-done; got != event(id) {
-			t.Errorf("got %s", got)
-		}
-	}
 }
 
 // A host that hangs must not use up the connections that a bot may have.
@@ -136,37 +97,6 @@ func TestTooMuchToBeDoneIsLeftOut(t *testing.T) {
 	f := eventFrame(fmt.Sprint(n-1), "x") // what is left out holds up nothing
 	bot.write(ackOf(f, 200))
 	up.want(ackOf(f, 200))
-}
-
-func TestAStuckTapHoldsUpFewEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		finish := make(chan struct{})
-		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte, func()) { <-finish; return feishu.Keep, nil, nil }))
-		bot, up := r.ready()
-		at := time.Now()
-		for i := range 20 {
-			up.write(eventFrame(fmt.Sprint(i), event("e")))
-			bot.want(eventFrame(fmt.Sprint(i), event("e")))
-		}
-		if took := time.Since(at); took != 8*feishu.AckHold || r.counted("untapped") != 12 {
-			t.Errorf("took %v, untapped %d", took, r.counted("untapped"))
-		}
-		close(finish)
-		until(t, "it works again", func() bool {
-			up.write(eventFrame("m", event("e")))
-			return messageID(anyOf(bot, up)) == "m" && r.counted("kept") > 0
-		})
-	})
-}
-
-// anyOf reads the next frame of either.
-func anyOf(a, b *socket) *larkws.Frame {
-	select {
-	case m := <-a.got:
-		return a.parse(m.data)
-	case m := <-b.got:
-		return b.parse(m.data)
-	}
 }
 
 func TestCloseWaitsForWhatIsToBeDoneButNotForEver(t *testing.T) {

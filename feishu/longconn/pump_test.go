@@ -43,19 +43,6 @@ func TestFramesPassByteForByte(t *testing.T) {
 	}
 }
 
-func TestTextPassesAsText(t *testing.T) {
-	r := newRig(t, tcp(t), nil)
-	bot, feishu := r.ready()
-	for _, ends := range [][2]*socket{{bot, feishu}, {feishu, bot}} {
-		if err := ends[0].conn.Write(t.Context(), websocket.MessageText, []byte("héllo")); err != nil {
-			t.Fatal(err)
-		}
-		if got := ends[1].message(); got.typ != websocket.MessageText || string(got.data) != "héllo" {
-			t.Errorf("got %v %q", got.typ, got.data)
-		}
-	}
-}
-
 func TestPongsTellShortReconnectTimes(t *testing.T) {
 	r := newRig(t, tcp(t), nil)
 	bot, feishu := r.ready()
@@ -211,73 +198,6 @@ func TestTheAcknowledgementWaitsForWhatTheTapWantsDone(t *testing.T) {
 	feishu.want(ackOf(other, 500))
 	close(finish)
 	feishu.want(ackOf(f, 200))
-}
-
-func TestTheAcknowledgementWaitsNoLongerThanFeishuDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		finish := make(chan struct{})
-		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte, func()) {
-			return feishu.Pass, nil, func() { <-finish }
-		}))
-		defer close(finish)
-		bot, up := r.ready()
-		at := time.Now()
-		for _, id := range []string{"m1", "m2"} { // the second waits behind the first
-			f := eventFrame(id, event(id))
-			up.write(f)
-			bot.want(f)
-			bot.write(ackOf(f, 200))
-		}
-		for range 2 { // in any order
-			f := up.frame()
-			if id := messageID(f); show(bytesOf(t, f)) != show(bytesOf(t, ackOf(eventFrame(id, event(id)), 200))) {
-				t.Errorf("got %s", show(bytesOf(t, f)))
-			}
-		}
-		if took := time.Since(at); took != feishu.AckHold {
-			t.Errorf("held %v, want %v", took, feishu.AckHold)
-		}
-		until(t, "both are counted", func() bool { return r.counted("ack_late") == 2 })
-	})
-}
-
-// What the tap wants done after the events of a link is done in order, and does not wait for another link's.
-func TestALinkDoesNotWaitForAnothersTasks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		finish, second := make(chan struct{}), make(chan struct{})
-		r := newRig(t, pipes(), with(func(e string) (feishu.Verdict, []byte, func()) {
-			switch e {
-			case event("slow"):
-				return feishu.Pass, nil, func() { <-finish }
-			case event("behind"):
-				return feishu.Pass, nil, func() { close(second) }
-			}
-			return feishu.Pass, nil, func() {}
-		}))
-		bot, up := r.ready()
-		other, upOther := r.ready()
-		for i, e := range []string{"slow", "behind"} {
-			f := eventFrame(fmt.Sprint(i), event(e))
-			up.write(f)
-			bot.want(f)
-		}
-		at := time.Now()
-		f := eventFrame("m", event("other"))
-		upOther.write(f)
-		other.want(f)
-		other.write(ackOf(f, 200))
-		upOther.want(ackOf(f, 200))
-		if took := time.Since(at); took != 0 {
-			t.Errorf("its acknowledgement was held %v", took)
-		}
-		select {
-		case <-second:
-			t.Error("the second task of a link does not wait for the first")
-		default:
-		}
-		close(finish)
-		<-second
-	})
 }
 
 // The bot is given what the tap puts in the place of an event, in one frame; Feishu gets its

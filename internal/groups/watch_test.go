@@ -51,16 +51,6 @@ func (l logged) next(t *testing.T, want slog.Level) {
 	}
 }
 
-// fixed waits for the log record that a good file was loaded. Edits that are
-// not atomic may be seen half done before.
-func (l logged) fixed() {
-	for r := range l.records {
-		if r.Level == slog.LevelInfo {
-			return
-		}
-	}
-}
-
 func write(t *testing.T, path, data string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
@@ -117,80 +107,6 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// These tests wait on the real change events of the system, since the slow
-// look is an hour away.
-func TestRunTakesOver(t *testing.T) {
-	t.Run("a file that appears", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "groups.json")
-		w, l := running(t, path, time.Hour)
-		// What comes before the watch is set is found by Run's own first look.
-		replace(t, path, `[{"name":"B"}]`)
-		l.next(t, slog.LevelInfo)
-		wantAgent(t, w, "B")
-	})
-	t.Run("each kind of edit", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "groups.json")
-		write(t, path, `[{"name":"A"}]`)
-		w, l := running(t, path, time.Hour)
-		wantAgent(t, w, "A")
-
-		replace(t, path, `[{"name":"B"}]`)
-		l.next(t, slog.LevelInfo)
-		wantAgent(t, w, "B")
-
-		write(t, path, `[{"name":"C"}]`) // in place, the same size
-		l.fixed()
-		wantAgent(t, w, "C")
-
-		if err := os.Rename(path, path+"~"); err != nil { // a backup, then a new file
-			t.Fatal(err)
-		}
-		write(t, path, `[{"name":"D"}]`)
-		l.fixed()
-		wantAgent(t, w, "D")
-	})
-}
-
-func TestRunKeepsTheLastGoodFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "groups.json")
-	write(t, path, `[{"name":"A"}]`)
-	w, l := running(t, path, time.Hour)
-
-	replace(t, path, `[{"name":"B","aliases":3}]`)
-	l.next(t, slog.LevelError)
-	wantAgent(t, w, "A")
-	if err := w.Err(); err == nil || !strings.Contains(err.Error(), "groups.json: [0].aliases: wants a list") {
-		t.Errorf("Err = %v, want the place and the mistake", err)
-	}
-
-	replace(t, path, `[{"name":"B"}`)
-	l.next(t, slog.LevelError)
-	wantAgent(t, w, "A")
-
-	replace(t, path, `[{"name":"B"}]`)
-	l.next(t, slog.LevelInfo)
-	wantAgent(t, w, "B")
-	if err := w.Err(); err != nil {
-		t.Errorf("Err = %v after the file was fixed", err)
-	}
-
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	l.next(t, slog.LevelError)
-	wantAgent(t, w, "B")
-	if err := w.Err(); !errors.Is(err, errGone) {
-		t.Errorf("Err = %v, want %v", err, errGone)
-	}
-
-	replace(t, path, `[{"name":"B"}]`) // the same content again
-	l.next(t, slog.LevelInfo)
-	wantAgent(t, w, "B")
-	if err := w.Err(); err != nil {
-		t.Errorf("Err = %v after the file was back", err)
-	}
-}
-
 func TestRunMendsABrokenStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "groups.json")
 	write(t, path, `{`)
@@ -229,39 +145,6 @@ func TestRunSeesAFolderThatAppearsOrIsReplaced(t *testing.T) {
 	fresh(`[{"name":"B"}]`)
 	l.next(t, slog.LevelInfo)
 	wantAgent(t, w, "B")
-}
-
-func TestLookReadsOnlyWhatChanged(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "groups.json")
-	write(t, path, `[{"name":"A"}]`)
-	long := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(path, long, long); err != nil {
-		t.Fatal(err)
-	}
-	w := New(path, nil)
-	if err := w.Load(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.read(false); !errors.Is(err, errUnchanged) {
-		t.Errorf("an old file is read again: %v", err)
-	}
-	if data, err := w.read(true); err != nil || len(data) == 0 {
-		t.Errorf("a hint does not make it read: %v", err)
-	}
-	now := time.Now()
-	if err := os.Chtimes(path, now, now); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // within the clock's grain another write could look the same
-		if data, err := w.read(false); err != nil || len(data) == 0 {
-			t.Errorf("a young file is not read: %v", err)
-		}
-	}
-	before := w.Current()
-	w.reload(false)
-	if w.Current() != before {
-		t.Error("a touched file was taken over")
-	}
 }
 
 // A key that is not read is logged when the file is loaded, and the file is in force.

@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,31 +125,6 @@ func TestLogWithoutItsFile(t *testing.T) {
 	wantFile(t, path, "b\n")
 }
 
-// Left reports whether the file lost its name, while the file is open.
-func TestLogLeavesAFile(t *testing.T) {
-	dir := t.TempDir()
-	l := newLog(t, dir)
-	var left []bool
-	l.Left = func(moved bool) {
-		left = append(left, moved)
-		if _, err := l.File().Stat(); err != nil || l.Info() == nil {
-			t.Errorf("the file is not open: %v", err)
-		}
-	}
-	put(t, l, "a")
-	l.Close()
-	l.Close()
-	put(t, l, "b")
-	must(t, os.Remove(filepath.Join(dir, "log")))
-	if _, err := l.Size(); !errors.Is(err, ErrMoved) {
-		t.Errorf("stat of a removed file: %v, want %v", err, ErrMoved)
-	}
-	put(t, l, "c")
-	if want := []bool{false, true}; !slices.Equal(left, want) {
-		t.Errorf("left %v, want %v", left, want)
-	}
-}
-
 // Writers rotate while others write and a reader is behind: no line is lost, torn or
 // doubled, and each writer's lines stay in order.
 func TestLogRotation(t *testing.T) {
@@ -204,29 +177,6 @@ func TestLogRotation(t *testing.T) {
 		if n != lines {
 			t.Errorf("%d lines of writer %d, want %d", n, w, lines)
 		}
-	}
-}
-
-func TestPrune(t *testing.T) {
-	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	must(t, err)
-	defer root.Close()
-	for _, name := range []string{"1", "3", "4", "5"} {
-		scribble(t, filepath.Join(dir, name), name)
-	}
-	must(t, os.MkdirAll(filepath.Join(dir, "2", "full"), 0o700))
-	var seen []string
-	names := slices.Values([]string{"0", "1", "2", "3", "4", "5"})
-	removed, err := Prune(root, names, func(name string, info fs.FileInfo) bool {
-		seen = append(seen, name+info.Name())
-		return name < "4"
-	})
-	if removed != 2 || err == nil || !slices.Equal(seen, []string{"11", "22", "33", "44"}) {
-		t.Errorf("removed %d, looked at %v: %v", removed, seen, err)
-	}
-	if left, _ := safefile.Names(root); len(left) != 3 {
-		t.Errorf("left %v", left)
 	}
 }
 

@@ -3,7 +3,6 @@ package safefile_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -213,24 +212,6 @@ func TestAppend(t *testing.T) {
 	})
 }
 
-func TestSame(t *testing.T) {
-	root := openDir(t, t.TempDir())
-	f := openFile(t, root, "queue", appending)
-	if !safefile.Same(root, "queue", f) {
-		t.Error("the file itself is not the same")
-	}
-	if err := root.Rename("queue", "queue.1"); err != nil {
-		t.Fatal(err)
-	}
-	if safefile.Same(root, "queue", f) {
-		t.Error("still the same after it was rotated away")
-	}
-	openFile(t, root, "queue", appending)
-	if safefile.Same(root, "queue", f) {
-		t.Error("the same as a new file of its name")
-	}
-}
-
 func TestTryLock(t *testing.T) {
 	root := openDir(t, t.TempDir())
 	first, second := openFile(t, root, "lock", appending), openFile(t, root, "lock", appending)
@@ -254,42 +235,6 @@ func TestTryLock(t *testing.T) {
 	first.Close()
 	if _, err := safefile.TryLock(first); err == nil {
 		t.Error("locking a closed file gives no error")
-	}
-}
-
-// Writers that lock do not see each other's lines torn.
-func TestLockedAppendsOfManyDescriptors(t *testing.T) {
-	const writers, lines = 8, 50
-	root := openDir(t, t.TempDir())
-	var group sync.WaitGroup
-	for w := range writers {
-		f := openFile(t, root, "queue", appending)
-		group.Go(func() {
-			for i := range lines {
-				line := fmt.Appendf(nil, "%d/%d %s\n", w, i, strings.Repeat("x", 500))
-				if err := safefile.Lock(f); err != nil {
-					t.Error(err)
-				}
-				if i%10 == 9 { // as one that was killed in the middle
-					_, _ = f.Write(line[:7])
-				} else if _, err := safefile.Append(f, line); err != nil {
-					t.Error(err)
-				}
-				if err := safefile.Unlock(f); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	whole := 0
-	for line := range strings.Lines(read(t, root, "queue")) {
-		if strings.HasSuffix(line, strings.Repeat("x", 500)+"\n") && strings.Count(line, "/") == 1 {
-			whole++
-		}
-	}
-	if want := writers * lines * 9 / 10; whole != want {
-		t.Errorf("%d whole lines, want %d", whole, want)
 	}
 }
 

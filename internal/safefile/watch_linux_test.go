@@ -3,25 +3,9 @@ package safefile
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
-
-// instances is how many inotify instances this process has.
-func instances(t *testing.T) (n int) {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.Contains(target, "inotify") {
-			n++
-		}
-	}
-	return n
-}
 
 func watch(t *testing.T, path string) *watcher {
 	t.Helper()
@@ -60,30 +44,6 @@ func write(t *testing.T, path string) {
 	t.Helper()
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestWatchersShareOneInstance(t *testing.T) {
-	a, b := t.TempDir(), t.TempDir()
-	var ofA, ofB []*watcher
-	for range 6 {
-		ofA, ofB = append(ofA, watch(t, a)), append(ofB, watch(t, b))
-	}
-	if n := instances(t); n != 1 {
-		t.Errorf("%d inotify instances, want 1", n)
-	}
-	write(t, filepath.Join(a, "x"))
-	write(t, filepath.Join(b, "y"))
-	for i := range ofA {
-		hears(t, ofA[i], Notice{Name: "x"})
-		hears(t, ofB[i], Notice{Name: "y"})
-	}
-	end(t, append(ofA, ofB...)...)
-	if n := instances(t); n != 0 {
-		t.Errorf("%d inotify instances without a watcher", n)
-	}
-	if _, err := watchFolder(filepath.Join(a, "missing"), ""); err == nil || instances(t) != 0 {
-		t.Errorf("a missing folder: %v, %d inotify instances", err, instances(t))
 	}
 }
 

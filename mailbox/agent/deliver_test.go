@@ -81,26 +81,6 @@ func TestDoorForSome(t *testing.T) {
 	})
 }
 
-// A message that the bot chokes on holds up the others for moments, not for ever.
-func TestBotChokes(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a"), w.agent("b")
-		b.door.doing(func(_ context.Context, d agent.Delivery) error {
-			if d.Text() == "poison" {
-				return errors.New("500")
-			}
-			return nil
-		})
-		a.say(b, "poison", func(e *mailbox.Envelope) { e.Priority, e.Metadata.TTL = 1, new(0) })
-		a.say(b, "bread")
-		time.Sleep(time.Minute)
-		same(t, "given", b.texts(), []string{"bread"})
-		b.door.doing(nil)
-		time.Sleep(time.Minute)
-		same(t, "given", b.texts(), []string{"poison"})
-	})
-}
-
 // A bot that is away for a moment gets its mail in order.
 func TestOrderOverAPause(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
