@@ -2,6 +2,7 @@ package group
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ func (s *State) command(m *relay.Message, mayEdit bool) bool {
 		return is
 	}
 	t := turn{Key: commandKey(m.ID()), Kind: turnCommand, Of: m.ID(), MayEdit: mayEdit, Since: s.d.Joined + joinTime}
-	if !mayEdit && a.mistake == nil && !slices.Contains(openVerbs, a.verb) {
+	if !mayEdit && a.mistake == none && !a.verb.open() {
 		t.Since = max(t.Since, s.now+refuseTime)
 	}
 	s.begin(t, m)
@@ -27,8 +28,8 @@ func (s *State) command(m *relay.Message, mayEdit bool) bool {
 
 func commandKey(id relay.MessageID) string { return "command/" + string(id) }
 
-// openVerbs are the commands that everybody may give.
-var openVerbs = []Verb{VerbStatus, VerbHelp, VerbWhy, VerbContinue}
+// open reports whether everybody may give a command.
+func (v Verb) open() bool { return v.row().act == ActAnswer || v == VerbContinue }
 
 // execute carries out a person's command, or a person's word that lets bots go on.
 func (s *State) execute(t *turn) {
@@ -41,9 +42,13 @@ func (s *State) execute(t *turn) {
 		Text: runes.Cut(m.Content, maxShownText), TS: s.believed(m.TS)}
 	if !t.Word {
 		a, _ := s.parse(m)
-		r.Bots, r.Chinese, r.Act = a.bots, a.chinese, ActAnswer
+		r.Bots, r.Act = a.bots, ActAnswer
 		if s.now-r.TS <= relay.Millis(s.cfg.MaxAge.Milliseconds()) { // else it is too late, and not unseen
-			r.Act, r.Set, r.Answer = s.carryOut(&a, m, t.MayEdit, r.TS)
+			c, told, wrong := s.meant(&a, m.ParentID, r.TS)
+			if wrong = cmp.Or(a.mistake, wrong, s.refusal(&a, m.ThreadID, t.MayEdit, r.TS)); wrong == none {
+				r.Act, r.Set = a.verb.row().act, c
+			}
+			r.Answer = cmp.Or(wrong, told).in(a.chinese)
 		}
 	}
 	s.at(r.Set, r.TS, r.ID, false)
@@ -51,162 +56,113 @@ func (s *State) execute(t *turn) {
 	s.follow(&r)
 }
 
-// carryOut is what a command does: its act, what it changes, and its answer.
-func (s *State) carryOut(a *asked, m *relay.Message, mayEdit bool, at relay.Millis) (Act, Changes, string) {
-	c, p, wrong := s.meant(a, at)
-	act := ActSet
+// refusal is why somebody's command is not carried out.
+func (s *State) refusal(a *asked, thread string, mayEdit bool, at relay.Millis) text2 {
 	switch {
-	case a.mistake != nil:
-		wrong = a.mistake
-	case a.verb == VerbHelp:
-		return ActAnswer, nil, helpText(s.cfg.Commands, a.chinese)
-	case a.verb == VerbStatus:
-		return ActAnswer, nil, s.statusText(a.chinese)
-	case a.verb == VerbWhy:
-		return ActAnswer, nil, s.whyText(m.ParentID, a.chinese)
-	case wrong != nil:
+	case a.verb.row().act == ActAnswer:
+		return none
 	case s.cfg.Locked:
-		wrong = mistakeOf("locked")
+		return say("locked")
 	case a.verb == VerbContinue:
-		act, wrong = ActContinue, s.cannotContinue(m.ThreadID, at, a.bots)
-	case !mayEdit && (s.cfg.SteerBy == "members" || s.cfg.SteerBy == "admins"):
-		wrong = mistakeOf(s.cfg.SteerBy)
+		return s.cannotContinue(thread, at, a.bots)
 	case !mayEdit:
-		wrong = mistakeOf("list")
-	case a.verb == VerbStop:
-		act = ActStop
+		return say(s.cfg.SteerBy)
 	}
-	if wrong != nil {
-		return ActAnswer, nil, wrong.text(a.chinese)
-	}
-	return act, c, p.text(a.chinese)
+	return none
 }
 
 // bounds are the numbers that a group takes for a verb.
-func (s *State) bounds(a *asked) (low, high int) {
-	set, _ := s.settings()
-	high = maxNumber
+func (s *State) bounds(a *asked, set *Settings) (low, high int) {
 	switch {
 	case a.verb == VerbLimit:
-		if low = 1; s.cfg.MaxDepth > 0 {
-			high = s.cfg.MaxDepth
-		}
+		return 1, cmp.Or(s.cfg.MaxDepth, maxNumber)
 	case a.verb == VerbThreshold:
-		high = cmp.Or(a.limit, set.Limit)
-	case a.verb == VerbBudget && s.operator > 0:
-		high = s.operator
+		return 0, cmp.Or(a.limit, set.Limit)
 	}
-	return low, high
+	return 0, cmp.Or(s.base().Budget, maxNumber)
 }
 
 // meant is what a command given at a time changes, and how the group is told; the end of a pause counts from then.
-func (s *State) meant(a *asked, at relay.Millis) (c Changes, p phrase, wrong *mistake) {
-	set, _ := s.settings()
-	c = Changes{}
-	tell := func(key string, args ...any) { p = append(p, mistake{key, args}) }
-	end, until := Until{}, moment{}
+func (s *State) meant(a *asked, about relay.MessageID, at relay.Millis) (c Changes, told, wrong text2) {
+	set := s.settings()
+	c, told = Changes{}, catalogue[string(a.verb)]
+	end, until := Until{}, say("somebody")
 	if ends := at + relay.Millis(a.pause.Milliseconds()); a.pause > 0 {
-		end.Until, until = &ends, s.moment(ends)
+		moment := s.moment(ends)
+		end.Until, until = &ends, text2{moment.in(false), moment.in(true) + " "}
 	}
-	who, are := labels(s.members(), a.bots), text2{"is", ""}
+	who, are := labels(s.members(), a.bots...), text2{"is", ""}
 	if len(a.bots) > 1 {
 		are.en = "are"
 	}
 	switch a.verb {
+	case VerbStatus:
+		told = text2{s.statusText(false), s.statusText(true)}
+	case VerbHelp:
+		told = helpText(s.cfg.Commands)
+	case VerbWhy:
+		told = text2{s.whyText(about, false), s.whyText(about, true)}
 	case VerbPause:
 		c.set(keyPaused, end)
-		if tell("paused"); a.pause > 0 {
-			p = nil
-			tell("paused until", until)
-		}
+		told = say("pause", until)
 	case VerbResume:
 		c.unset(keyPaused)
-		tell("resumed")
 	case VerbMute, VerbUnmute:
 		for _, bot := range a.bots {
 			if c.unset(keyMuted + string(bot)); a.verb == VerbMute {
 				c.set(keyMuted+string(bot), end)
 			}
 		}
-		switch {
-		case a.verb == VerbUnmute:
-			tell("unmuted", who, are)
-		case a.pause > 0:
-			tell("muted until", who, are, until)
-		default:
-			tell("muted", who, are)
-		}
+		told = say(string(a.verb), who, are, until)
 	case VerbAnswer:
 		c.set(keyAnswer, a.mode)
 		set.Answer = a.mode
-		if len(a.bots) > 0 {
-			c.set(keyDefaultBot, a.bots[0])
-			set.DefaultBot = a.bots[0]
+		for _, bot := range a.bots {
+			c.set(keyDefaultBot, bot)
+			set.DefaultBot = bot
 		}
-		p = s.answers(&set)
+		told = s.answers(&set)
 	case VerbLimit, VerbThreshold, VerbBudget:
-		low, high := s.bounds(a)
+		low, high := s.bounds(a, &set)
 		switch {
 		case a.n < 0 && a.noNumber == "":
-			return nil, nil, mistakeOf("no number", a.verb, low, high)
-		case a.n < 0:
-			return nil, nil, mistakeOf("bad number", a.verb, low, high, a.noNumber)
+			return nil, none, say("no number", a.verb, low, high)
 		case a.n < low || a.n > high:
-			return nil, nil, mistakeOf("bad number", a.verb, low, high, strconv.Itoa(a.n))
+			return nil, none, say("bad number", a.verb, low, high, cmp.Or(a.noNumber, strconv.Itoa(a.n)))
 		}
 		c.set(string(a.verb), a.n)
+		told = say(string(a.verb), a.n)
 		switch {
-		case a.verb == VerbBudget && a.n > 0:
-			tell("budget", a.n)
-		case a.verb == VerbBudget && high < maxNumber:
-			tell("operator", high)
-		case a.verb == VerbBudget:
-			tell("no budget")
-		case a.verb == VerbThreshold && a.n == 0:
-			tell("threshold 0")
-		default:
-			tell(string(a.verb), a.n)
-		}
-		if a.verb == VerbThreshold && !set.Judge {
-			tell("judge is off")
-		}
-		if a.verb == VerbLimit && a.n <= set.Threshold {
+		case a.verb == VerbBudget && a.n == 0 && high < maxNumber:
+			told = say("operator", high)
+		case a.verb == VerbBudget && a.n == 0:
+			told = say("no budget")
+		case a.verb == VerbLimit && a.n <= set.Threshold:
 			c.set(keyThreshold, a.n)
-			tell("threshold too", a.n)
+			told = told.and(say("threshold too", a.n))
 		}
 	case VerbJudge:
 		c.set(keyJudge, a.on)
-		if tell("judge off", set.Limit); a.on {
-			p = nil
-			tell("judge on", set.Threshold)
+		if told = say("judge off", set.Limit); a.on {
+			told = say("judge on", set.Threshold)
 		}
 	case VerbStop:
 		c.set(keyStopped, true)
-		tell("stop")
 	case VerbContinue:
-		if set.Paused.Holds(s.now) { // what is held stays so
-			return nil, nil, mistakeOf("still paused")
+		if set.Paused != nil { // what is held stays so
+			return nil, none, say("still paused")
 		}
-		switch len(a.bots) {
-		case 0:
-			tell("all go on")
-		case 1:
-			tell("one goes on", who)
-		default:
-			tell("some go on", who)
+		if len(a.bots) > 0 {
+			told = say("continue of some", who)
 		}
 	case VerbForget:
-		for _, key := range settingKeys {
-			c.unset(key)
-		}
-		for key := range s.d.Settings {
-			if strings.HasPrefix(key, keyMuted) {
+		for _, key := range slices.AppendSeq(slices.Clone(settingKeys), maps.Keys(s.d.Settings)) {
+			if !strings.HasPrefix(key, keyIn) && key != keyStopped {
 				c.unset(key)
 			}
 		}
-		tell("forget")
 	}
-	return c, p, nil
+	return c, told, none
 }
 
 // stopped is the last round of a conversation that stopped.
@@ -239,16 +195,10 @@ func releasable(why relay.Reason) bool { return why == relay.MaxDepth || why == 
 
 // foldStop takes in that a message stopped. The first of its round is shown in the group.
 func (s *State) foldStop(r *Record) {
-	d, st := s.d, s.d.Stops[r.Thread]
-	if st != nil && r.Round < st.Round && r.Said < st.Round {
-		return // of an earlier round
+	d, st := s.d, s.stoppedRound(r, r.Verdict.Stopped)
+	if st == nil {
+		return
 	}
-	if st == nil || r.Round > st.Round && st.Said < r.Round {
-		st = &stopped{Round: r.Round, Said: r.Said, Of: r.Of, Sender: r.Sender, Reason: r.Verdict.Stopped}
-		d.Stops[r.Thread] = st
-		bound(d.Stops, func(st *stopped) relay.Millis { return st.Round })
-	}
-	s.sameRound(st, r)
 	if len(st.At) < maxStoppedAt {
 		st.At = append(st.At, stoppedAt{r.Verdict.Agent, r.Of, r.Verdict.At})
 	}
@@ -270,19 +220,18 @@ func stopKey(thread string, round relay.Millis) string {
 	return "stop/" + thread + "/" + nr(uint64(round))
 }
 
-// sameRound joins a stop that another sidecar takes for one of another round, because it did not know yet, or did,
-// that a person has spoken in between.
-func (s *State) sameRound(st *stopped, r *Record) {
-	if r.Round <= st.Round {
-		return
+// stoppedRound is the last round of a thread that stopped, once r is known; nil: r is of an earlier one.
+func (s *State) stoppedRound(r *Record, why relay.Reason) *stopped {
+	st := s.d.Stops[r.Thread]
+	switch {
+	case st == nil || r.Round > st.Round && st.Said < r.Round:
+		st = &stopped{Round: r.Round, Said: r.Said, Of: r.Of, Sender: r.Sender, Reason: why}
+		s.d.Stops[r.Thread] = st
+		bound(s.d.Stops, func(st *stopped) relay.Millis { return st.Round })
+	case r.Round < st.Round && r.Said < st.Round:
+		return nil
 	}
-	was, is := stopKey(r.Thread, st.Round), stopKey(r.Thread, r.Round)
-	st.Round = r.Round
-	if t := s.d.Turns[was]; t != nil {
-		delete(s.d.Turns, was)
-		t.Key, t.Round = is, r.Round
-		s.d.Turns[is] = t
-	}
+	return st
 }
 
 // foldNotice takes in that the group was shown something.
@@ -294,21 +243,18 @@ func (s *State) foldNotice(r *Record) {
 			s.drop(e.ID)
 		}
 	}
-	st := s.d.Stops[r.Thread]
-	switch {
-	case r.Act != ActStop:
-		return
-	case st == nil || r.Round > st.Round && st.Said < r.Round:
-		st = &stopped{Round: r.Round, Said: r.Said, Of: r.Of, Sender: r.Sender, Reason: r.Reason}
-		s.d.Stops[r.Thread] = st
-		bound(s.d.Stops, func(st *stopped) relay.Millis { return st.Round })
-		for _, bot := range r.Bots {
-			st.At = append(st.At, stoppedAt{bot, r.Of, r.TS})
-		}
-	case r.Round < st.Round && r.Said < st.Round:
+	if r.Act != ActStop {
 		return
 	}
-	s.sameRound(st, r)
+	st := s.stoppedRound(r, r.Reason)
+	if st == nil {
+		return
+	}
+	for _, bot := range r.Bots {
+		if len(st.At) < maxStoppedAt && !slices.Contains(st.bots(), bot) {
+			st.At = append(st.At, stoppedAt{bot, r.Of, r.TS})
+		}
+	}
 	st.Noticed = true
 	s.foldTurn(&turn{Key: stopKey(r.Thread, st.Round), Over: true}, nil)
 }
@@ -331,10 +277,10 @@ func (s *State) stillStopped(thread string, at relay.Millis, named []relay.Agent
 	if st == nil || st.Said >= at || s.spoke(thread, at-1) > st.Said {
 		return nil, nil
 	}
-	set, _ := s.settings()
+	set := s.settings()
 	for _, x := range st.At {
 		list := &bots
-		if set.Muted[x.Agent].Holds(s.now) {
+		if set.Muted[x.Agent] != nil {
 			list = &muted
 		}
 		if (len(named) == 0 || slices.Contains(named, x.Agent)) && s.fresh(at, x.At) && !s.gone[x.Of] &&
@@ -355,33 +301,35 @@ func (s *State) continueWord(m *relay.Message) (bots []relay.AgentName, is bool)
 	if bots, is = isContinue(s.spelledOut(m), s.members()); !is {
 		return nil, false
 	}
-	set, _ := s.settings()
 	st := s.d.Stops[m.ThreadID]
-	if st == nil || !st.Noticed || s.cfg.Notice == "off" || set.Paused.Holds(s.now) {
+	if st == nil || !st.Noticed || !s.cfg.Notice || s.settings().Paused != nil {
 		return nil, false
 	}
 	at, _ := s.stillStopped(m.ThreadID, s.believed(m.TS), bots)
 	return bots, len(at) > 0
 }
 
-// cannotContinue says why bots cannot go on; nil: they can, also where only a person's stop is ended.
-func (s *State) cannotContinue(thread string, at relay.Millis, named []relay.AgentName) *mistake {
-	stop := s.d.Settings.since(keyStopped)
-	for _, c := range s.d.Continued {
-		if c.At > stop {
-			stop = 0
-		}
-	}
+// cannotContinue says why bots cannot go on; none: they can, also where only a person's stop is ended.
+func (s *State) cannotContinue(thread string, at relay.Millis, named []relay.AgentName) text2 {
 	bots, muted := s.stillStopped(thread, at, named)
 	switch {
-	case stop > 0 || len(bots) > 0:
-		return nil
-	case len(muted) == 1:
-		return mistakeOf("one still muted", labels(s.members(), muted))
-	case len(muted) > 1:
-		return mistakeOf("some still muted", labels(s.members(), muted))
+	case s.personStopped() > 0 || len(bots) > 0:
+		return none
+	case len(muted) > 0:
+		return say("still muted", labels(s.members(), muted...))
 	}
-	return mistakeOf("nothing to continue")
+	return say("nothing to continue")
+}
+
+// personStopped is when a person stopped the bots, unless they were let go on since; then it is 0.
+func (s *State) personStopped() relay.Millis {
+	at := s.d.Settings.since(keyStopped)
+	for _, c := range s.d.Continued { // each ends the stop for the whole group
+		if c.At > at {
+			return 0
+		}
+	}
+	return at
 }
 
 // goneOn is a continue.
@@ -431,8 +379,8 @@ func letGo() *policy.Decision {
 // release gives the bot what stopped in the last round of a conversation. What it does not release it forgets: a later
 // continue is about a later round.
 func (s *State) release(r *Record) {
-	set, _ := s.settings()
-	mine := goneOn{Bots: r.Bots}.has(s.cfg.Agent) && !set.Paused.Holds(s.now) && !set.Muted[s.cfg.Agent].Holds(s.now)
+	set := s.settings()
+	mine := goneOn{Bots: r.Bots}.has(s.cfg.Agent) && set.Paused == nil && set.Muted[s.cfg.Agent] == nil
 	for _, id := range slices.Clone(s.d.Held) {
 		l := s.byID[id]
 		if l != nil && (r.Thread != everywhere && r.Thread != l.Thread || l.TS >= r.TS) {
@@ -459,49 +407,38 @@ func (s *State) released(a *arrival) bool {
 
 // changed carries out a request over the API.
 func (s *State) changed(e Changed) {
-	var (
-		c       Changes
-		version string
-		wrong   error
-	)
-	id := "api/" + string(s.cfg.Agent) + "/" + nr(s.d.Nr)
-	r := Record{Kind: KindCommand, ID: id, Message: relay.MessageID("notice:" + id), Act: ActSet, By: "api", Bots: e.Bots,
-		Thread: everywhere, TS: s.now}
-	switch e.Verb {
-	case "":
-		c, version, wrong = s.patch(e.Body)
-	default:
-		var m *mistake
-		if c, _, m = s.meant(&asked{verb: e.Verb, bots: e.Bots}, s.now); m != nil {
-			wrong = relay.Errorf(relay.CodeInvalidRequest, "%s", m.text(false))
-		}
-		if e.Verb == VerbStop {
-			r.Act = ActStop
-		}
-		if e.Verb == VerbContinue {
-			r.Act = ActContinue
-			if n := len(s.d.Lines); n > 0 { // whatever the clocks of the others
-				r.TS = max(r.TS, s.d.Lines[n-1].TS+1)
-			}
-		}
-	}
+	c, version, wrong := s.requested(&e)
 	switch is := s.d.Settings.version(); {
 	case !s.isMember():
 		wrong = relay.Errorf(relay.CodeUnknownGroup, "this bot is not in this group; GET /v1/groups lists its groups")
 	case s.cfg.Locked:
-		wrong = relay.Errorf(relay.CodeLocked, "%s", say(false, "locked"))
+		wrong = relay.Errorf(relay.CodeLocked, "%s", say("locked").en)
 	case wrong == nil && version != "" && version != is:
 		wrong = relay.Errorf(relay.CodeConflict,
 			"version: the group has changed since; its version is %s now, read it again", is)
 	}
-	if wrong != nil {
-		s.effect(Effect{Do: Respond, Call: e.Call, Err: wrong})
-		return
-	}
-	if len(c) > 0 || r.Act == ActContinue {
+	if act := cmp.Or(e.Verb.row().act, ActSet); wrong == nil && (len(c) > 0 || act == ActContinue) {
+		id := "api/" + string(s.cfg.Agent) + "/" + nr(s.d.Nr)
+		r := Record{Kind: KindCommand, ID: id, Message: relay.MessageID("notice:" + id), Act: act, By: "api", Bots: e.Bots,
+			Thread: everywhere, TS: s.now}
+		if n := len(s.d.Lines); n > 0 && act == ActContinue { // whatever the clocks of the others
+			r.TS = max(r.TS, s.d.Lines[n-1].TS+1)
+		}
 		r.Set = s.at(c, s.now, r.ID, true)
 		s.share(r)
 		s.follow(&r)
 	}
-	s.effect(Effect{Do: Respond, Call: e.Call})
+	s.effect(Effect{Do: Respond, Call: e.Call, Err: wrong})
+}
+
+// requested is what a request changes, and the version of the settings that it is about; "": any.
+func (s *State) requested(e *Changed) (c Changes, version string, wrong error) {
+	if e.Verb == "" {
+		return s.patch(e.Body)
+	}
+	c, _, mistake := s.meant(&asked{verb: e.Verb, bots: e.Bots}, "", s.now)
+	if mistake != none {
+		wrong = relay.Errorf(relay.CodeInvalidRequest, "%s", mistake.en)
+	}
+	return c, "", wrong
 }

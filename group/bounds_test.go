@@ -11,7 +11,7 @@ import (
 // However much happens and whatever has no result, the collections keep their bounds.
 func TestBounds(t *testing.T) {
 	s := New(Config{Agent: "a", Base: Settings{Answer: ModeOne, Limit: 3, Threshold: 1, Judge: true}, AnyChat: true,
-		MaxAge: time.Hour, Window: time.Hour, Directory: directory(), Commands: []string{"/relay"}, Notice: "reaction"})
+		MaxAge: time.Hour, Window: time.Hour, Directory: directory(), Commands: []string{"/relay"}, Notice: true})
 	now := time.UnixMilli(1_767_000_000_000)
 	s.Apply(now, CaughtUp{})
 	for n := range 6000 {

@@ -35,29 +35,40 @@ const (
 	VerbForget    Verb = "forget"
 )
 
-// verbs are the commands in the order of the help: the word in Chinese, the arguments as the help has them, and what
-// reads them. What each means is in the catalogue.
-var verbs = []struct {
+// verbs are the commands in the order of the help: the word in Chinese, the arguments as the help has them, what they
+// are about, and what reads the arguments. What each means is in the catalogue.
+var verbs = []row{
+	{VerbStatus, "状态", text2{}, ActAnswer, nil},
+	{VerbHelp, "帮助", text2{}, ActAnswer, nil},
+	{VerbPause, "暂停", text2{" [30m]", " [30分钟]"}, ActSet, (*reader).readDuration},
+	{VerbResume, "恢复", text2{}, ActSet, nil},
+	{VerbMute, "静音", text2{" Bot [2h]", " 机器人 [2小时]"}, ActSet, (*reader).readMute},
+	{VerbUnmute, "取消静音", text2{" Bot", " 机器人"}, ActSet, (*reader).readSomeBots},
+	{VerbAnswer, "回答", text2{" all|named|default|one|Bot", " 全部|点名|默认|一个|机器人"}, ActSet, (*reader).readAnswer},
+	{VerbLimit, "上限", text2{" 5", " 5"}, ActSet, (*reader).readNumber},
+	{VerbThreshold, "阈值", text2{" 1", " 1"}, ActSet, (*reader).readNumber},
+	{VerbJudge, "裁判", text2{" on|off", " 开|关"}, ActSet, (*reader).readState},
+	{VerbBudget, "预算", text2{" 100", " 100"}, ActSet, (*reader).readNumber},
+	{VerbContinue, "继续", text2{" [Bot]", " [机器人]"}, ActContinue, (*reader).readBots},
+	{VerbStop, "停止", text2{}, ActStop, nil},
+	{VerbWhy, "为什么", text2{}, ActAnswer, nil},
+	{VerbForget, "还原", text2{}, ActSet, nil},
+}
+
+type row struct {
 	verb Verb
 	zh   string
 	args text2
-	read func(*reader, *asked) *mistake
-}{
-	{VerbStatus, "状态", text2{}, nil},
-	{VerbHelp, "帮助", text2{}, nil},
-	{VerbPause, "暂停", text2{" [30m]", " [30分钟]"}, (*reader).readDuration},
-	{VerbResume, "恢复", text2{}, nil},
-	{VerbMute, "静音", text2{" Bot [2h]", " 机器人 [2小时]"}, (*reader).readMute},
-	{VerbUnmute, "取消静音", text2{" Bot", " 机器人"}, (*reader).readSomeBots},
-	{VerbAnswer, "回答", text2{" all|named|default|one|Bot", " 全部|点名|默认|一个|机器人"}, (*reader).readAnswer},
-	{VerbLimit, "上限", text2{" 5", " 5"}, (*reader).readNumber},
-	{VerbThreshold, "阈值", text2{" 1", " 1"}, (*reader).readNumber},
-	{VerbJudge, "裁判", text2{" on|off", " 开|关"}, (*reader).readState},
-	{VerbBudget, "预算", text2{" 100", " 100"}, (*reader).readNumber},
-	{VerbContinue, "继续", text2{" [Bot]", " [机器人]"}, (*reader).readBots},
-	{VerbStop, "停止", text2{}, nil},
-	{VerbWhy, "为什么", text2{}, nil},
-	{VerbForget, "还原", text2{}, nil},
+	act  Act
+	read func(*reader, *asked) (wrong text2)
+}
+
+// row is the row of a verb, an empty one if it is unknown.
+func (v Verb) row() (r row) {
+	if i := slices.IndexFunc(verbs, func(r row) bool { return r.verb == v }); i >= 0 {
+		return verbs[i]
+	}
+	return r
 }
 
 // The words of the modes and of the judge's two states: English, Chinese.
@@ -78,7 +89,7 @@ type asked struct {
 	limit    int               // of threshold: the limit that comes with it; 0: the group's
 	noNumber string            // what was given then
 	on       bool              // of judge
-	mistake  *mistake          // what the person got wrong; nothing is executed then
+	mistake  text2             // what the person got wrong; nothing is executed then
 }
 
 // parseCommand reads a person's message. It is a command if it begins with one of words, alone or behind mentions of
@@ -98,65 +109,60 @@ func parseCommand(said string, words []string, bots []Member) (a asked, is bool)
 }
 
 // command reads what is behind the command word.
-func (r *reader) command(a *asked, word string) *mistake {
+func (r *reader) command(a *asked, word string) (wrong text2) {
 	r.separators()
-	i, known := r.verb()
+	row, known := r.verb()
 	if !known {
-		return mistakeOf("no command", r.word(), word)
+		return say("no command", r.word(), word)
 	}
-	a.verb = verbs[i].verb
+	a.verb = row.verb
 	r.separators()
-	if verbs[i].read != nil {
-		if wrong := verbs[i].read(r, a); wrong != nil {
-			return wrong
-		}
+	if row.read != nil {
+		wrong = row.read(r, a)
 	}
 	r.separators()
-	if left := r.word(); left != "" {
-		return mistakeOf("unexpected", left, a.verb)
+	if left := r.word(); left != "" && wrong == none {
+		wrong = say("unexpected", left, a.verb)
 	}
-	return nil
+	return wrong
 }
 
-func (r *reader) readDuration(a *asked) *mistake {
+func (r *reader) readDuration(a *asked) text2 {
 	if r.rest == "" {
-		return nil
+		return none
 	}
 	said, ok := r.word(), false
 	if a.pause, ok = parseDuration(said); !ok {
-		return mistakeOf("bad time", said)
+		return say("bad time", said)
 	}
-	return nil
+	return none
 }
 
-func (r *reader) readBots(a *asked) (wrong *mistake) {
+func (r *reader) readBots(a *asked) (wrong text2) {
 	a.bots, wrong = r.several()
 	return wrong
 }
 
-func (r *reader) readSomeBots(a *asked) *mistake {
+func (r *reader) readSomeBots(a *asked) text2 {
 	wrong := r.readBots(a)
-	if wrong != nil || len(a.bots) > 0 {
+	if wrong != none || len(a.bots) > 0 {
 		return wrong
 	}
 	if said := r.word(); said != "" {
-		return mistakeOf("not a bot", said, r.bots)
+		return say("not a bot", said, botsHere(r.bots))
 	}
-	return mistakeOf("which bot", a.verb, r.bots)
+	return say("which bot", a.verb, botsHere(r.bots))
 }
 
-func (r *reader) readMute(a *asked) *mistake {
-	if wrong := r.readSomeBots(a); wrong != nil {
+func (r *reader) readMute(a *asked) text2 {
+	if wrong := r.readSomeBots(a); wrong != none || r.rest == "" || r.rest[0] < '0' || r.rest[0] > '9' {
 		return wrong
-	}
-	if r.rest == "" || r.rest[0] < '0' || r.rest[0] > '9' {
-		return nil
 	}
 	return r.readDuration(a)
 }
 
 // readAnswer reads a mode, a bot, or the mode default with its bot.
-func (r *reader) readAnswer(a *asked) *mistake {
+func (r *reader) readAnswer(a *asked) text2 {
 	if after := *r; !r.atMention() {
 		said := after.word()
 		for mode, words := range modeWords {
@@ -167,40 +173,38 @@ func (r *reader) readAnswer(a *asked) *mistake {
 		}
 	}
 	if a.mode != "" && (a.mode != ModeDefault || r.rest == "") {
-		return nil
+		return none
 	}
 	agent, shown := r.bot()
 	if len(here([]relay.AgentName{agent}, r.bots)) == 0 {
 		if said := cmp.Or(shown, r.word()); said != "" {
-			return mistakeOf("answers not", said, r.bots)
+			return say("answers not", said, botsHere(r.bots))
 		}
-		return mistakeOf("who answers", r.bots)
+		return say("who answers", botsHere(r.bots))
 	}
 	a.mode, a.bots = ModeDefault, []relay.AgentName{agent}
-	return nil
+	return none
 }
 
-func (r *reader) readNumber(a *asked) *mistake {
+func (r *reader) readNumber(a *asked) text2 {
 	said := r.word()
 	var err error
 	if a.n, err = strconv.Atoi(said); err != nil || a.n < 0 {
 		a.n, a.noNumber, r.rest = -1, said, ""
 	}
-	return nil
+	return none
 }
 
-func (r *reader) readState(a *asked) *mistake {
+func (r *reader) readState(a *asked) text2 {
 	said := r.word()
-	for on, words := range stateWords {
-		if words.is(said) {
-			a.on = on
-			return nil
-		}
+	a.on = stateWords[true].is(said)
+	switch {
+	case said == "":
+		return say("on or off")
+	case !a.on && !stateWords[false].is(said):
+		return say("not on or off", said)
 	}
-	if said == "" {
-		return mistakeOf("on or off")
-	}
-	return mistakeOf("not on or off", said)
+	return none
 }
 
 // isContinue reports whether a person's message only asks that what was stopped goes on, and of which bots: those that
@@ -305,7 +309,7 @@ func (r *reader) bot() (agent relay.AgentName, shown string) {
 }
 
 // several reads bots up to the first argument that is not a bot.
-func (r *reader) several() (agents []relay.AgentName, wrong *mistake) {
+func (r *reader) several() (agents []relay.AgentName, wrong text2) {
 	for ; r.rest != ""; r.separators() {
 		mentioned := r.atMention()
 		agent, shown := r.bot()
@@ -318,12 +322,12 @@ func (r *reader) several() (agents []relay.AgentName, wrong *mistake) {
 			if shown == "" {
 				shown = r.word()
 			}
-			return nil, mistakeOf("not a bot", shown, r.bots)
+			return nil, say("not a bot", shown, botsHere(r.bots))
 		default:
-			return agents, nil
+			return agents, none
 		}
 	}
-	return agents, nil
+	return agents, none
 }
 
 // commandWord reads one of words and returns it, "" if none comes. It does not go on as another word, except that a
@@ -349,24 +353,24 @@ func (r *reader) commandWord(words []string) (word string) {
 	return word
 }
 
-// verb reads a verb, an index of verbs: none is status. Arguments may follow one in Chinese directly.
-func (r *reader) verb() (i int, known bool) {
+// verb reads a verb; none is status. Arguments may follow one in Chinese directly.
+func (r *reader) verb() (verb row, known bool) {
 	if r.rest == "" {
-		return 0, true
+		return verbs[0], true
 	}
 	after := *r
 	said := after.word()
-	for i, v := range verbs {
+	for _, v := range verbs {
 		if strings.EqualFold(said, string(v.verb)) {
 			r.rest = after.rest
-			return i, true
+			return v, true
 		}
 		if rest, ok := strings.CutPrefix(r.rest, v.zh); ok {
 			r.rest = rest
-			return i, true
+			return v, true
 		}
 	}
-	return 0, false
+	return verb, false
 }
 
 // unitWords are the units of a duration, the longest first where one begins like another.

@@ -100,17 +100,14 @@ func TestParseCommand(t *testing.T) {
 	} {
 		got, is := parseCommand(tt.text, commandWords, roomBots())
 		tt.want.chinese = strings.Contains(tt.text, "中继")
-		if !is || got.mistake != nil || !reflect.DeepEqual(got, tt.want) {
+		if !is || got.mistake != none || !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%q: %t, mistake: %s\n got %+v\nwant %+v", tt.text, is, wrong(got.mistake), got, tt.want)
 		}
 	}
 }
 
-func wrong(m *mistake) string {
-	if m == nil {
-		return "none"
-	}
-	return m.text(false) + " / " + m.text(true)
+func wrong(m text2) string {
+	return m.en + " / " + m.zh
 }
 
 func TestParseCommandWithAMistake(t *testing.T) {
@@ -159,13 +156,12 @@ func TestParseCommandWithAMistake(t *testing.T) {
 		{"/relay continue @Foo", asked{verb: VerbContinue}, "“Foo” is not a bot", "“Foo”"},
 	} {
 		got, is := parseCommand(tt.text, commandWords, roomBots())
-		_, _, m := room().meant(&got, 1)
+		_, _, m := room().meant(&got, "", 1)
 		m = cmp.Or(got.mistake, m)
-		if !is || m == nil || !strings.Contains(m.text(false), tt.english) || !strings.Contains(m.text(true),
-			tt.chinese) {
+		if !is || m == none || !strings.Contains(m.en, tt.english) || !strings.Contains(m.zh, tt.chinese) {
 			t.Errorf("%q: %t, mistake: %s\nwant %s / %s", tt.text, is, wrong(m), tt.english, tt.chinese)
 		}
-		got.mistake, got.pause, tt.want.chinese = nil, 0, strings.Contains(tt.text, "中继")
+		got.mistake, got.pause, tt.want.chinese = none, 0, strings.Contains(tt.text, "中继")
 		if !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%q:\n got %+v\nwant %+v", tt.text, got, tt.want)
 		}
@@ -213,7 +209,7 @@ func TestParseCommandWithMentions(t *testing.T) {
 		{"@BotA @Alice /relay stop", mentions{{Name: "BotA", AgentName: "agent_a"}, {Name: "Alice"}}, nil, false, ""},
 	} {
 		got, is := room().parse(&relay.Message{Content: tt.text, Mentions: tt.mentions})
-		if is != tt.is || !slices.Equal(got.bots, tt.bots) || (got.mistake != nil) != (tt.mistake != "") ||
+		if is != tt.is || !slices.Equal(got.bots, tt.bots) || (got.mistake != none) != (tt.mistake != "") ||
 			!strings.Contains(wrong(got.mistake), tt.mistake) {
 			t.Errorf("%q: %t, %+v, mistake: %s", tt.text, is, got, wrong(got.mistake))
 		}
@@ -229,7 +225,7 @@ func TestCommandWordsOfAnOperator(t *testing.T) {
 		{"!bots please stop", false}} {
 		got, is := parseCommand(tt.text, []string{"!Bots please", "!Bots", "机器人", "机器人管家",
 			"straße"}, nil)
-		if !is || got.verb != VerbStop || got.mistake != nil || got.chinese != tt.chinese {
+		if !is || got.verb != VerbStop || got.mistake != none || got.chinese != tt.chinese {
 			t.Errorf("%q: %t, %+v, mistake: %s", tt.text, is, got, wrong(got.mistake))
 		}
 	}

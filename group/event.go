@@ -20,9 +20,9 @@ type Config struct {
 	File     map[string]bool // keys of Base that are from the groups file
 	Locked   bool            // people can change nothing
 	MaxDepth int             // the highest limit that people can set; 0: any
-	SteerBy  string          // "members", "admins" or a list: who may change settings, as a refusal names it
+	SteerBy  string          // "members", "admins" or "list": who may change settings, as a refusal names it
 	Commands []string        // words that begin a command
-	Notice   string          // how a stop is shown: "reaction", "text" or "off"
+	Notice   bool            // a stop is shown
 
 	Count         policy.Count
 	GroupPolicy   string        // "mention": a bot's message has to mention this bot
@@ -212,7 +212,6 @@ type Record struct {
 	Verdict *Verdict          `json:"verdict,omitempty"`
 	Key     string            `json:"key,omitempty"` // of something that is shown once
 	Try     int               `json:"try,omitempty"`
-	Chinese bool              `json:"chinese,omitempty"`
 	Text    string            `json:"text,omitempty"`
 	Answer  string            `json:"answer,omitempty"` // of a command
 	TS      relay.Millis      `json:"ts,omitempty"`

@@ -79,7 +79,7 @@ func directory() *mention.Directory {
 func (c *conversation) config(d *datadriven.TestData) Config {
 	c.cfg = Config{Agent: "a", Name: "BotA", CanWrite: true,
 		Base:     Settings{Answer: ModeAll, Limit: 3, Threshold: 1, Judge: true},
-		MaxDepth: 10, SteerBy: "members", Commands: []string{"/relay", "/中继"}, Notice: "reaction", Window: time.Hour,
+		MaxDepth: 10, SteerBy: "members", Commands: []string{"/relay", "/中继"}, Notice: true, Window: time.Hour,
 		MaxAge: 10 * time.Minute, ShareMessages: true, Directory: directory()}
 	if d == nil {
 		return c.cfg
@@ -105,7 +105,7 @@ func (c *conversation) config(d *datadriven.TestData) Config {
 		case "by":
 			c.cfg.SteerBy = v
 		case "notice":
-			c.cfg.Notice = v
+			c.cfg.Notice = v != "off"
 		case "policy":
 			c.cfg.GroupPolicy = v
 		case "turns":

@@ -25,7 +25,6 @@ type Line struct {
 	Nr       uint64       `json:"nr"`              // counts the lines as they came
 	Round    relay.Millis `json:"round,omitempty"` // when its round began
 	Depth    int          `json:"depth,omitempty"` // 0: a person's
-	Chinese  bool         `json:"chinese,omitempty"`
 	Recalled bool         `json:"recalled,omitempty"`
 	Verdicts []Verdict    `json:"verdicts,omitempty"` // one for each agent, at most maxVerdicts
 }
@@ -92,7 +91,7 @@ func (l *Line) judge(v Verdict) {
 // lineOf is a message as a line. ts is when it was said, as far as that is believed.
 func (s *State) lineOf(m *relay.Message, ts relay.Millis) Line {
 	l := Line{ID: m.ID(), TS: ts, UserTS: m.UserTS, Parent: m.ParentID, Root: m.RootID, Thread: m.ThreadID,
-		PartOf: relay.MessageID(m.Metadata.Text("part_of")), Named: s.names(m), Chinese: hasHan(m.Content)}
+		PartOf: relay.MessageID(m.Metadata.Text("part_of")), Named: s.names(m)}
 	if m.Role == relay.RoleUser {
 		l.Person = cmp.Or(m.SenderName, string(m.SenderID))
 	} else {

@@ -1,7 +1,10 @@
 package group
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,43 +13,47 @@ import (
 )
 
 // patch is what a request changes, and the version of the settings that it is about, "" for any: an object with keys of
-// [Settings], where a pause is true, false or a time such as "30m". It is read as the commands that change the same.
+// [Settings], where a pause is true, false or a time such as "30m". Each field is read as the command that changes it.
 func (s *State) patch(body []byte) (c Changes, version string, wrong error) {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil || fields == nil {
+	var fields map[string]any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if d.Decode(&fields) != nil || fields == nil {
 		return nil, "", relay.Errorf(relay.CodeInvalidRequest, "want a JSON object of settings")
 	}
 	c = Changes{}
+	if v, ok := fields["version"]; ok {
+		if version, ok = v.(string); !ok {
+			return nil, "", fieldError("version", "want a string")
+		}
+		delete(fields, "version")
+	}
 	limit := 0
-	for _, key := range append([]string{keyLimit}, slices.Sorted(maps.Keys(fields))...) { // the threshold depends on it
-		raw, ok := fields[key]
-		delete(fields, key)
-		if !ok {
-			continue
+	for _, key := range slices.Sorted(maps.Keys(fields)) { // the limit before the threshold, which depends on it
+		commands, known := commandsOf(key, fields[key])
+		if !known {
+			return nil, "", fieldError(key, "is no setting; there are "+strings.Join(settingKeys, ", ")+", muted")
 		}
-		if key == "version" {
-			if json.Unmarshal(raw, &version) != nil || isNull(raw) {
-				return nil, "", fieldError(key, "want a string")
+		for _, text := range commands {
+			a := asked{limit: limit}
+			var set Changes
+			mistake := newReader(text, s.members()).command(&a, "")
+			if mistake == none {
+				set, _, mistake = s.meant(&a, "", s.now)
 			}
-			continue
-		}
-		commands, want := s.asked(key, raw)
-		if want != "" {
-			return nil, "", fieldError(key, want)
-		}
-		for _, a := range commands {
-			a.limit = limit
-			set, _, mistake := s.meant(&a, s.now)
-			if mistake != nil {
-				return nil, "", fieldError(key, mistake.text(false))
+			if mistake != none {
+				return nil, "", fieldError(key, mistake.en)
 			}
 			if key == keyLimit {
 				limit = a.n
 			}
-			if key == keyDefaultBot {
+			if key == keyDefaultBot { // and not the mode with it
 				delete(set, keyAnswer)
 			}
 			maps.Copy(c, set)
+		}
+		if key == keyDefaultBot && len(commands) == 0 {
+			c.set(keyDefaultBot, "")
 		}
 	}
 	return c, version, nil
@@ -56,71 +63,40 @@ func fieldError(field, message string) error {
 	return &relay.Error{Code: relay.CodeInvalidRequest, Field: word(field), Message: word(field) + ": " + message}
 }
 
-// asked are the commands that change a field, or what the field wants.
-func (s *State) asked(key string, raw json.RawMessage) (commands []asked, want string) {
+// commandsOf are the commands that set a field; for no default bot there is none.
+func commandsOf(key string, v any) (commands []string, known bool) {
 	switch key {
-	case keyAnswer:
-		a := asked{verb: VerbAnswer}
-		if json.Unmarshal(raw, &a.mode) != nil || !slices.Contains(modes, a.mode) {
-			return nil, "want one of all, named, default, one"
-		}
-		return []asked{a}, ""
-	case keyDefaultBot:
-		var bot relay.AgentName // null means none too
-		if json.Unmarshal(raw, &bot) != nil || bot != "" && !s.member(bot) {
-			return nil, "want the agent name of a bot in this group, or null"
-		}
-		return []asked{{verb: VerbAnswer, bots: []relay.AgentName{bot}}}, ""
-	case keyLimit, keyThreshold, keyBudget:
-		a := asked{verb: Verb(key)}
-		if json.Unmarshal(raw, &a.n) != nil || isNull(raw) {
-			return nil, "want a whole number"
-		}
-		return []asked{a}, ""
+	case keyAnswer, keyLimit, keyThreshold, keyBudget:
+		return []string{key + " " + fmt.Sprint(v)}, true
 	case keyJudge:
-		a := asked{verb: VerbJudge}
-		if json.Unmarshal(raw, &a.on) != nil || isNull(raw) {
-			return nil, "want true or false"
+		return []string{onOff("judge on", "judge off", v)}, true
+	case keyDefaultBot:
+		if v == nil || v == "" {
+			return nil, true
 		}
-		return []asked{a}, ""
+		return []string{"answer default " + fmt.Sprint(v)}, true
 	case keyPaused:
-		return pauses(asked{verb: VerbPause}, VerbResume, raw)
+		return []string{onOff("pause", "resume", v)}, true
 	case "muted":
-		var bots map[relay.AgentName]json.RawMessage
-		if json.Unmarshal(raw, &bots) != nil || bots == nil {
-			return nil, `want an object such as {"agent_b": "30m"}`
+		bots, isObject := v.(map[string]any)
+		if !isObject {
+			return []string{"mute"}, true // whom?
 		}
-		for bot, raw := range bots {
-			if !s.member(bot) && !s.d.Settings.get(keyMuted+string(bot), new(Until)) {
-				return nil, word(string(bot)) + " is not the agent name of a bot in this group"
-			}
-			more, want := pauses(asked{verb: VerbMute, bots: []relay.AgentName{bot}}, VerbUnmute, raw)
-			if want != "" {
-				return nil, want
-			}
-			commands = append(commands, more...)
+		for bot, v := range bots {
+			commands = append(commands, onOff("mute "+bot, "unmute "+bot, v))
 		}
-		return commands, ""
+		return commands, true
 	}
-	return nil, "is no setting; there are " + strings.Join(settingKeys, ", ") + ", muted"
+	return nil, false
 }
 
-// pauses reads true, false, or how long.
-func pauses(a asked, end Verb, raw json.RawMessage) ([]asked, string) {
-	var on bool
-	var text string
-	ok := false
-	switch {
-	case isNull(raw):
-	case json.Unmarshal(raw, &on) == nil:
-		if ok = true; !on {
-			a.verb = end
-		}
-	case json.Unmarshal(raw, &text) == nil:
-		a.pause, ok = parseDuration(text)
+// onOff is the command for true or false, or the one with a time behind it.
+func onOff(on, off string, v any) string {
+	switch v {
+	case true:
+		return on
+	case false:
+		return off
 	}
-	if !ok {
-		return nil, `want true, false, or a time such as "30m", "2h" or "1d", at most 7 days`
-	}
-	return []asked{a}, ""
+	return on + " " + cmp.Or(fmt.Sprint(v), "?")
 }

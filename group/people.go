@@ -74,15 +74,15 @@ func (s *State) heard(e *Heard) {
 			s.begin(turn{Key: "publish/" + string(id), Kind: turnPublish, Of: id}, m)
 		}
 	}
-	set, _ := s.settings()
+	set := s.settings()
 	switch a := s.audience(&l, &set); {
 	case goOn:
 		s.begin(turn{Key: commandKey(id), Kind: turnCommand, Of: id, Bots: bots, Word: true}, m)
 		s.effect(Effect{Do: Withhold, ID: id, Reason: relay.Continue})
-	case set.Muted[s.cfg.Agent].Holds(s.now):
+	case set.Muted[s.cfg.Agent] != nil:
 		s.withhold(&l, relay.Muted)
 	case len(a.oneOf) > 0:
-		bots := slices.DeleteFunc(a.oneOf, func(b relay.AgentName) bool { return set.Muted[b].Holds(s.now) })
+		bots := slices.DeleteFunc(a.oneOf, func(b relay.AgentName) bool { return set.Muted[b] != nil })
 		known := cmp.Or(s.byID[id], &l)
 		if slices.ContainsFunc(known.Verdicts, func(v Verdict) bool { return v.delivered() }) {
 			s.withhold(&l, relay.NotForMe) // another bot has it

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"feishu-relay/internal/runes"
-	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
 
@@ -114,13 +113,12 @@ func encode(v any) json.RawMessage {
 	return data
 }
 
-// merge takes over what is newer, and reports whether that was anything. The order of merges does not matter.
-func (c Changes) merge(news Changes) (changed bool) {
+// merge takes over what is newer. The order of merges does not matter.
+func (c Changes) merge(news Changes) {
 	for key, v := range news {
-		if known, ok := c[key]; ok && !v.newer(known) || !valid(key, v) {
-			continue
+		if known, ok := c[key]; valid(key, v) && (!ok || v.newer(known)) {
+			c[key] = v
 		}
-		c[key], changed = v, true
 	}
 	if len(c) > maxKeys { // by key and not by time, which changes
 		rank := func(a, b string) int {
@@ -130,7 +128,6 @@ func (c Changes) merge(news Changes) (changed bool) {
 			delete(c, key)
 		}
 	}
-	return changed
 }
 
 // valid reports whether a value can be kept. One that its key cannot have counts as unset.
@@ -160,9 +157,8 @@ func (c Changes) since(key string) relay.Millis {
 
 // merge takes over what is newer of a record.
 func (s *State) merge(news Changes) {
-	if s.d.Settings.merge(news) {
-		s.memberList, s.set = nil, nil
-	}
+	s.d.Settings.merge(news)
+	s.memberList = nil
 }
 
 // at stamps a change that was made at a time by the message id. A value that a clock ahead of now has set counts as
@@ -189,23 +185,18 @@ type Member struct {
 }
 
 // members are the bots in the group, in the order of their agents.
-func (c Changes) members() (out []Member) {
-	for key := range c {
+func (s *State) members() []Member {
+	if s.memberList != nil {
+		return s.memberList
+	}
+	for key := range s.d.Settings {
 		agent, ok := strings.CutPrefix(key, keyIn)
 		m := Member{Agent: relay.AgentName(agent)}
-		if ok && c.get(key, &m) {
-			out = append(out, m)
+		if ok && s.d.Settings.get(key, &m) {
+			s.memberList = append(s.memberList, m)
 		}
 	}
-	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.Agent, b.Agent) })
-	return out
-}
-
-// members are the bots in the group, in the order of their agents.
-func (s *State) members() []Member {
-	if s.memberList == nil {
-		s.memberList = s.d.Settings.members()
-	}
+	slices.SortFunc(s.memberList, func(a, b Member) int { return cmp.Compare(a.Agent, b.Agent) })
 	return s.memberList
 }
 
@@ -229,28 +220,10 @@ func (s *State) announce() {
 	s.share(Record{Kind: KindSet, Set: s.at(c, s.now, string(s.cfg.Agent), true)})
 }
 
-// settings are what holds now, and from where each is. How bots share a group is the same at all sidecars: where
-// their environments differ, that of the first agent holds.
-func (s *State) settings() (Settings, map[string]string) {
-	if s.set == nil {
-		set, from := s.settle()
-		s.set, s.from = &set, from
-	}
-	set := *s.set
-	if set.Paused != nil || len(set.Muted) > 0 {
-		s.set = nil // it may end at any time
-	}
-	return set, s.from
-}
-
-// settle computes settings.
-func (s *State) settle() (Settings, map[string]string) {
-	set, from := s.cfg.Base, map[string]string{}
-	for _, key := range append(settingKeys, "muted") {
-		if from[key] = FromEnv; s.cfg.File[key] {
-			from[key] = FromFile
-		}
-	}
+// base is what holds where people have set nothing. How bots share a group is the same at all sidecars: where their
+// environments differ, that of the first agent holds.
+func (s *State) base() Settings {
+	set := s.cfg.Base
 	if m := s.members(); len(m) > 0 && m[0].Answer != "" {
 		if !s.cfg.File[keyAnswer] {
 			set.Answer = m[0].Answer
@@ -259,56 +232,61 @@ func (s *State) settle() (Settings, map[string]string) {
 			set.Budget = m[0].Budget
 		}
 	}
-	s.operator = set.Budget
-	return s.d.Settings.over(set, from, s.now, s.cfg.MaxDepth), from
+	return set
 }
 
-// over lays what people have set over what holds without it.
-func (c Changes) over(s Settings, from map[string]string, now relay.Millis, highest int) Settings {
-	over := func(key string, to any) bool {
-		set := c.get(key, to)
-		if set {
-			from[key] = FromRecord
-		}
-		return set
+// settings are what holds now: base, and over it what people have set.
+func (s *State) settings() Settings {
+	c, set := s.d.Settings, s.base()
+	if mode := Mode(""); c.get(keyAnswer, &mode) && slices.Contains(modes, mode) {
+		set.Answer = mode
 	}
-	var mode Mode
-	if c.get(keyAnswer, &mode) && slices.Contains(modes, mode) {
-		over(keyAnswer, &s.Answer)
+	c.get(keyDefaultBot, &set.DefaultBot)
+	limited := c.get(keyLimit, &set.Limit)
+	if limited && s.cfg.MaxDepth > 0 { // which may have been higher when it was set
+		set.Limit = min(set.Limit, s.cfg.MaxDepth)
 	}
-	over(keyDefaultBot, &s.DefaultBot)
-	if over(keyLimit, &s.Limit) && highest > 0 { // which may have been higher when it was set
-		s.Limit = min(s.Limit, highest)
+	if c.get(keyThreshold, &set.Threshold) || limited { // two changes at once may have crossed
+		set.Threshold = min(set.Threshold, set.Limit)
 	}
-	over(keyThreshold, &s.Threshold)
-	if from[keyLimit] == FromRecord || from[keyThreshold] == FromRecord {
-		s.Threshold = min(s.Threshold, s.Limit) // two changes at once may have crossed
+	c.get(keyJudge, &set.Judge)
+	if budget := 0; c.get(keyBudget, &budget) && (set.Budget == 0 || budget > 0) { // never above the operator's
+		set.Budget = min(budget, cmp.Or(set.Budget, maxNumber))
 	}
-	over(keyJudge, &s.Judge)
-	var budget int
-	if c.get(keyBudget, &budget) && (s.Budget == 0 || budget > 0 && budget < s.Budget) { // never above the operator's
-		over(keyBudget, &s.Budget)
+	if paused := new(Until); c.get(keyPaused, paused) && paused.Holds(s.now) {
+		set.Paused = paused
 	}
-	var paused Until
-	if over(keyPaused, &paused) && paused.Holds(now) {
-		s.Paused = &paused
-	}
-	s.Muted = map[relay.AgentName]*Until{}
+	set.Muted = map[relay.AgentName]*Until{}
 	for key := range c {
 		agent, ok := strings.CutPrefix(key, keyMuted)
-		var muted Until
-		if ok && c.get(key, &muted) && muted.Holds(now) {
-			s.Muted[relay.AgentName(agent)] = &muted
-			from["muted"] = FromRecord
+		if muted := new(Until); ok && c.get(key, muted) && muted.Holds(s.now) {
+			set.Muted[relay.AgentName(agent)] = muted
 		}
 	}
-	return s
+	return set
 }
 
-// limits are the numbers of the stop policy.
-func (set *Settings) limits(cfg *Config) policy.Limits {
-	return policy.Limits{MaxDepth: set.Limit, Threshold: set.Threshold, Check: set.Judge, OnErrorAllow: cfg.OnErrorAllow}
+// sources says of each setting from where it is.
+func (s *State) sources() map[string]string {
+	from := map[string]string{"muted": FromEnv}
+	for _, key := range settingKeys {
+		switch {
+		case s.d.Settings.get(key, new(any)):
+			from[key] = FromRecord
+		case s.cfg.File[key]:
+			from[key] = FromFile
+		default:
+			from[key] = FromEnv
+		}
+	}
+	if len(s.settings().Muted) > 0 {
+		from["muted"] = FromRecord
+	}
+	return from
 }
+
+// isMuted reports whether a bot is muted now.
+func (s *State) isMuted(agent relay.AgentName) bool { return s.settings().Muted[agent] != nil }
 
 // version names the settings; it is the same at all sidecars. Memberships come and go with sidecars, and are none.
 func (c Changes) version() string {

@@ -207,7 +207,7 @@ func simulate(seed uint64, f *fault, trace func(string)) error {
 			texts: map[relay.MessageID]string{}, issued: map[relay.MessageID]int{}}
 		n.cfg = Config{Agent: n.agent, Name: "Bot" + strings.ToUpper(string(n.agent)), CanWrite: w.r.IntN(4) > 0,
 			Base:     Settings{Answer: ModeAll, Limit: w.limit, Threshold: w.limit - 1, Judge: true},
-			MaxDepth: 6, SteerBy: "members", Commands: []string{"/relay"}, Notice: "reaction", Window: time.Hour,
+			MaxDepth: 6, SteerBy: "members", Commands: []string{"/relay"}, Notice: true, Window: time.Hour,
 			MaxAge: 10 * time.Minute, ShareMessages: true, Directory: directory()}
 		if w.one {
 			n.cfg.Base.Answer = ModeOne
@@ -295,8 +295,7 @@ func (n *node) apply(e Event) {
 
 // limit is the one that holds at a node.
 func (n *node) limit() int {
-	set, _ := n.s.settings()
-	return set.Limit
+	return n.s.settings().Limit
 }
 
 // send puts an event on the way to a node, behind what its sender sent before.

@@ -16,18 +16,10 @@ var stages = []struct {
 	name string
 	do   func(*State, *arrival) verdict
 }{
-	{"read", (*State).stopUnread},
-	{"role", (*State).stopRole},
-	{"own", (*State).stopOwn},
-	{"member", (*State).stopOtherChat},
-	{"repeat", (*State).stopRepeat},
+	{"source", (*State).stopForeign},
 	{"record", (*State).record},
 	{"turn", (*State).awaitTurn},
-	{"age", (*State).stopOld},
 	{"settings", (*State).stopBySettings},
-	{"audience", (*State).stopForOthers},
-	{"mention", (*State).stopNotMentioned},
-	{"budget", (*State).stopOverBudget},
 	{"policy", (*State).stopByPolicy},
 }
 
@@ -177,40 +169,23 @@ func (s *State) delivered(e Delivered) {
 // maxDetail is the most bytes of an error in a verdict.
 const maxDetail = 200
 
-func (s *State) stopUnread(a *arrival) verdict { return stop(a.unread) }
-
-// stopRole keeps a person's message off the bots' lane: it would end the count of depth.
-func (s *State) stopRole(a *arrival) verdict {
-	if a.msg.Role == relay.RoleUser {
-		return stop(relay.Malformed)
-	}
-	return goOn
-}
-
-// stopOwn stops this bot's own words, under whatever name they come back.
-func (s *State) stopOwn(a *arrival) verdict {
-	if a.msg.SenderAgentName == s.cfg.Agent {
-		return stop(relay.OwnMessage)
-	}
-	return goOn
-}
-
-func (s *State) stopOtherChat(*arrival) verdict {
+// stopForeign stops what is no message of another bot of this group, or is one that was here before.
+func (s *State) stopForeign(a *arrival) verdict {
+	isNotice := func(r Record) bool { return r.Message == a.ID }
 	switch {
-	case s.isMember():
-		return goOn
-	case s.d.In == isUnknown:
+	case a.unread != relay.Pass:
+		return stop(a.unread)
+	case a.msg.Role == relay.RoleUser: // it would end the count of depth
+		return stop(relay.Malformed)
+	case a.msg.SenderAgentName == s.cfg.Agent: // its own words, under whatever name they come back
+		return stop(relay.OwnMessage)
+	case !s.isMember() && s.d.In == isUnknown:
 		return wait
-	}
-	return stop(relay.NotAMember)
-}
-
-func (s *State) stopRepeat(a *arrival) verdict {
-	if a.msg.Metadata.Text(metaEditOf) != "" {
-		return goOn // package dedup knows its id
-	}
-	repeat := slices.ContainsFunc(s.d.Shown, func(r Record) bool { return r.Message == a.ID }) // a sidecar's notice
-	if repeat || s.byID[a.ID] != nil {
+	case !s.isMember():
+		return stop(relay.NotAMember)
+	case editOf(a.msg) != "": // package dedup knows its id
+		return goOn
+	case s.byID[a.ID] != nil || slices.ContainsFunc(s.d.Shown, isNotice):
 		return stop(relay.Duplicate)
 	}
 	return goOn
@@ -258,17 +233,28 @@ func (s *State) edit(a *arrival, of relay.MessageID) verdict {
 		Reason: "an edit of a message that this bot was given"}}
 }
 
-func (s *State) stopOld(a *arrival) verdict {
-	if a.History || a.At-a.Final > relay.Millis(s.cfg.MaxAge.Milliseconds()) {
+// stopBySettings stops what the bot is not to get, whatever the message says.
+func (s *State) stopBySettings(a *arrival) verdict {
+	l, set := s.byID[a.ID], s.settings()
+	why := s.bySettings(l, &set)
+	switch {
+	case a.History || s.isOld(a.Final, a.At):
 		return stop(relay.Expired)
+	case why != relay.Pass:
+		return stop(why)
+	case !s.isFor(s.audience(l, &set)):
+		return stop(relay.NotForMe)
+	case s.cfg.GroupPolicy == "mention" && !s.mentioned(a.msg):
+		return stop(relay.NotMentioned)
+	case set.Budget > 0 && s.d.Hour.before(l.TS) > int64(set.Budget) && !s.released(a): // it is counted itself
+		return stop(relay.Budget)
 	}
 	return goOn
 }
 
-func (s *State) stopBySettings(a *arrival) verdict {
-	set, _ := s.settings()
-	l := s.byID[a.ID]
-	return stop(s.bySettings(l, &set))
+// isOld reports whether it is too late for what was said at a time.
+func (s *State) isOld(said, now relay.Millis) bool {
+	return now-said > relay.Millis(s.cfg.MaxAge.Milliseconds())
 }
 
 // bySettings is why people's settings keep a bot's message from this bot.
@@ -278,9 +264,9 @@ func (s *State) bySettings(l *Line, set *Settings) relay.Reason {
 		return relay.Expired // more messages have come since than are known
 	case l.Recalled:
 		return relay.Recalled
-	case set.Muted[s.cfg.Agent].Holds(s.now):
+	case set.Muted[s.cfg.Agent] != nil:
 		return relay.Muted
-	case set.Paused.Holds(s.now):
+	case set.Paused != nil:
 		return relay.Paused
 	case s.stoppedByPerson(l):
 		return relay.StoppedByPerson
@@ -291,20 +277,12 @@ func (s *State) bySettings(l *Line, set *Settings) relay.Reason {
 // stoppedByPerson reports whether a person's stop holds for a message: for what was said before it, and for what bots
 // say after it until a person speaks.
 func (s *State) stoppedByPerson(l *Line) bool {
-	at := s.d.Settings.since(keyStopped)
-	if at == 0 {
+	at := s.personStopped()
+	switch {
+	case at == 0 || l.UserTS > at && l.UserTS <= l.TS:
 		return false
-	}
-	for _, c := range s.d.Continued { // it ends the stop for the whole group
-		if c.At > at {
-			return false
-		}
-	}
-	if l.TS <= at {
-		return s.now-at <= relay.Millis(s.cfg.MaxAge.Milliseconds())
-	}
-	if l.UserTS > at && l.UserTS <= l.TS {
-		return false
+	case l.TS <= at:
+		return !s.isOld(at, s.now)
 	}
 	for i := s.after(l.TS) - 1; i >= 0 && s.d.Lines[i].TS > at; i-- {
 		o := s.d.Lines[i]
@@ -315,83 +293,45 @@ func (s *State) stoppedByPerson(l *Line) bool {
 	return true
 }
 
-func (s *State) stopForOthers(a *arrival) verdict {
-	set, _ := s.settings()
-	if !s.isFor(s.audience(s.byID[a.ID], &set)) {
-		return stop(relay.NotForMe)
-	}
-	return goOn
-}
-
-func (s *State) stopNotMentioned(a *arrival) verdict {
-	if s.cfg.GroupPolicy == "mention" && !s.mentioned(a.msg) {
-		return stop(relay.NotMentioned)
-	}
-	return goOn
-}
-
 // mentioned reports whether a message addresses this bot. What the sender's metadata says of that is not believed.
 func (s *State) mentioned(m *relay.Message) bool {
 	n := s.names(m)
 	return slices.Contains(n.Bots, s.cfg.Agent) || n.All && s.cfg.MentionAll
 }
 
-func (s *State) stopOverBudget(a *arrival) verdict {
-	set, _ := s.settings()
-	if s.overBudget(s.byID[a.ID], &set) && !s.released(a) {
-		return stop(relay.Budget)
-	}
-	return goOn
-}
-
-// overBudget reports whether the bots have said as much as they may in the hour before a message, to the minute.
-func (s *State) overBudget(l *Line, set *Settings) bool {
-	return set.Budget > 0 && s.d.Hour.before(l.TS) > int64(set.Budget) // it is counted itself
-}
-
 // stopByPolicy goes through the tiers of the stop policy.
 func (s *State) stopByPolicy(a *arrival) verdict {
-	l, d := s.byID[a.ID], policy.Decision{}
-	set, _ := s.settings()
+	l := s.byID[a.ID]
 	switch {
 	case l == nil: // meanwhile more messages have come than are known
 		return stop(relay.Expired)
 	case s.released(a):
 		return verdict{decision: letGo()}
 	}
-	switch asks := s.tier(l, &set, &d); {
-	case asks && a.Judged == nil:
+	d, set := policy.Decision{Depth: l.Depth}, s.settings()
+	switch {
+	case l.Depth >= set.Limit:
+		d.Tier, d.Reason = policy.TierHardLimit, policy.StopMaxDepth
+		d.Detail = fmt.Sprintf("depth %d >= limit %d", l.Depth, set.Limit)
+	case l.Depth <= set.Threshold:
+		d.Allow, d.Tier = true, policy.TierThreshold
+		d.Reason = fmt.Sprintf("depth %d <= threshold %d", l.Depth, set.Threshold)
+	case !set.Judge:
+		d.Allow, d.Tier, d.Reason = true, policy.TierJudgeOff, "judge off"
+	case a.Judged != nil:
+		d = *a.Judged
+		d.Depth = l.Depth
+	default:
 		if a.Asked == 0 {
 			a.Asked = s.now
 			s.do(Effect{Do: Ask, Key: "ask/" + string(a.ID), ID: a.ID, Decision: &d}, a.msg)
 		}
 		return wait
-	case asks:
-		d = *a.Judged
-		d.Depth = l.Depth
 	}
 	if !d.Allow {
 		return verdict{stop: relay.Reason(d.Reason), decision: &d}
 	}
 	return verdict{decision: &d}
-}
-
-// tier is what the policy says of a message without the judge; asks reports whether it is the judge's to say.
-func (s *State) tier(l *Line, set *Settings, d *policy.Decision) (asks bool) {
-	d.Depth = l.Depth
-	switch limits := set.limits(&s.cfg); {
-	case l.Depth >= limits.MaxDepth:
-		d.Tier, d.Reason = policy.TierHardLimit, policy.StopMaxDepth
-		d.Detail = fmt.Sprintf("depth %d >= limit %d", l.Depth, limits.MaxDepth)
-	case l.Depth <= limits.Threshold:
-		d.Allow, d.Tier = true, policy.TierThreshold
-		d.Reason = fmt.Sprintf("depth %d <= threshold %d", l.Depth, limits.Threshold)
-	case !limits.Check:
-		d.Allow, d.Tier, d.Reason = true, policy.TierJudgeOff, "judge off"
-	default:
-		return true
-	}
-	return false
 }
 
 // judged takes in the judge's verdict on the message at the head of the queue.
@@ -411,22 +351,16 @@ func (s *State) judged(e Judged) {
 // not given yet; a mute and a stop also what it was given and has not confirmed, which would be written again.
 func (s *State) Fate(now relay.Millis, id relay.MessageID, given bool) relay.Reason {
 	s.now = now
-	set, _ := s.settings()
-	l := s.byID[id]
+	l, set := s.byID[id], s.settings()
 	switch {
 	case s.gone[id]:
 		return relay.Recalled
 	case l == nil:
 		return relay.Pass
+	case given || l.Bot == "":
+		set.Paused = nil
 	}
-	why := s.bySettings(l, &set)
-	if why == relay.Paused && (given || l.Bot == "") {
-		why = relay.Pass
-		if s.stoppedByPerson(l) {
-			why = relay.StoppedByPerson
-		}
-	}
-	return why
+	return s.bySettings(l, &set)
 }
 
 // metaEditOf names, in the metadata of a message, the message whose text it replaces.

@@ -26,10 +26,7 @@ type State struct {
 	byID       map[relay.MessageID]*Line
 	gone       map[relay.MessageID]bool // the ids of data.Gone
 	plain      int                      // how many lines are in no topic
-	set        *Settings                // what holds; nil: not computed
-	operator   int                      // the budget that none can exceed; 0: any
-	from       map[string]string
-	memberList []Member // nil: not computed
+	memberList []Member                 // nil: not computed
 	records    []Record
 	effects    []Effect
 }
@@ -133,7 +130,7 @@ func (s *State) load() {
 	d := s.d
 	d.Settings, d.Early, d.Texts = orNew(d.Settings), orNew(d.Early), orNew(d.Texts)
 	d.Todo, d.Turns, d.Stops, d.Continued = orNew(d.Todo), orNew(d.Turns), orNew(d.Stops), orNew(d.Continued)
-	s.memberList, s.set = nil, nil
+	s.memberList = nil
 	s.byID, s.gone, s.plain = map[relay.MessageID]*Line{}, map[relay.MessageID]bool{}, 0
 	for _, id := range d.Gone {
 		s.gone[id] = true
@@ -159,7 +156,7 @@ func (s *State) Apply(now time.Time, e Event) (records []Record, effects []Effec
 	s.clock, s.now, s.applying, s.records, s.effects = now, relay.MillisOf(now), true, nil, nil
 	switch e := e.(type) {
 	case Configure:
-		s.cfg, s.set = e.Config, nil
+		s.cfg = e.Config
 	case Online:
 		clear(s.online)
 		s.away = e.Away
@@ -495,7 +492,7 @@ func (s *State) foldShown(r *Record) {
 		s.foldNotice(r)
 	} else if r.Answer != "" {
 		s.foldTurn(&turn{Key: "answer/" + string(r.Of), Kind: turnAnswer, Of: r.Of, Text: runes.Cut(r.Answer, maxShownText),
-			Chinese: r.Chinese, Thread: r.Thread, Since: r.Local, Born: r.Local}, nil)
+			Thread: r.Thread, Since: r.Local, Born: r.Local}, nil)
 	}
 }
 

@@ -27,8 +27,7 @@ type turn struct {
 	Word    bool              `json:"word,omitempty"`     // of a command: a person's word that lets bots go on
 	MayEdit bool              `json:"may_edit,omitempty"` // of a command: the person may change settings
 	Text    string            `json:"text,omitempty"`     // of an answer
-	Chinese bool              `json:"chinese,omitempty"`
-	Thread  string            `json:"thread,omitempty"` // of a stop
+	Thread  string            `json:"thread,omitempty"`   // of a stop
 	Round   relay.Millis      `json:"round,omitempty"`
 	Said    relay.Millis      `json:"said,omitempty"`
 }
@@ -70,6 +69,13 @@ func (s *State) begin(t turn, m *relay.Message) {
 		t.Since, t.Born = max(t.Since, s.now), s.now
 		s.add(Record{Kind: kindTurn, Turn: &t, Msg: m})
 	}
+}
+
+// update changes how far a turn is.
+func (s *State) update(t *turn, change func(*turn)) {
+	next := *t
+	change(&next)
+	s.add(Record{Kind: kindTurn, Turn: &next})
 }
 
 // over ends a turn.
@@ -148,24 +154,21 @@ func (s *State) take(t *turn) {
 		switch {
 		case !slices.Contains(t.Bots, s.cfg.Agent):
 			s.withhold(s.byID[t.Of], relay.NotForMe)
-		case s.now-t.Born > relay.Millis(s.cfg.MaxAge.Milliseconds()):
+		case s.isOld(t.Born, s.now):
 			s.withhold(s.byID[t.Of], relay.Expired)
 		case t.Taken > 0: // who claimed it has not given it to its bot
-			next := *t
-			next.Try, next.Taken, next.Since = t.Try+1, 0, s.now
-			s.add(Record{Kind: kindTurn, Turn: &next})
+			s.update(t, func(t *turn) { t.Try, t.Taken, t.Since = t.Try+1, 0, s.now })
 			return
 		default:
 			s.do(Effect{Do: Claim, Key: t.claim(), ID: t.Of}, nil)
 			return
 		}
 	default:
-		stop := t.Kind == turnStop
-		over := s.now-t.Born >= showLife || !stop && t.Text == "" || stop && s.cfg.Notice == "off"
-		for _, key := range []string{t.Thread, everywhere} { // nobody has to let them go on any more
-			over = over || stop && s.d.Continued[key].At > t.Said
+		pointless := t.Text == "" // it was recalled
+		if t.Kind == turnStop {   // nobody has to let them go on any more
+			pointless = !s.cfg.Notice || max(s.d.Continued[t.Thread].At, s.d.Continued[everywhere].At) > t.Said
 		}
-		if !over {
+		if !pointless && s.now-t.Born < showLife {
 			s.do(Effect{Do: Claim, Key: t.claim()}, nil)
 			return
 		}
@@ -187,9 +190,7 @@ func (s *State) claimed(e Claimed) {
 		// once. A bot that was given a message is not given it by another process.
 		mine := e.Holder == s.cfg.Agent && (e.Mine || t.Kind != turnOne)
 		if t.Kind == turnOne || !mine {
-			next := *t
-			next.Taken = s.now
-			s.add(Record{Kind: kindTurn, Turn: &next})
+			s.update(t, func(t *turn) { t.Taken = s.now })
 		}
 		switch {
 		case mine && t.Kind == turnOne:
@@ -208,9 +209,7 @@ func (s *State) gave(id relay.MessageID, given bool) {
 	case given:
 		s.delivered(Delivered{ID: id})
 	case t != nil:
-		next := *t
-		next.Failed = true
-		s.add(Record{Kind: kindTurn, Turn: &next})
+		s.update(t, func(t *turn) { t.Failed = true })
 	default:
 		s.delivered(Delivered{ID: id, Stopped: relay.Undeliverable})
 	}
@@ -240,13 +239,13 @@ func (s *State) showers() (agents []relay.AgentName, write bool) {
 // show shows the group a notice or an answer.
 func (s *State) show(t *turn) {
 	_, write := s.showers()
-	e := Effect{Do: Reply, Key: "show/" + t.claim(), ID: t.Of, Text: s.shownText(t)}
-	switch {
-	case !write || !strings.HasPrefix(string(t.Of), "om_") || t.Try >= len(s.members()):
+	e := Effect{Do: Reply, Key: "show/" + t.claim(), ID: t.Of, Text: t.Text}
+	if t.Kind == turnStop {
+		e.Do = React
+	}
+	if !write || !strings.HasPrefix(string(t.Of), "om_") || t.Try >= len(s.members()) {
 		s.showed(t, "") // nobody can
 		return
-	case t.Kind == turnStop && s.cfg.Notice != "text":
-		e.Do, e.Text = React, ""
 	}
 	s.do(e, nil)
 }
@@ -279,27 +278,10 @@ func (s *State) foldFailed(r *Record) {
 // showed tells the other sidecars that the group was shown t.
 func (s *State) showed(t *turn, id relay.MessageID) {
 	r := Record{Kind: KindNotice, ID: "notice/" + t.Key, Key: t.Key, Act: ActAnswer, Of: t.Of, Thread: t.Thread,
-		Text: s.shownText(t), Chinese: t.Chinese, Message: cmp.Or(id, relay.MessageID("notice:"+t.Key))}
+		Text: t.Text, Message: cmp.Or(id, relay.MessageID("notice:"+t.Key))}
 	if st := s.d.Stops[t.Thread]; t.Kind == turnStop && st != nil {
 		r.Act, r.Round, r.Said = ActStop, t.Round, t.Said
 		r.Sender, r.Reason, r.Bots = st.Sender, st.Reason, st.bots()
 	}
 	s.share(r)
-}
-
-// shownText is what the group is shown.
-func (s *State) shownText(t *turn) string {
-	st := s.d.Stops[t.Thread]
-	if t.Kind != turnStop || st == nil {
-		return t.Text
-	}
-	chinese := false
-	for _, l := range slices.Backward(s.d.Lines[:s.after(t.Said)]) {
-		if l.Bot == "" && l.Thread == t.Thread {
-			chinese = l.Chinese
-			break
-		}
-	}
-	sender, to := []relay.AgentName{st.Sender}, st.bots()
-	return say(chinese, "notice", labels(s.members(), sender), labels(s.members(), to), st.Reason)
 }

@@ -42,16 +42,15 @@ type LastStop struct {
 // View is the group at a time.
 func (s *State) View(now time.Time) Group {
 	s.clock, s.now = now, relay.MillisOf(now)
-	g := Group{Locked: s.cfg.Locked, Version: s.d.Settings.version(), Bots: []Bot{}, LastStop: s.lastStop()}
-	g.Settings, g.Sources = s.settings()
+	g := Group{Locked: s.cfg.Locked, Version: s.d.Settings.version(), Settings: s.settings(), Sources: s.sources(),
+		Bots: []Bot{}, LastStop: s.lastStop()}
 	for _, m := range s.members() {
 		g.Bots = append(g.Bots, Bot{m.Agent, m.Name, m.Agent == s.cfg.Agent || s.online[m.Agent]})
 	}
 	if n := len(s.d.Lines); n > 0 {
 		newest := s.d.Lines[n-1]
 		g.Depth = newest.Depth
-		at := s.d.Settings.since(keyStopped)
-		g.Stopped = at > 0 && s.stoppedByPerson(&Line{Bot: unknownBot, TS: max(s.now, newest.TS)})
+		g.Stopped = s.stoppedByPerson(&Line{Bot: unknownBot, TS: max(s.now, newest.TS)})
 	}
 	return g
 }
@@ -87,7 +86,7 @@ func (s *State) lastStop() *LastStop {
 func (s *State) statusText(chinese bool) string {
 	g, members := s.View(s.clock), s.members()
 	var lines []string
-	line := func(key string, args ...any) { lines = append(lines, say(chinese, key, args...)) }
+	line := func(key string, args ...any) { lines = append(lines, say(key, args...).in(chinese)) }
 	var on, off []relay.AgentName
 	for _, b := range g.Bots {
 		if b.Online {
@@ -97,28 +96,28 @@ func (s *State) statusText(chinese bool) string {
 		}
 	}
 	if len(on) > 0 {
-		line("online", len(on), labels(members, on))
+		line("online", len(on), labels(members, on...))
 	} else {
 		line("nobody online")
 	}
 	if len(off) > 0 {
-		line("offline", len(off), labels(members, off))
+		line("offline", len(off), labels(members, off...))
 	}
 	set := &g.Settings
-	lines = append(lines, s.answers(set).text(chinese))
+	lines = append(lines, s.answers(set).in(chinese))
 	line("in a row", g.Depth, set.Limit, set.Threshold, stateWords[set.Judge])
 	if set.Budget > 0 {
 		line("is budget", set.Budget)
 	}
-	if set.Paused.Holds(s.now) {
+	if set.Paused != nil {
 		line("is paused", s.ending(set.Paused))
 	}
 	if g.Stopped {
 		line("is stopped")
 	}
-	var muted []string
+	var muted names
 	for _, agent := range slices.Sorted(maps.Keys(set.Muted)) {
-		muted = append(muted, labels(members, []relay.AgentName{agent})[0]+s.ending(set.Muted[agent]).in(chinese))
+		muted = append(muted, labels(members, agent)[0]+s.ending(set.Muted[agent]).in(chinese))
 	}
 	if len(muted) > 0 {
 		line("are muted", len(muted), muted)
@@ -127,7 +126,7 @@ func (s *State) statusText(chinese bool) string {
 		line("locked")
 	}
 	if l := g.LastStop; l != nil {
-		line("last stop", s.moment(l.At), labels(members, []relay.AgentName{l.Sender}), labels(members, l.Bots), l.Reason)
+		line("last stop", s.moment(l.At), labels(members, l.Sender), labels(members, l.Bots...), means(l.Reason))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -139,24 +138,23 @@ func (s *State) ending(u *Until) text2 {
 	if u.Until == nil {
 		return text2{}
 	}
-	return text2{say(false, "until", s.moment(*u.Until)), say(true, "until", s.moment(*u.Until))}
+	return say("until", s.moment(*u.Until))
 }
 
 // answers says who answers a message that names no bot.
-func (s *State) answers(set *Settings) phrase {
-	members := s.members()
-	def := here([]relay.AgentName{set.DefaultBot}, members)
+func (s *State) answers(set *Settings) text2 {
+	def := here([]relay.AgentName{set.DefaultBot}, s.members())
 	switch {
 	case set.Answer == ModeNamed:
-		return phrase{{"answer named", nil}}
+		return say("answer named")
 	case (set.Answer == ModeDefault || set.Answer == ModeOne) && len(def) > 0:
-		return phrase{{"answer default", []any{labels(members, def)}}}
+		return say("answer default", labels(s.members(), def...))
 	case set.Answer == ModeDefault:
-		return phrase{{"answer no default", nil}}
+		return say("answer no default")
 	case set.Answer == ModeOne:
-		return phrase{{"answer one", nil}}
+		return say("answer one")
 	}
-	return phrase{{"answer all", nil}}
+	return say("answer all")
 }
 
 // whyText is what became of a message at each bot, and what people can do; without an id, of the last one that
@@ -166,30 +164,31 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 		id = last.MessageID
 	}
 	var lines, hints []string
+	line := func(key string, args ...any) { lines = append(lines, say(key, args...).in(chinese)) }
 	l, members := cmp.Or(s.byID[id], &Line{}), s.members()
 	if l.Bot != "" {
-		lines = append(lines, say(chinese, "about", labels(members, []relay.AgentName{l.Bot})))
+		line("about", labels(members, l.Bot))
 	}
 	if len(l.Verdicts) == 0 {
-		lines = append(lines, say(chinese, "no fate"))
+		line("no fate")
 	}
 	verdicts := slices.Clone(l.Verdicts)
 	slices.SortFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Agent, b.Agent) })
 	for i, v := range verdicts {
-		bot, line := labels(members, []relay.AgentName{v.Agent}), ""
+		bot := labels(members, v.Agent)
 		switch {
 		case v.Stopped != "":
-			line = say(chinese, "was stopped", bot, v.Stopped, s.moment(v.At))
+			line("was stopped", bot, means(v.Stopped), s.moment(v.At))
 			if h := hint(v.Stopped, s.cfg.Commands, chinese); h != "" && !slices.Contains(hints, h) {
 				hints = append(hints, h)
 			}
 		case v.delivered():
-			line = say(chinese, "delivered", bot, s.moment(v.Delivered))
+			line("delivered", bot, s.moment(v.Delivered))
 		default:
-			line = say(chinese, "waits", bot)
+			line("waits", bot)
 		}
-		if lines = append(lines, line); len(strings.Join(lines, "")) > maxFates {
-			lines = append(lines, say(chinese, "more", len(verdicts)-i-1))
+		if len(strings.Join(lines, "")) > maxFates {
+			line("more", len(verdicts)-i-1)
 			break
 		}
 	}

@@ -53,25 +53,20 @@ var catalogue = map[string]text2{
 	"locked":  {"The operator has locked this group's settings.", "本群的设置已由运维锁定，不能在群里更改。"},
 	"still paused": {"Bots' messages are paused. Resume them first; what was stopped waits until then.",
 		"机器人之间的消息已暂停。请先恢复，被停止的消息会等到那时。"},
-	"one still muted":     {"%s is muted. Unmute it first.", "%s 已静音，请先取消静音。"},
-	"some still muted":    {"%s are muted. Unmute them first.", "%s 已静音，请先取消静音。"},
+	"still muted":         {"Muted: %s. Unmute them first.", "%s 已静音，请先取消静音。"},
 	"nothing to continue": {"Nothing was stopped.", "没有被停止的消息。"},
 
 	// Answers.
-	"paused until": {"Bots' messages are paused until %s.", "机器人之间的消息已暂停，%s 恢复。"},
-	"paused":       {"Bots' messages are paused until somebody resumes them.", "机器人之间的消息已暂停，直到有人恢复。"},
-	"resumed":      {"Bots' messages are no longer paused.", "机器人之间的消息已恢复。"},
-	"muted until":  {"%s %s muted until %s.", "%[1]s 已静音，%[3]s 恢复。"},
-	"muted":        {"%s %s muted until somebody ends it.", "%[1]s 已静音，直到有人取消静音。"},
-	"unmuted":      {"%s %s no longer muted.", "%[1]s 已取消静音。"},
+	"pause":    {"Bots' messages are paused until %s.", "机器人之间的消息已暂停，%s恢复。"},
+	"resume":   {"Bots' messages are no longer paused.", "机器人之间的消息已恢复。"},
+	"mute":     {"%s %s muted until %s.", "%[1]s 已静音，%[3]s恢复。"},
+	"unmute":   {"%[1]s %[2]s no longer muted.", "%[1]s 已取消静音。"},
+	"somebody": {"somebody ends it", "直到有人"},
 	"limit": {"The limit is %d: bots stop at message %[1]d in a row.",
 		"上限为 %d：机器人连续发言到第 %[1]d 条时停止。"},
 	"threshold too": {" The threshold is also %d.", "阈值也为 %d。"},
 	"threshold": {"The threshold is %d: the first %[1]d bots' messages in a row pass without the judge.",
 		"阈值为 %d：机器人连续的前 %[1]d 条不经裁判，直接放行。"},
-	"threshold 0": {"The threshold is 0: the judge decides on each bot's message.",
-		"阈值为 0：机器人的每条消息都由裁判决定。"},
-	"judge is off": {" At present the judge is off.", "目前裁判是关闭的。"},
 	"judge on": {"The judge is on: it decides on bots' messages after the first %d in a row.",
 		"裁判已开启：机器人连续的前 %d 条之后由它决定。"},
 	"judge off": {"The judge is off: bots' messages pass up to the limit, %d in a row.",
@@ -81,9 +76,8 @@ var catalogue = map[string]text2{
 		"按运维设定的预算：每小时 %d 条机器人消息。"},
 	"no budget": {"The budget is removed: bots' messages are not limited.",
 		"已取消预算，不再限制每小时的机器人消息。"},
-	"all go on":   {"The bots continue.", "机器人可以继续了。"},
-	"one goes on": {"%s continues.", "%s可以继续了。"},
-	"some go on":  {"%s continue.", "%s可以继续了。"},
+	"continue":         {"The bots continue.", "机器人可以继续了。"},
+	"continue of some": {"May continue: %s.", "%s可以继续了。"},
 	"stop": {"Stopped. The bots continue when a person writes again.",
 		"已停止。有人再发消息时，机器人才会继续。"},
 	"forget": {"The settings made in this group are removed; the operator's settings apply.",
@@ -137,10 +131,7 @@ var catalogue = map[string]text2{
 	"help why":       {"what happened to the message you reply to", "所回复的那条消息的处理结果"},
 	"help forget":    {"remove the settings made in this group", "还原本群的设置"},
 
-	"notice": {"%s's message was not delivered to %s: %s. Reply “continue” to release it.",
-		"%s 的消息未送达 %s：%s。回复“继续”即可放行。"},
-	"other bots": {"other bots", "其他机器人"},
-	"list more":  {"%[1]s and %[3]d more", "%[1]s 等 %[2]d 个"},
+	"list more": {"%[1]s and %[3]d more", "%[1]s 等 %[2]d 个"},
 }
 
 // reasons are what each stop is to people, and what they can do; {unmute} and the like are commands. The last two are
@@ -185,72 +176,56 @@ const (
 	maxFates = 2500 // of the lines on what became of a message; the bots beyond it are counted
 )
 
-// mistake is an entry of the catalogue with what goes into it, such as what a person got wrong in a command.
-type mistake struct {
-	key  string
-	args []any
-}
-
-func mistakeOf(key string, args ...any) *mistake { return &mistake{key, args} }
-
-func (m *mistake) text(chinese bool) string { return say(chinese, m.key, m.args...) }
-
-// phrase is several entries in a row.
-type phrase []mistake
-
-func (p phrase) text(chinese bool) (text string) {
-	for _, m := range p {
-		text += m.text(chinese)
-	}
-	return text
-}
-
 // moment is a time as somebody where now is reads it.
 type moment struct{ at, now time.Time }
 
+// none is no text: nothing is wrong.
+var none text2
+
 // say is a text of the catalogue. A string among args is shown as a word.
-func say(chinese bool, key string, args ...any) string {
+func say(key string, args ...any) text2 {
+	t := catalogue[key]
+	return text2{fill(t.en, false, args), fill(t.zh, true, args)}
+}
+
+func fill(format string, chinese bool, args []any) string {
+	if len(args) == 0 {
+		return format
+	}
 	shown := make([]any, len(args))
 	for i, arg := range args {
 		switch arg := arg.(type) {
 		case string:
 			shown[i] = word(arg)
-		case []string:
-			shown[i] = list(arg, chinese)
-		case text2:
-			shown[i] = arg.in(chinese)
-		case Verb:
-			shown[i] = arg.in(chinese)
-		case relay.Reason:
-			if shown[i] = reasons[arg].means.in(chinese); shown[i] == "" {
-				shown[i] = word(string(arg))
-			}
-		case []Member:
-			if shown[i] = say(chinese, "no bots here"); len(arg) > 0 {
-				shown[i] = say(chinese, "bots here", labels(arg, agentsOf(arg)))
-			}
-		case moment:
+		case interface{ in(chinese bool) string }:
 			shown[i] = arg.in(chinese)
 		default:
 			shown[i] = arg
 		}
 	}
-	format := catalogue[key].in(chinese)
-	if len(shown) == 0 {
-		return format
-	}
 	return fmt.Sprintf(format, shown...)
 }
 
-// in is the verb as people write it.
-func (v Verb) in(chinese bool) string {
-	for _, known := range verbs {
-		if known.verb == v && chinese {
-			return known.zh
-		}
+func (t text2) and(more text2) text2 { return text2{t.en + more.en, t.zh + more.zh} }
+
+// botsHere lists the bots of a group.
+func botsHere(bots []Member) text2 {
+	if len(bots) == 0 {
+		return say("no bots here")
 	}
-	return string(v)
+	return say("bots here", labels(bots, agentsOf(bots)...))
 }
+
+// means is what a stop is to people.
+func means(why relay.Reason) text2 {
+	if text := reasons[why].means; text != none {
+		return text
+	}
+	return text2{word(string(why)), word(string(why))}
+}
+
+// in is the verb as people write it.
+func (v Verb) in(chinese bool) string { return text2{string(v), v.row().zh}.in(chinese) }
 
 func (m moment) in(chinese bool) string {
 	at := m.at.In(m.now.Location())
@@ -293,16 +268,19 @@ func agentsOf(bots []Member) []relay.AgentName {
 	return out
 }
 
+// names are shown as a list, as far as there is room for it; the others are counted.
+type names []string
+
 // labels are the names of bots: with the agent's too where two bots have one name.
-func labels(bots []Member, agents []relay.AgentName) []string {
-	names, same := map[relay.AgentName]string{}, map[string]int{}
+func labels(bots []Member, agents ...relay.AgentName) names {
+	known, same := map[relay.AgentName]string{}, map[string]int{}
 	for _, b := range bots {
-		names[b.Agent] = word(b.Name)
-		same[names[b.Agent]]++
+		known[b.Agent] = word(b.Name)
+		same[known[b.Agent]]++
 	}
-	out := make([]string, len(agents))
+	out := make(names, len(agents))
 	for i, agent := range agents {
-		switch out[i] = names[agent]; {
+		switch out[i] = known[agent]; {
 		case out[i] == "":
 			out[i] = word(string(agent))
 		case same[out[i]] > 1:
@@ -312,31 +290,32 @@ func labels(bots []Member, agents []relay.AgentName) []string {
 	return out
 }
 
-// list joins names, and counts those for which there is no room.
-func list(names []string, chinese bool) string {
+func (n names) in(chinese bool) string {
 	shown, size := 0, 0
-	for shown < len(names) && size+len(names[shown]) <= maxList {
-		size += len(names[shown]) + len("、")
+	for shown < len(n) && size+len(n[shown]) <= maxList {
+		size += len(n[shown]) + len("、")
 		shown++
 	}
-	joined := strings.Join(names[:shown], text2{", ", "、"}.in(chinese))
+	joined := strings.Join(n[:shown], text2{", ", "、"}.in(chinese))
 	switch {
-	case shown < len(names):
-		return say(chinese, "list more", text2{joined, joined}, len(names), len(names)-shown)
+	case shown < len(n):
+		return say("list more", text2{joined, joined}, len(n), len(n)-shown).in(chinese)
 	case shown > 1 && !chinese:
-		return strings.Join(names[:shown-1], ", ") + " and " + names[shown-1]
+		return strings.Join(n[:shown-1], ", ") + " and " + n[shown-1]
 	}
 	return joined
 }
 
 // helpText lists the commands, one on a line.
-func helpText(words []string, chinese bool) string {
-	lines := make([]string, len(verbs))
+func helpText(words []string) (help text2) {
 	for i, v := range verbs {
-		lines[i] = say(chinese, "help", text2{commandOf(words, v.verb, false), commandOf(words, v.verb, true)}, v.args,
-			catalogue["help "+string(v.verb)])
+		if i > 0 {
+			help = help.and(text2{"\n", "\n"})
+		}
+		help = help.and(say("help", text2{commandOf(words, v.verb, false), commandOf(words, v.verb, true)}, v.args,
+			catalogue["help "+string(v.verb)]))
 	}
-	return strings.Join(lines, "\n")
+	return help
 }
 
 // commandOf is how a verb is written: behind the first command word of the language.
