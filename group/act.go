@@ -186,8 +186,6 @@ type stoppedAt struct {
 const (
 	// maxStoppedAt is how many stops of one round are known; further ones cannot make a word a continue.
 	maxStoppedAt = 200
-	// hour is for how long the group is not shown again that its budget is used up.
-	hour = 60 * minute
 )
 
 // releasable reports whether what stopped for a reason is shown, and can be released.
@@ -205,7 +203,7 @@ func (s *State) foldStop(r *Record) {
 	if st.Noticed {
 		return
 	}
-	if r.Verdict.Stopped == relay.Budget {
+	if r.Verdict.Stopped == relay.Budget { // shown once an hour
 		if d.Budgeted > 0 && r.Verdict.At-d.Budgeted < hour {
 			return
 		}

@@ -96,7 +96,7 @@ type asked struct {
 // bots.
 func parseCommand(said string, words []string, bots []Member) (a asked, is bool) {
 	r := newReader(said, bots)
-	if _, ok := r.someBots(isSeparator); !ok {
+	if _, ok := r.mentions(isSeparator); !ok {
 		return a, false
 	}
 	word := r.commandWord(words)
@@ -176,7 +176,7 @@ func (r *reader) readAnswer(a *asked) text2 {
 		return none
 	}
 	agent, shown := r.bot()
-	if len(here([]relay.AgentName{agent}, r.bots)) == 0 {
+	if agent == "" {
 		if said := cmp.Or(shown, r.word()); said != "" {
 			return say("answers not", said, botsHere(r.bots))
 		}
@@ -211,41 +211,15 @@ func (r *reader) readState(a *asked) text2 {
 // it names behind an '@'; none: all.
 func isContinue(said string, bots []Member) (of []relay.AgentName, is bool) {
 	r := newReader(said, bots)
-	before, ok := r.someBots(isBetween)
+	before, ok := r.mentions(isBetween)
 	said, _, _ = strings.Cut(r.rest, "@")
 	r.rest = r.rest[len(said):]
-	behind, all := r.someBots(isBetween)
-	word := strings.Join(strings.Fields(strings.TrimFunc(said, isBetween)), " ")
-	if !ok || !all || r.rest != "" || !slices.ContainsFunc([]string{"继续", "continue", "go on"}, func(w string) bool {
-		return strings.EqualFold(w, word)
-	}) {
+	behind, all := r.mentions(isBetween)
+	word := strings.ToLower(strings.Join(strings.Fields(strings.TrimFunc(said, isBetween)), " "))
+	if !ok || !all || r.rest != "" || word != "继续" && word != "continue" && word != "go on" {
 		return nil, false
 	}
-	for _, agent := range slices.Concat(before, behind) {
-		if !slices.Contains(of, agent) {
-			of = append(of, agent)
-		}
-	}
-	return of, true
-}
-
-// someBots reads mentions of bots, and what separates them. It is not ok where one is of somebody else.
-func (r *reader) someBots(between func(rune) bool) (agents []relay.AgentName, ok bool) {
-	for {
-		r.rest = strings.TrimLeftFunc(r.rest, between)
-		if !r.atMention() {
-			return agents, true
-		}
-		if rest, elsewhere := strings.CutPrefix(r.rest, "@"+botElsewhere); elsewhere {
-			r.rest = rest
-			continue
-		}
-		agent, _ := r.bot()
-		if agent == "" {
-			return nil, false
-		}
-		agents = append(agents, agent)
-	}
+	return here(slices.Concat(before, behind), bots), true
 }
 
 // hasHan reports whether a text has Chinese characters: the language of a notice.
@@ -301,33 +275,44 @@ func (r *reader) word() string {
 
 func (r *reader) atMention() bool { return strings.HasPrefix(r.rest, "@") }
 
-// bot reads a mention or a name. Where that is no bot's, the agent is ""; shown is what was read.
+// bot reads a mention or a name. Where that is no bot's of the group, the agent is ""; shown is what was read.
 func (r *reader) bot() (agent relay.AgentName, shown string) {
 	found, rest := r.names.Prefix(r.rest)
 	shown, r.rest = r.rest[:len(r.rest)-len(rest)], rest
 	return relay.AgentName(found), shown
 }
 
-// several reads bots up to the first argument that is not a bot.
+// several reads bots up to the first argument that is not a bot. A mention has to be one.
 func (r *reader) several() (agents []relay.AgentName, wrong text2) {
 	for ; r.rest != ""; r.separators() {
 		mentioned := r.atMention()
 		agent, shown := r.bot()
 		switch {
-		case len(here([]relay.AgentName{agent}, r.bots)) > 0:
-			if !slices.Contains(agents, agent) {
-				agents = append(agents, agent)
-			}
+		case agent != "":
+			agents = append(agents, agent)
 		case mentioned:
-			if shown == "" {
-				shown = r.word()
-			}
-			return nil, say("not a bot", shown, botsHere(r.bots))
+			return nil, say("not a bot", cmp.Or(shown, r.word()), botsHere(r.bots))
 		default:
-			return agents, none
+			return here(agents, r.bots), none
 		}
 	}
-	return agents, none
+	return here(agents, r.bots), none
+}
+
+// mentions reads mentions of bots, and what separates them. It is not ok where one is of somebody else.
+func (r *reader) mentions(between func(rune) bool) (agents []relay.AgentName, ok bool) {
+	for {
+		r.rest = strings.TrimLeftFunc(r.rest, between)
+		if rest, elsewhere := strings.CutPrefix(r.rest, "@"+botElsewhere); elsewhere {
+			r.rest = rest
+		} else if !r.atMention() {
+			return agents, true
+		} else if agent, _ := r.bot(); agent != "" {
+			agents = append(agents, agent)
+		} else {
+			return nil, false
+		}
+	}
 }
 
 // commandWord reads one of words and returns it, "" if none comes. It does not go on as another word, except that a

@@ -59,7 +59,7 @@ func (s *State) exchange(l *Line) exchange {
 	if known := s.byID[l.ID]; known != nil {
 		before = slices.Index(s.d.Lines, known)
 	}
-	topicGroup := s.plain == 0 && l.Thread != ""
+	topicGroup := l.Thread != "" && !slices.ContainsFunc(s.d.Lines, func(o *Line) bool { return o.Thread == "" })
 	thread, root, visited := l.Thread, l.Root, map[string]bool{}
 	in := func(o *Line) bool { return o.Thread == thread }
 	for {

@@ -126,20 +126,11 @@ func (s *State) insert(l *Line) {
 	at := s.after(l.TS)
 	d.Lines = slices.Insert(d.Lines, at, l)
 	s.byID[l.ID] = l
-	if l.Thread == "" {
-		s.plain++
-	}
 	for len(d.Lines) > maxLines {
 		oldest := d.Lines[0]
 		d.Lines[0] = nil
 		d.Lines = d.Lines[1:]
 		delete(s.byID, oldest.ID)
-		if oldest.Thread == "" {
-			s.plain--
-		}
-	}
-	if l.Bot != "" {
-		d.Hour.add(l.TS)
 	}
 }
 
@@ -154,29 +145,16 @@ func (s *State) after(ts relay.Millis) int {
 	return at
 }
 
-// counter counts messages by the minute, for the budget of an hour.
-type counter [64]struct{ Minute, N int64 }
+const (
+	minute = relay.Millis(60_000)
+	hour   = 60 * minute
+)
 
-const minute = 60_000
-
-func (c *counter) add(at relay.Millis) {
-	m := int64(at) / minute
-	slot := &c[m%int64(len(c))]
-	if slot.Minute > m {
-		return // it is of before the last hour
-	}
-	if slot.Minute < m {
-		slot.Minute, slot.N = m, 0
-	}
-	slot.N++
-}
-
-// before is how many messages there were in the hour before a time.
-func (c *counter) before(at relay.Millis) (n int64) {
-	m := int64(at) / minute
-	for _, slot := range c {
-		if slot.Minute > m-60 && slot.Minute <= m {
-			n += slot.N
+// hourly is how many messages bots have said in the hour up to a time, as far as the lines are known.
+func (s *State) hourly(ts relay.Millis) (n int) {
+	for _, l := range s.d.Lines[s.after(ts-hour):s.after(ts)] {
+		if l.Bot != "" {
+			n++
 		}
 	}
 	return n

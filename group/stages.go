@@ -246,7 +246,7 @@ func (s *State) stopBySettings(a *arrival) verdict {
 		return stop(relay.NotForMe)
 	case s.cfg.GroupPolicy == "mention" && !s.mentioned(a.msg):
 		return stop(relay.NotMentioned)
-	case set.Budget > 0 && s.d.Hour.before(l.TS) > int64(set.Budget) && !s.released(a): // it is counted itself
+	case set.Budget > 0 && s.hourly(l.TS) > min(set.Budget, maxLines-1) && !s.released(a): // it is counted itself
 		return stop(relay.Budget)
 	}
 	return goOn

@@ -25,7 +25,6 @@ type State struct {
 	away       bool // this bot is not connected
 	byID       map[relay.MessageID]*Line
 	gone       map[relay.MessageID]bool // the ids of data.Gone
-	plain      int                      // how many lines are in no topic
 	memberList []Member                 // nil: not computed
 	records    []Record
 	effects    []Effect
@@ -38,7 +37,6 @@ type data struct {
 	In       membership                    `json:"in,omitempty"`
 	Joined   relay.Millis                  `json:"joined,omitempty"` // when the bot was first known to be in the group
 	Settings Changes                       `json:"settings"`
-	Hour     counter                       `json:"hour"`
 	Early    map[relay.MessageID][]Verdict `json:"early"` // of messages that have not come
 	Gone     []relay.MessageID             `json:"gone"`  // recalled, whether or not they have come
 	Seen     []string                      `json:"seen"`  // ids of commands and notices
@@ -131,15 +129,12 @@ func (s *State) load() {
 	d.Settings, d.Early, d.Texts = orNew(d.Settings), orNew(d.Early), orNew(d.Texts)
 	d.Todo, d.Turns, d.Stops, d.Continued = orNew(d.Todo), orNew(d.Turns), orNew(d.Stops), orNew(d.Continued)
 	s.memberList = nil
-	s.byID, s.gone, s.plain = map[relay.MessageID]*Line{}, map[relay.MessageID]bool{}, 0
+	s.byID, s.gone = map[relay.MessageID]*Line{}, map[relay.MessageID]bool{}
 	for _, id := range d.Gone {
 		s.gone[id] = true
 	}
 	for _, l := range d.Lines {
 		s.byID[l.ID] = l
-		if l.Thread == "" {
-			s.plain++
-		}
 	}
 }
 
@@ -197,13 +192,12 @@ func (s *State) Apply(now time.Time, e Event) (records []Record, effects []Effec
 	default:
 		panic("group: unknown event")
 	}
+	if s.isMember() || s.d.In == isOut {
+		s.announce()
+		s.pump()
+	}
 	if s.isMember() {
-		s.announce()
-		s.pump()
 		s.due()
-	} else if s.d.In == isOut {
-		s.announce()
-		s.pump()
 	}
 	s.applying = false
 	return s.records, s.effects
@@ -212,25 +206,20 @@ func (s *State) Apply(now time.Time, e Event) (records []Record, effects []Effec
 // Next is the time at which s wants a Tick; zero: at none. It is by this sidecar's clock.
 func (s *State) Next() time.Time {
 	next := relay.Millis(0)
-	for _, at := range s.times() {
+	earlier := func(at relay.Millis) {
 		if at > 0 && (next == 0 || at < next) {
 			next = at
 		}
 	}
-	return next.Time()
-}
-
-func (s *State) times() (out []relay.Millis) {
 	if len(s.d.Queue) > 0 && s.d.Queue[0].Asked > 0 {
-		out = append(out, s.d.Queue[0].Asked+s.judgeTime())
-	}
-	if !s.caughtUp {
-		return out
+		earlier(s.d.Queue[0].Asked + s.judgeTime())
 	}
 	for _, t := range s.d.Turns {
-		out = append(out, s.dueAt(t))
+		if s.caughtUp {
+			earlier(s.dueAt(t))
+		}
 	}
-	return out
+	return next.Time()
 }
 
 // due does what it is time for.
@@ -238,15 +227,12 @@ func (s *State) due() {
 	if !s.caughtUp {
 		return
 	}
-	var keys []string
-	for key, t := range s.d.Turns {
-		if at := s.dueAt(t); at > 0 && at <= s.now {
-			keys = append(keys, key)
+	for _, key := range slices.Sorted(maps.Keys(s.d.Turns)) {
+		t := s.d.Turns[key]
+		if t == nil { // another one ended it
+			continue
 		}
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		if t := s.d.Turns[key]; t != nil {
+		if at := s.dueAt(t); at > 0 && at <= s.now {
 			s.take(t)
 		}
 	}
@@ -272,23 +258,20 @@ func (s *State) share(r Record) {
 func (s *State) side(r Record) {
 	switch r.Kind {
 	case KindSet, KindCommand, KindNotice:
-	case KindFailed, KindEdit, KindRecall:
-		if r.Agent == s.cfg.Agent {
+	case KindFailed, KindEdit, KindRecall, KindVerdict:
+		if r.Agent == s.cfg.Agent || r.Kind == KindVerdict && r.Verdict == nil {
 			return // it came back
 		}
-	case KindVerdict:
-		if r.Verdict == nil || r.Agent == s.cfg.Agent {
-			return
-		}
-		v := *r.Verdict
-		v.Agent = r.Agent
-		r.Verdict = &v
 	default:
 		return
 	}
 	waits := s.d.Turns[oneKey(r.Of)] != nil
 	r = *r.shared()
-	r.Line, r.Do, r.Effect, r.Wait, r.Turn, r.State = nil, nil, nil, nil, nil, nil
+	if r.Verdict != nil {
+		v := *r.Verdict
+		v.Agent = r.Agent
+		r.Verdict = &v
+	}
 	s.add(r)
 	s.follow(&r)
 	if waits && s.d.Turns[oneKey(r.Of)] == nil { // another bot answers it
@@ -379,7 +362,8 @@ func (s *State) shareKey(r *Record) string {
 // shared is r as other sidecars get it.
 func (r *Record) shared() *Record {
 	out := *r
-	out.Local, out.Share, out.Msg = 0, false, nil
+	out.Local, out.Share, out.Msg, out.Line, out.Do = 0, false, nil, nil, nil
+	out.Effect, out.Wait, out.Turn, out.State = nil, nil, nil, nil
 	return &out
 }
 
@@ -447,13 +431,11 @@ func (s *State) foldRecall(id relay.MessageID) {
 		t.Msg = blank(t.Msg)
 	}
 	for i := range d.Shown {
-		if d.Shown[i].Of == id || d.Shown[i].Message == id {
-			d.Shown[i].Text, d.Shown[i].Answer = "", ""
-		}
+		d.Shown[i].forget(id)
 	}
 	for _, e := range d.Todo {
-		if e.Record != nil && e.Record.Of == id {
-			e.Record.Text, e.Record.Answer = "", ""
+		if e.Record != nil {
+			e.Record.forget(id)
 		}
 		if e.ID == id {
 			e.Text = ""
@@ -463,6 +445,13 @@ func (s *State) foldRecall(id relay.MessageID) {
 		if t.Of == id {
 			t.Text = ""
 		}
+	}
+}
+
+// forget takes the text away if it is of a message.
+func (r *Record) forget(id relay.MessageID) {
+	if r.Of == id || r.Message == id {
+		r.Text, r.Answer = "", ""
 	}
 }
 
@@ -483,7 +472,7 @@ func (s *State) foldShown(r *Record) {
 	d.Seen = d.Seen[max(0, len(d.Seen)-maxSeen):]
 	shown := *r.shared()
 	if s.gone[r.Of] {
-		shown.Text, shown.Answer = "", ""
+		shown.forget(r.Of)
 	}
 	shown.Text, shown.Answer, shown.Set = runes.Cut(shown.Text, maxShownText), "", nil
 	d.Shown = append(d.Shown, shown)
