@@ -172,21 +172,8 @@ type stopped struct {
 	Of      relay.MessageID `json:"of"`
 	Sender  relay.AgentName `json:"sender"`
 	Reason  relay.Reason    `json:"reason"`
-	At      []stoppedAt     `json:"at"`
 	Noticed bool            `json:"noticed,omitempty"` // the group is shown it, or was
 }
-
-// stoppedAt is a message of the round that stopped at a bot.
-type stoppedAt struct {
-	Agent relay.AgentName `json:"agent"`
-	Of    relay.MessageID `json:"of"`
-	At    relay.Millis    `json:"at"`
-}
-
-const (
-	// maxStoppedAt is how many stops of one round are known; further ones cannot make a word a continue.
-	maxStoppedAt = 200
-)
 
 // releasable reports whether what stopped for a reason is shown, and can be released.
 func releasable(why relay.Reason) bool { return why == relay.MaxDepth || why == relay.Budget }
@@ -194,13 +181,7 @@ func releasable(why relay.Reason) bool { return why == relay.MaxDepth || why == 
 // foldStop takes in that a message stopped. The first of its round is shown in the group.
 func (s *State) foldStop(r *Record) {
 	d, st := s.d, s.stoppedRound(r, r.Verdict.Stopped)
-	if st == nil {
-		return
-	}
-	if len(st.At) < maxStoppedAt {
-		st.At = append(st.At, stoppedAt{r.Verdict.Agent, r.Of, r.Verdict.At})
-	}
-	if st.Noticed {
+	if st == nil || st.Noticed {
 		return
 	}
 	if r.Verdict.Stopped == relay.Budget { // shown once an hour
@@ -244,49 +225,29 @@ func (s *State) foldNotice(r *Record) {
 	if r.Act != ActStop {
 		return
 	}
-	st := s.stoppedRound(r, r.Reason)
-	if st == nil {
-		return
+	if st := s.stoppedRound(r, r.Reason); st != nil {
+		st.Noticed = true
+		s.foldTurn(&turn{Key: stopKey(r.Thread, st.Round), Over: true}, nil)
 	}
-	for _, bot := range r.Bots {
-		if len(st.At) < maxStoppedAt && !slices.Contains(st.bots(), bot) {
-			st.At = append(st.At, stoppedAt{bot, r.Of, r.TS})
-		}
-	}
-	st.Noticed = true
-	s.foldTurn(&turn{Key: stopKey(r.Thread, st.Round), Over: true}, nil)
-}
-
-// bots are those at which the round stopped.
-func (st *stopped) bots() (out []relay.AgentName) {
-	for _, x := range st.At {
-		if !slices.Contains(out, x.Agent) {
-			out = append(out, x.Agent)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // stillStopped are the bots at which something stopped that a continue at a time can release, and those that are
 // muted. Only the named bots count, if there are any.
 func (s *State) stillStopped(thread string, at relay.Millis, named []relay.AgentName) (bots, muted []relay.AgentName) {
-	st := s.d.Stops[thread]
-	if st == nil || st.Said >= at || s.spoke(thread, at-1) > st.Said {
-		return nil, nil
-	}
 	set := s.settings()
-	for _, x := range st.At {
-		list := &bots
-		if set.Muted[x.Agent] != nil {
-			list = &muted
-		}
-		if (len(named) == 0 || slices.Contains(named, x.Agent)) && s.fresh(at, x.At) && !s.gone[x.Of] &&
-			!slices.Contains(*list, x.Agent) {
-			*list = append(*list, x.Agent)
+	for _, l := range s.d.Lines[s.after(s.spoke(thread, at-1)):s.after(at-1)] {
+		for _, v := range l.Verdicts {
+			switch {
+			case l.Thread != thread || l.Recalled || !releasable(v.Stopped) || !s.fresh(at, v.At),
+				len(named) > 0 && !slices.Contains(named, v.Agent):
+			case set.Muted[v.Agent] != nil:
+				muted = append(muted, v.Agent)
+			default:
+				bots = append(bots, v.Agent)
+			}
 		}
 	}
-	return bots, muted
+	return here(bots, s.members()), here(muted, s.members())
 }
 
 func (s *State) fresh(at, stopped relay.Millis) bool {

@@ -281,7 +281,9 @@ func (s *State) showed(t *turn, id relay.MessageID) {
 		Text: t.Text, Message: cmp.Or(id, relay.MessageID("notice:"+t.Key))}
 	if st := s.d.Stops[t.Thread]; t.Kind == turnStop && st != nil {
 		r.Act, r.Round, r.Said = ActStop, t.Round, t.Said
-		r.Sender, r.Reason, r.Bots = st.Sender, st.Reason, st.bots()
+		r.Sender, r.Reason = st.Sender, st.Reason
+		bots, muted := s.stillStopped(t.Thread, s.now+1, nil)
+		r.Bots = slices.Sorted(slices.Values(slices.Concat(bots, muted)))
 	}
 	s.share(r)
 }
