@@ -86,10 +86,15 @@ func (s *State) bounds(a *asked, set *Settings) (low, high int) {
 func (s *State) meant(a *asked, about relay.MessageID, at relay.Millis) (c Changes, told, wrong text2) {
 	set := s.settings()
 	c, told = Changes{}, catalogue[string(a.verb)]
-	end, until := Until{}, say("somebody")
-	if ends := at + relay.Millis(a.pause.Milliseconds()); a.pause > 0 {
-		moment := s.moment(ends)
-		end.Until, until = &ends, text2{moment.in(false), moment.in(true) + " "}
+	var end *Until // of a pause or a mute; nil: now
+	if a.verb == VerbPause || a.verb == VerbMute {
+		end = &Until{}
+	}
+	until := say("somebody")
+	if a.pause > 0 {
+		end.Until = new(at + relay.Millis(a.pause.Milliseconds()))
+		until = s.moment(*end.Until)
+		until.zh += " "
 	}
 	who, are := labels(s.members(), a.bots...), text2{"is", ""}
 	if len(a.bots) > 1 {
@@ -102,16 +107,12 @@ func (s *State) meant(a *asked, about relay.MessageID, at relay.Millis) (c Chang
 		told = helpText(s.cfg.Commands)
 	case VerbWhy:
 		told = text2{s.whyText(about, false), s.whyText(about, true)}
-	case VerbPause:
+	case VerbPause, VerbResume:
 		c.set(keyPaused, end)
-		told = say("pause", until)
-	case VerbResume:
-		c.unset(keyPaused)
+		told = say(string(a.verb), until)
 	case VerbMute, VerbUnmute:
 		for _, bot := range a.bots {
-			if c.unset(keyMuted + string(bot)); a.verb == VerbMute {
-				c.set(keyMuted+string(bot), end)
-			}
+			c.set(keyMuted+string(bot), end)
 		}
 		told = say(string(a.verb), who, are, until)
 	case VerbAnswer:
@@ -158,7 +159,7 @@ func (s *State) meant(a *asked, about relay.MessageID, at relay.Millis) (c Chang
 	case VerbForget:
 		for _, key := range slices.AppendSeq(slices.Clone(settingKeys), maps.Keys(s.d.Settings)) {
 			if !strings.HasPrefix(key, keyIn) && key != keyStopped {
-				c.unset(key)
+				c.set(key, nil)
 			}
 		}
 	}

@@ -102,7 +102,7 @@ func (v Value) newer(w Value) bool {
 // Changes are values by key.
 type Changes map[string]Value
 
-// set adds a value.
+// set adds a value; nil takes the key back.
 func (c Changes) set(key string, v any) { c[key] = Value{V: encode(v)} }
 
 func encode(v any) json.RawMessage {
@@ -138,13 +138,8 @@ func valid(key string, v Value) bool {
 // get is the value of a key, if it is set.
 func (c Changes) get(key string, to any) (set bool) {
 	v, ok := c[key]
-	return ok && !isNull(v.V) && json.Unmarshal(v.V, to) == nil
+	return ok && string(v.V) != "null" && json.Unmarshal(v.V, to) == nil
 }
-
-// unset takes a key back.
-func (c Changes) unset(key string) { c[key] = Value{V: json.RawMessage("null")} }
-
-func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
 // since is when a flag was set, 0 if it is not.
 func (c Changes) since(key string) relay.Millis {
@@ -213,7 +208,7 @@ func (s *State) announce() {
 	case s.isMember() && !slices.Contains(s.members(), self):
 		c.set(key, self)
 	case s.d.In == isOut && s.member(s.cfg.Agent):
-		c.unset(key)
+		c.set(key, nil)
 	default:
 		return
 	}
@@ -268,25 +263,18 @@ func (s *State) settings() Settings {
 
 // sources says of each setting from where it is.
 func (s *State) sources() map[string]string {
-	from := map[string]string{"muted": FromEnv}
-	for _, key := range settingKeys {
-		switch {
-		case s.d.Settings.get(key, new(any)):
-			from[key] = FromRecord
-		case s.cfg.File[key]:
+	from := map[string]string{}
+	for _, key := range append(settingKeys, "muted") {
+		from[key] = FromEnv
+		if s.cfg.File[key] {
 			from[key] = FromFile
-		default:
-			from[key] = FromEnv
 		}
-	}
-	if len(s.settings().Muted) > 0 {
-		from["muted"] = FromRecord
+		if s.d.Settings.get(key, new(any)) || key == "muted" && len(s.settings().Muted) > 0 {
+			from[key] = FromRecord
+		}
 	}
 	return from
 }
-
-// isMuted reports whether a bot is muted now.
-func (s *State) isMuted(agent relay.AgentName) bool { return s.settings().Muted[agent] != nil }
 
 // version names the settings; it is the same at all sidecars. Memberships come and go with sidecars, and are none.
 func (c Changes) version() string {

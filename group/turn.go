@@ -182,24 +182,30 @@ func (s *State) claimed(e Claimed) {
 		return
 	}
 	s.done(Done{Key: e.Key})
-	for _, t := range s.d.Turns {
-		if t.claim() != e.Key {
-			continue
-		}
-		// What a sidecar had begun to show when it was killed it alone repeats, with the same key, which Feishu shows
-		// once. A bot that was given a message is not given it by another process.
-		mine := e.Holder == s.cfg.Agent && (e.Mine || t.Kind != turnOne)
-		if t.Kind == turnOne || !mine {
-			s.update(t, func(t *turn) { t.Taken = s.now })
-		}
-		switch {
-		case mine && t.Kind == turnOne:
-			s.do(Effect{Do: Give, Key: "give/" + t.claim(), ID: t.Of, Until: s.now + oneLease}, nil)
-		case mine:
-			s.show(t)
-		}
+	t := s.turnOf(e.Key)
+	if t == nil {
 		return
 	}
+	// What a sidecar had begun to show when it was killed it alone repeats, with the same key, which Feishu shows once.
+	// A bot that was given a message is not given it by another process.
+	mine := e.Holder == s.cfg.Agent && (e.Mine || t.Kind != turnOne)
+	if t.Kind == turnOne || !mine {
+		s.update(t, func(t *turn) { t.Taken = s.now })
+	}
+	switch {
+	case mine && t.Kind == turnOne:
+		s.do(Effect{Do: Give, Key: "give/" + t.claim(), ID: t.Of, Until: s.now + oneLease}, nil)
+	case mine:
+		s.show(t)
+	}
+}
+
+// turnOf is the turn that a claim is for, nil if that is over or at another try.
+func (s *State) turnOf(claim string) *turn {
+	if t := s.d.Turns[claim[:max(0, strings.LastIndex(claim, "#"))]]; t != nil && t.claim() == claim {
+		return t
+	}
+	return nil
 }
 
 // gave takes in whether the bot has a person's message. One of several bots that could not be given it leaves it to
@@ -220,20 +226,14 @@ func oneKey(id relay.MessageID) string { return "one/" + string(id) }
 // showers are the sidecars whose turn it is to show something: those that are online and can write. Where none can,
 // write is false, and it is only recorded.
 func (s *State) showers() (agents []relay.AgentName, write bool) {
-	var all []relay.AgentName
-	for _, m := range s.members() {
-		if m.Agent != s.cfg.Agent && !s.online[m.Agent] {
-			continue
-		}
-		all = append(all, m.Agent)
-		if m.CanWrite {
-			agents = append(agents, m.Agent)
-		}
+	online := slices.DeleteFunc(slices.Clone(s.members()), func(m Member) bool {
+		return m.Agent != s.cfg.Agent && !s.online[m.Agent]
+	})
+	writers := slices.DeleteFunc(slices.Clone(online), func(m Member) bool { return !m.CanWrite })
+	if len(writers) == 0 {
+		return agentsOf(online), false
 	}
-	if len(agents) > 0 {
-		return agents, true
-	}
-	return all, false
+	return agentsOf(writers), true
 }
 
 // show shows the group a notice or an answer.
@@ -252,16 +252,12 @@ func (s *State) show(t *turn) {
 
 // didShow takes in how it went.
 func (s *State) didShow(e *Effect, result Done) {
-	for _, t := range s.d.Turns {
-		if "show/"+t.claim() != e.Key {
-			continue
-		}
-		if result.Failed {
-			s.share(Record{Kind: KindFailed, Key: t.Key, Try: t.Try})
-		} else {
-			s.showed(t, result.Message)
-		}
-		return
+	switch t := s.turnOf(strings.TrimPrefix(e.Key, "show/")); {
+	case t == nil:
+	case result.Failed:
+		s.share(Record{Kind: KindFailed, Key: t.Key, Try: t.Try})
+	default:
+		s.showed(t, result.Message)
 	}
 }
 

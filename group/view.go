@@ -131,7 +131,7 @@ func (s *State) statusText(chinese bool) string {
 	return strings.Join(lines, "\n")
 }
 
-func (s *State) moment(at relay.Millis) moment { return moment{at.Time(), s.clock} }
+func (s *State) moment(at relay.Millis) text2 { return moment(at.Time(), s.clock) }
 
 // ending is when a pause ends, as it follows what is paused; "" where somebody ends it.
 func (s *State) ending(u *Until) text2 {

@@ -176,9 +176,6 @@ const (
 	maxFates = 2500 // of the lines on what became of a message; the bots beyond it are counted
 )
 
-// moment is a time as somebody where now is reads it.
-type moment struct{ at, now time.Time }
-
 // none is no text: nothing is wrong.
 var none text2
 
@@ -189,7 +186,7 @@ func say(key string, args ...any) text2 {
 }
 
 func fill(format string, chinese bool, args []any) string {
-	if len(args) == 0 {
+	if !strings.Contains(format, "%") {
 		return format
 	}
 	shown := make([]any, len(args))
@@ -227,17 +224,17 @@ func means(why relay.Reason) text2 {
 // in is the verb as people write it.
 func (v Verb) in(chinese bool) string { return text2{string(v), v.row().zh}.in(chinese) }
 
-func (m moment) in(chinese bool) string {
-	at := m.at.In(m.now.Location())
-	layout := "15:04"
-	if y, month, d := m.now.Date(); at.Before(time.Date(y, month, d, 0, 0, 0, 0, m.now.Location())) ||
-		!at.Before(time.Date(y, month, d+1, 0, 0, 0, 0, m.now.Location())) {
-		layout = text2{"2 Jan 15:04", "1月2日 15:04"}.in(chinese)
+// moment is a time as somebody where now is reads it.
+func moment(at, now time.Time) text2 {
+	at = at.In(now.Location())
+	layout := text2{"15:04", "15:04"}
+	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
+		layout = text2{"2 Jan 15:04", "1月2日 15:04"}
 	}
 	if zone, _ := at.Zone(); zone == "UTC" { // of a container, and hardly the readers'
-		layout += " UTC"
+		layout = layout.and(text2{" UTC", " UTC"})
 	}
-	return at.Format(layout)
+	return text2{at.Format(layout.en), at.Format(layout.zh)}
 }
 
 // word is a name or word as texts show it: on one line, bounded, and so that Feishu makes no mention of it.
