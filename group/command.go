@@ -35,24 +35,24 @@ const (
 	VerbForget    Verb = "forget"
 )
 
-// verbs are the commands in the order of the help: the word in Chinese, the arguments as the help has them, what they
-// are about, and what reads the arguments. What each means is in the catalogue.
+// verbs are the commands in the order of the help: the word in Chinese, the arguments as the help has them, what
+// they are about, and whether they take bots. What each means is in the catalogue.
 var verbs = []row{
-	{VerbStatus, "状态", text2{}, ActAnswer, nil},
-	{VerbHelp, "帮助", text2{}, ActAnswer, nil},
-	{VerbPause, "暂停", text2{" [30m]", " [30分钟]"}, ActSet, (*reader).readDuration},
-	{VerbResume, "恢复", text2{}, ActSet, nil},
-	{VerbMute, "静音", text2{" Bot [2h]", " 机器人 [2小时]"}, ActSet, (*reader).readMute},
-	{VerbUnmute, "取消静音", text2{" Bot", " 机器人"}, ActSet, (*reader).readSomeBots},
-	{VerbAnswer, "回答", text2{" all|named|default|one|Bot", " 全部|点名|默认|一个|机器人"}, ActSet, (*reader).readAnswer},
-	{VerbLimit, "上限", text2{" 5", " 5"}, ActSet, (*reader).readNumber},
-	{VerbThreshold, "阈值", text2{" 1", " 1"}, ActSet, (*reader).readNumber},
-	{VerbJudge, "裁判", text2{" on|off", " 开|关"}, ActSet, (*reader).readState},
-	{VerbBudget, "预算", text2{" 100", " 100"}, ActSet, (*reader).readNumber},
-	{VerbContinue, "继续", text2{" [Bot]", " [机器人]"}, ActContinue, (*reader).readBots},
-	{VerbStop, "停止", text2{}, ActStop, nil},
-	{VerbWhy, "为什么", text2{}, ActAnswer, nil},
-	{VerbForget, "还原", text2{}, ActSet, nil},
+	{VerbStatus, "状态", text2{}, ActAnswer, false},
+	{VerbHelp, "帮助", text2{}, ActAnswer, false},
+	{VerbPause, "暂停", text2{" [30m]", " [30分钟]"}, ActSet, false},
+	{VerbResume, "恢复", text2{}, ActSet, false},
+	{VerbMute, "静音", text2{" Bot [2h]", " 机器人 [2小时]"}, ActSet, true},
+	{VerbUnmute, "取消静音", text2{" Bot", " 机器人"}, ActSet, true},
+	{VerbAnswer, "回答", text2{" all|named|default|one|Bot", " 全部|点名|默认|一个|机器人"}, ActSet, true},
+	{VerbLimit, "上限", text2{" 5", " 5"}, ActSet, false},
+	{VerbThreshold, "阈值", text2{" 1", " 1"}, ActSet, false},
+	{VerbJudge, "裁判", text2{" on|off", " 开|关"}, ActSet, false},
+	{VerbBudget, "预算", text2{" 100", " 100"}, ActSet, false},
+	{VerbContinue, "继续", text2{" [Bot]", " [机器人]"}, ActContinue, true},
+	{VerbStop, "停止", text2{}, ActStop, false},
+	{VerbWhy, "为什么", text2{}, ActAnswer, false},
+	{VerbForget, "还原", text2{}, ActSet, false},
 }
 
 type row struct {
@@ -60,7 +60,7 @@ type row struct {
 	zh   string
 	args text2
 	act  Act
-	read func(*reader, *asked) (wrong text2)
+	bots bool // it takes bots
 }
 
 // row is the row of a verb, an empty one if it is unknown.
@@ -108,7 +108,7 @@ func parseCommand(said string, words []string, bots []Member) (a asked, is bool)
 	return a, true
 }
 
-// command reads what is behind the command word.
+// command reads what is behind the command word: a verb, bots and words.
 func (r *reader) command(a *asked, word string) (wrong text2) {
 	r.separators()
 	row, known := r.verb()
@@ -116,95 +116,96 @@ func (r *reader) command(a *asked, word string) (wrong text2) {
 		return say("no command", r.word(), word)
 	}
 	a.verb = row.verb
-	r.separators()
-	if row.read != nil {
-		wrong = row.read(r, a)
-	}
-	r.separators()
-	if left := r.word(); left != "" && wrong == none {
-		wrong = say("unexpected", left, a.verb)
-	}
-	return wrong
-}
-
-func (r *reader) readDuration(a *asked) text2 {
-	if r.rest == "" {
-		return none
-	}
-	said, ok := r.word(), false
-	if a.pause, ok = parseDuration(said); !ok {
-		return say("bad time", said)
-	}
-	return none
-}
-
-func (r *reader) readBots(a *asked) (wrong text2) {
-	a.bots, wrong = r.several()
-	return wrong
-}
-
-func (r *reader) readSomeBots(a *asked) text2 {
-	wrong := r.readBots(a)
-	if wrong != none || len(a.bots) > 0 {
-		return wrong
-	}
-	if said := r.word(); said != "" {
-		return say("not a bot", said, botsHere(r.bots))
-	}
-	return say("which bot", a.verb, botsHere(r.bots))
-}
-
-func (r *reader) readMute(a *asked) text2 {
-	if wrong := r.readSomeBots(a); wrong != none || r.rest == "" || r.rest[0] < '0' || r.rest[0] > '9' {
-		return wrong
-	}
-	return r.readDuration(a)
-}
-
-// readAnswer reads a mode, a bot, or the mode default with its bot.
-func (r *reader) readAnswer(a *asked) text2 {
-	if after := *r; !r.atMention() {
+	var words []string
+	for r.separators(); r.rest != ""; r.separators() {
+		after, mentioned := *r, r.atMention()
 		said := after.word()
-		for mode, words := range modeWords {
-			if words.is(said) {
-				a.mode, r.rest = mode, after.rest
-				r.separators()
+		_, isMode := modeOf(said)
+		agent, shown := relay.AgentName(""), ""
+		if row.bots && (mentioned || a.verb != VerbAnswer || !isMode) {
+			agent, shown = r.bot()
+		}
+		switch {
+		case agent != "":
+			a.bots = append(a.bots, agent)
+		case row.bots && mentioned:
+			a.bots = nil
+			return say("not a bot", cmp.Or(shown, said), botsHere(r.bots))
+		default:
+			words = append(words, said)
+			r.rest = after.rest
+		}
+	}
+	a.bots = here(a.bots, r.bots)
+	return a.take(append(words, ""), r.bots)
+}
+
+// take takes the words behind a verb, of which the last is "".
+func (a *asked) take(words []string, bots []Member) (wrong text2) {
+	known, first := true, words[0]
+	switch a.verb {
+	case VerbMute, VerbUnmute, VerbPause:
+		if a.verb != VerbPause && len(a.bots) == 0 {
+			if first != "" {
+				return say("not a bot", first, botsHere(bots))
 			}
+			return say("which bot", a.verb, botsHere(bots))
 		}
-	}
-	if a.mode != "" && (a.mode != ModeDefault || r.rest == "") {
-		return none
-	}
-	agent, shown := r.bot()
-	if agent == "" {
-		if said := cmp.Or(shown, r.word()); said != "" {
-			return say("answers not", said, botsHere(r.bots))
+		if first == "" || a.verb == VerbUnmute {
+			break
 		}
-		return say("who answers", botsHere(r.bots))
+		if a.pause, known = parseDuration(first); !known {
+			return say("bad time", first)
+		}
+		words = words[1:]
+	case VerbAnswer:
+		if a.mode, known = modeOf(first); known {
+			words = words[1:]
+		}
+		switch {
+		case len(a.bots) == 1 && (first == "" || a.mode == ModeDefault):
+			a.mode = ModeDefault
+		case known && len(a.bots) == 0:
+		case known:
+			wrong = say("unexpected", labels(bots, a.bots...), a.verb)
+			a.bots = nil
+			return wrong
+		case first == "":
+			return say("who answers", botsHere(bots))
+		default:
+			return say("answers not", first, botsHere(bots))
+		}
+	case VerbLimit, VerbThreshold, VerbBudget:
+		n, err := strconv.Atoi(first)
+		if err != nil || n < 0 { // what it may be depends on the group
+			a.n, a.noNumber = -1, first
+			return none
+		}
+		a.n, words = n, words[1:]
+	case VerbJudge:
+		a.on = stateWords[true].is(first)
+		switch {
+		case first == "":
+			return say("on or off")
+		case !a.on && !stateWords[false].is(first):
+			return say("not on or off", first)
+		}
+		words = words[1:]
 	}
-	a.mode, a.bots = ModeDefault, []relay.AgentName{agent}
+	if words[0] != "" {
+		return say("unexpected", words[0], a.verb)
+	}
 	return none
 }
 
-func (r *reader) readNumber(a *asked) text2 {
-	said := r.word()
-	var err error
-	if a.n, err = strconv.Atoi(said); err != nil || a.n < 0 {
-		a.n, a.noNumber, r.rest = -1, said, ""
+// modeOf is the mode of a word.
+func modeOf(said string) (mode Mode, known bool) {
+	for mode, words := range modeWords {
+		if words.is(said) {
+			return mode, true
+		}
 	}
-	return none
-}
-
-func (r *reader) readState(a *asked) text2 {
-	said := r.word()
-	a.on = stateWords[true].is(said)
-	switch {
-	case said == "":
-		return say("on or off")
-	case !a.on && !stateWords[false].is(said):
-		return say("not on or off", said)
-	}
-	return none
+	return "", false
 }
 
 // isContinue reports whether a person's message only asks that what was stopped goes on, and of which bots: those that
@@ -280,23 +281,6 @@ func (r *reader) bot() (agent relay.AgentName, shown string) {
 	found, rest := r.names.Prefix(r.rest)
 	shown, r.rest = r.rest[:len(r.rest)-len(rest)], rest
 	return relay.AgentName(found), shown
-}
-
-// several reads bots up to the first argument that is not a bot. A mention has to be one.
-func (r *reader) several() (agents []relay.AgentName, wrong text2) {
-	for ; r.rest != ""; r.separators() {
-		mentioned := r.atMention()
-		agent, shown := r.bot()
-		switch {
-		case agent != "":
-			agents = append(agents, agent)
-		case mentioned:
-			return nil, say("not a bot", cmp.Or(shown, r.word()), botsHere(r.bots))
-		default:
-			return here(agents, r.bots), none
-		}
-	}
-	return here(agents, r.bots), none
 }
 
 // mentions reads mentions of bots, and what separates them. It is not ok where one is of somebody else.

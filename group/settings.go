@@ -73,7 +73,7 @@ const (
 var settingKeys = []string{keyAnswer, keyDefaultBot, keyLimit, keyThreshold, keyJudge, keyBudget, keyPaused}
 
 const (
-	// maxKeys is how many keys are kept; of more, all sidecars keep the same, first those without a name.
+	// maxKeys is how many keys are kept; beyond it no other key is taken.
 	maxKeys = 500
 	// maxValue is the most bytes of a value, an id or a key; a longer one is not taken.
 	maxValue = 1024
@@ -116,16 +116,8 @@ func encode(v any) json.RawMessage {
 // merge takes over what is newer. The order of merges does not matter.
 func (c Changes) merge(news Changes) {
 	for key, v := range news {
-		if known, ok := c[key]; valid(key, v) && (!ok || v.newer(known)) {
+		if known, ok := c[key]; valid(key, v) && (ok && v.newer(known) || !ok && len(c) < maxKeys) {
 			c[key] = v
-		}
-	}
-	if len(c) > maxKeys { // by key and not by time, which changes
-		rank := func(a, b string) int {
-			return cmp.Or(cmp.Compare(strings.Count(a, ":"), strings.Count(b, ":")), cmp.Compare(a, b))
-		}
-		for _, key := range slices.SortedFunc(maps.Keys(c), rank)[maxKeys:] {
-			delete(c, key)
 		}
 	}
 }

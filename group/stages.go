@@ -69,7 +69,7 @@ func (s *State) arrived(e *Arrived) {
 // pump takes messages that wait through further stages, in their order.
 func (s *State) pump() {
 	for i := 0; i < len(s.d.Queue); {
-		a := *s.d.Queue[i]
+		a, was := *s.d.Queue[i], len(s.d.Queue)
 		a.msg, a.queued = s.d.Texts[a.ID].Msg, true
 		if i == 0 && s.judgeFailed(&a) {
 			s.done(Done{Key: "ask/" + string(a.ID)})
@@ -78,9 +78,7 @@ func (s *State) pump() {
 				a.Judged.Allow, a.Judged.Reason = true, "judge failed, passed as configured"
 			}
 		}
-		was := len(s.d.Queue)
-		s.walk(&a)
-		if len(s.d.Queue) == was {
+		if s.walk(&a); len(s.d.Queue) == was {
 			i++
 		}
 	}

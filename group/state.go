@@ -96,7 +96,9 @@ func bound[V any](m map[string]V, age func(V) relay.Millis) {
 
 // New returns the State of a chat of which nothing is known.
 func New(cfg Config) *State {
-	s := &State{cfg: cfg, d: &data{}, online: map[relay.AgentName]bool{}}
+	s := &State{cfg: cfg, online: map[relay.AgentName]bool{}, d: &data{Settings: Changes{},
+		Early: map[relay.MessageID][]Verdict{}, Texts: map[relay.MessageID]*text{}, Todo: map[string]*Effect{},
+		Turns: map[string]*turn{}, Stops: map[string]*stopped{}, Continued: map[string]goneOn{}}}
 	s.load()
 	return s
 }
@@ -126,8 +128,6 @@ func (s *State) Pending() []Effect {
 // load makes what follows from data.
 func (s *State) load() {
 	d := s.d
-	d.Settings, d.Early, d.Texts = orNew(d.Settings), orNew(d.Early), orNew(d.Texts)
-	d.Todo, d.Turns, d.Stops, d.Continued = orNew(d.Todo), orNew(d.Turns), orNew(d.Stops), orNew(d.Continued)
 	s.memberList = nil
 	s.byID, s.gone = map[relay.MessageID]*Line{}, map[relay.MessageID]bool{}
 	for _, id := range d.Gone {
@@ -136,13 +136,6 @@ func (s *State) load() {
 	for _, l := range d.Lines {
 		s.byID[l.ID] = l
 	}
-}
-
-func orNew[M ~map[K]V, K comparable, V any](m M) M {
-	if m == nil {
-		m = M{}
-	}
-	return m
 }
 
 // Apply changes s by one event. The records, applied again after a restart, make the same State; the effects are run
