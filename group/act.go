@@ -15,7 +15,7 @@ import (
 // command begins a person's message that is a command, and reports whether it is one.
 func (s *State) command(m *relay.Message, mayEdit bool) bool {
 	a, is := s.parse(m)
-	if !is || slices.Contains(s.d.Seen, commandKey(m.ID())) {
+	if !is || s.seen(commandKey(m.ID())) {
 		return is
 	}
 	t := turn{Key: commandKey(m.ID()), Kind: turnCommand, Of: m.ID(), MayEdit: mayEdit, Since: s.d.Joined + joinTime}
@@ -33,7 +33,7 @@ func (v Verb) open() bool { return v.row().act == ActAnswer || v == VerbContinue
 
 // execute carries out a person's command, or a person's word that lets bots go on.
 func (s *State) execute(t *turn) {
-	if slices.Contains(s.d.Seen, t.Key) {
+	if s.seen(t.Key) {
 		return
 	}
 	m := s.d.Texts[t.Of].Msg
@@ -52,8 +52,7 @@ func (s *State) execute(t *turn) {
 		}
 	}
 	s.at(r.Set, r.TS, r.ID, false)
-	s.share(r)
-	s.follow(&r)
+	s.carry(r)
 }
 
 // refusal is why somebody's command is not carried out.
@@ -324,13 +323,6 @@ func (s *State) hold(id relay.MessageID, m *relay.Message) {
 	}
 }
 
-// unhold ends that a message can be released.
-func (s *State) unhold(id relay.MessageID) {
-	if slices.Contains(s.d.Held, id) {
-		s.add(Record{Kind: kindDrop, Of: id})
-	}
-}
-
 // letGo is the decision on what a person releases.
 func letGo() *policy.Decision {
 	return &policy.Decision{Allow: true, Tier: policy.TierReleased, Depth: 1, Reason: "a person let the bots go on"}
@@ -349,7 +341,7 @@ func (s *State) release(r *Record) {
 		if l != nil && mine && s.spoke(l.Thread, r.TS-1) <= l.TS && s.fresh(r.TS, l.of(s.cfg.Agent).At) && !l.Recalled {
 			s.pass(id, nil, letGo())
 		}
-		s.unhold(id)
+		s.add(Record{Kind: kindDrop, Of: id})
 	}
 }
 
@@ -385,8 +377,7 @@ func (s *State) changed(e Changed) {
 			r.TS = max(r.TS, s.d.Lines[n-1].TS+1)
 		}
 		r.Set = s.at(c, s.now, r.ID, true)
-		s.share(r)
-		s.follow(&r)
+		s.carry(r)
 	}
 	s.effect(Effect{Do: Respond, Call: e.Call, Err: wrong})
 }

@@ -20,7 +20,7 @@
 // A bot's message goes through the stages in stages.go, in this order. Each lets it go on, has it wait, or stops it
 // with a [relay.Reason]. The depth of a message is in depth.go, for whom it is in audience.go. People's messages, and
 // which one of several bots gets one, are in people.go. Commands are parsed in command.go and carried out in act.go;
-// notices and answers are shown by show.go. Texts in both languages are in words.go.
+// notices and answers are shown by turn.go. Texts in both languages are in words.go.
 //
 // # How sidecars agree
 //

@@ -2,7 +2,6 @@ package group
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -29,6 +28,10 @@ func (s *State) patch(body []byte) (c Changes, version string, wrong error) {
 		delete(fields, "version")
 	}
 	limit := 0
+	bots := slices.Clone(s.members()) // by their agents' names alone
+	for i := range bots {
+		bots[i].Name = string(bots[i].Agent)
+	}
 	for _, key := range slices.Sorted(maps.Keys(fields)) { // the limit before the threshold, which depends on it
 		commands, known := commandsOf(key, fields[key])
 		if !known {
@@ -37,7 +40,7 @@ func (s *State) patch(body []byte) (c Changes, version string, wrong error) {
 		for _, text := range commands {
 			a := asked{limit: limit}
 			var set Changes
-			mistake := newReader(text, s.members()).command(&a, "")
+			mistake := newReader(text, bots).command(&a, "")
 			if mistake == none {
 				set, _, mistake = s.meant(&a, "", s.now)
 			}
@@ -98,5 +101,9 @@ func onOff(on, off string, v any) string {
 	case false:
 		return off
 	}
-	return on + " " + cmp.Or(fmt.Sprint(v), "?")
+	text := fmt.Sprint(v)
+	if v == nil || strings.TrimFunc(narrow(text), isBetween) == "" { // a command has no argument then
+		text = "null"
+	}
+	return on + " " + text
 }

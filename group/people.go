@@ -14,12 +14,15 @@ func (s *State) said(e *relay.Message) {
 	m := bounded(e)
 	m.SenderAgentName = s.cfg.Agent
 	of := editOf(m)
+	why := relay.Pass
 	switch {
 	case s.gone[m.ID()], s.gone[of]:
-		s.effect(Effect{Do: Stop, ID: m.ID(), Reason: relay.Recalled})
-		return
+		why = relay.Recalled
 	case s.byID[m.ID()] != nil:
-		s.effect(Effect{Do: Stop, ID: m.ID(), Reason: relay.Duplicate})
+		why = relay.Duplicate
+	}
+	if why != relay.Pass {
+		s.effect(Effect{Do: Stop, ID: m.ID(), Reason: why})
 		return
 	}
 	if m.TS <= 0 { // never before what the bot may answer, whatever the clocks of the others
@@ -141,7 +144,9 @@ func (s *State) recalled(id relay.MessageID) {
 // forget takes the text of a recalled message away.
 func (s *State) forget(id relay.MessageID) {
 	s.do(Effect{Do: Redact, Key: "redact/" + string(id), ID: id}, nil)
-	s.unhold(id)
+	if slices.Contains(s.d.Held, id) {
+		s.add(Record{Kind: kindDrop, Of: id})
+	}
 	if s.d.Turns[oneKey(id)] != nil {
 		s.withhold(s.byID[id], relay.Recalled)
 	}
@@ -157,8 +162,7 @@ func (s *State) edited(e Edited) {
 	}
 	r := Record{Kind: KindEdit, ID: "edit/" + string(e.ID) + "/" + nr(s.d.Nr), Of: e.ID, Thread: l.Thread,
 		Agent: s.cfg.Agent, Text: runes.Cut(e.Text, maxEditText), Said: l.TS}
-	s.share(r)
-	s.follow(&r)
+	s.carry(r)
 }
 
 // appendEdit records the new text of a message. All sidecars give it the same id.

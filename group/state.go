@@ -39,8 +39,7 @@ type data struct {
 	Settings Changes                       `json:"settings"`
 	Early    map[relay.MessageID][]Verdict `json:"early"` // of messages that have not come
 	Gone     []relay.MessageID             `json:"gone"`  // recalled, whether or not they have come
-	Seen     []string                      `json:"seen"`  // ids of commands and notices
-	Shown    []Record                      `json:"shown"` // commands and notices, as viewers see them
+	Shown    []Record                      `json:"shown"` // commands and notices, each once, as viewers see them
 
 	Texts     map[relay.MessageID]*text `json:"texts"` // messages with which something is to be done
 	Todo      map[string]*Effect        `json:"todo"`  // effects without a result, by key
@@ -69,9 +68,8 @@ type text struct {
 const (
 	// maxGone is how many recalled messages are remembered; beyond it the one first recalled is forgotten.
 	maxGone = 10_000
-	// maxSeen is how many commands and notices are known; the oldest are forgotten, and would count again.
-	maxSeen = 10_000
-	// maxShown is how many commands and notices viewers can see, each at most maxShownText bytes: 2 MiB in all.
+	// maxShown is how many commands and notices are known, each of at most maxShownText bytes: 2 MiB in all. The oldest
+	// are forgotten, and would be answered again.
 	maxShown     = 500
 	maxShownText = 4 << 10
 	// maxWaiting and maxWaitingBytes bound each collection of messages that wait in the State. Beyond it the judge's
@@ -245,6 +243,12 @@ func (s *State) share(r Record) {
 	r.Agent, r.Share = s.cfg.Agent, true
 	r.TS = cmp.Or(r.TS, s.now)
 	s.add(r)
+}
+
+// carry shares a record, and has its effects here.
+func (s *State) carry(r Record) {
+	s.share(r)
+	s.follow(&r)
 }
 
 // side takes in another sidecar's record.
@@ -448,6 +452,11 @@ func (r *Record) forget(id relay.MessageID) {
 	}
 }
 
+// seen reports whether a command or a notice is known.
+func (s *State) seen(id string) bool {
+	return slices.ContainsFunc(s.d.Shown, func(r Record) bool { return r.ID == id })
+}
+
 // foldShown takes in a command or a notice, once.
 func (s *State) foldShown(r *Record) {
 	d := s.d
@@ -458,11 +467,9 @@ func (s *State) foldShown(r *Record) {
 		d.Continued[r.Thread] = goneOn{r.TS, r.Bots}
 		bound(d.Continued, func(c goneOn) relay.Millis { return c.At })
 	}
-	if slices.Contains(d.Seen, r.ID) {
+	if s.seen(r.ID) {
 		return
 	}
-	d.Seen = append(d.Seen, r.ID)
-	d.Seen = d.Seen[max(0, len(d.Seen)-maxSeen):]
 	shown := *r.shared()
 	if s.gone[r.Of] {
 		shown.forget(r.Of)
@@ -563,13 +570,9 @@ func (s *State) shareAll() {
 
 // copy is a copy that shares nothing with d.
 func (d *data) copy() *data {
-	raw, err := json.Marshal(d)
-	if err != nil {
-		panic(err) // it is JSON by its types
-	}
 	out := &data{}
-	if err := json.Unmarshal(raw, out); err != nil {
-		panic(err)
+	if err := json.Unmarshal(encode(d), out); err != nil {
+		panic(err) // it is JSON by its types
 	}
 	return out
 }
