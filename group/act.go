@@ -206,7 +206,9 @@ func (s *State) stoppedRound(r *Record, why relay.Reason) *stopped {
 	case st == nil || r.Round > st.Round && st.Said < r.Round:
 		st = &stopped{Round: r.Round, Said: r.Said, Of: r.Of, Sender: r.Sender, Reason: why}
 		s.d.Stops[r.Thread] = st
-		bound(s.d.Stops, func(st *stopped) relay.Millis { return st.Round })
+		if key, over := oldest(s.d.Stops, maxTopics, func(st *stopped) relay.Millis { return st.Round }); over {
+			delete(s.d.Stops, key)
+		}
 	case r.Round < st.Round && r.Said < st.Round:
 		return nil
 	}
@@ -282,7 +284,10 @@ func (s *State) cannotContinue(thread string, at relay.Millis, named []relay.Age
 
 // personStopped is when a person stopped the bots, unless they were let go on since; then it is 0.
 func (s *State) personStopped() relay.Millis {
-	at := s.d.Settings.since(keyStopped)
+	if !s.d.Settings.get(keyStopped, new(bool)) {
+		return 0
+	}
+	at := s.d.Settings[keyStopped].At
 	for _, c := range s.d.Continued { // each ends the stop for the whole group
 		if c.At > at {
 			return 0

@@ -77,11 +77,7 @@ type (
 	// Delivered says that the bot has a message, or will not get it.
 	Delivered struct {
 		ID      relay.MessageID
-		At      relay.Millis
-		Door    string
-		Acked   relay.Millis
-		Stopped relay.Reason // "": it has it
-		Detail  string
+		Verdict Verdict // Delivered, Door and Acknowledged, or Stopped and Detail
 	}
 	// Recalled says that a message was recalled.
 	Recalled struct{ ID relay.MessageID }

@@ -198,7 +198,7 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 	case "judged":
 		c.apply(t, Judged{id, policy.Decision{Allow: has(d, "yes"), Tier: policy.TierJudge, Reason: "judge_no"}})
 	case "delivered":
-		c.apply(t, Delivered{ID: id, At: relay.MillisOf(c.now), Stopped: relay.Reason(arg(d, "stop"))})
+		c.apply(t, Delivered{id, Verdict{Delivered: relay.MillisOf(c.now), Stopped: relay.Reason(arg(d, "stop"))}})
 	case "stop": // the verdict of another sidecar
 		c.apply(t, Side{Record{Kind: KindVerdict, Agent: relay.AgentName(arg(d, "at")), Of: id, Thread: arg(d, "topic"),
 			Sender: relay.AgentName(arg(d, "from")), Round: c.line(arg(d, "round")), Said: c.line(string(id)),

@@ -27,8 +27,6 @@ const (
 	ModeOne     Mode = "one"     // exactly one: the bot that spoke to the person last, else the first
 )
 
-var modes = []Mode{ModeAll, ModeNamed, ModeDefault, ModeOne}
-
 // Until is the end of a pause; nil: until somebody ends it.
 type Until struct {
 	Until *relay.Millis `json:"until"`
@@ -114,7 +112,9 @@ func encode(v any) json.RawMessage {
 }
 
 // merge takes over what is newer. The order of merges does not matter.
-func (c Changes) merge(news Changes) {
+func (s *State) merge(news Changes) {
+	c := s.d.Settings
+	s.memberList = nil
 	for key, v := range news {
 		if known, ok := c[key]; valid(key, v) && (ok && v.newer(known) || !ok && len(c) < maxKeys) {
 			c[key] = v
@@ -131,21 +131,6 @@ func valid(key string, v Value) bool {
 func (c Changes) get(key string, to any) (set bool) {
 	v, ok := c[key]
 	return ok && string(v.V) != "null" && json.Unmarshal(v.V, to) == nil
-}
-
-// since is when a flag was set, 0 if it is not.
-func (c Changes) since(key string) relay.Millis {
-	var on bool
-	if c.get(key, &on) && on {
-		return c[key].At
-	}
-	return 0
-}
-
-// merge takes over what is newer of a record.
-func (s *State) merge(news Changes) {
-	s.d.Settings.merge(news)
-	s.memberList = nil
 }
 
 // at stamps a change that was made at a time by the message id. A value that a clock ahead of now has set counts as
@@ -225,7 +210,7 @@ func (s *State) base() Settings {
 // settings are what holds now: base, and over it what people have set.
 func (s *State) settings() Settings {
 	c, set := s.d.Settings, s.base()
-	if mode := Mode(""); c.get(keyAnswer, &mode) && slices.Contains(modes, mode) {
+	if mode := Mode(""); c.get(keyAnswer, &mode) && modeWords[mode] != none {
 		set.Answer = mode
 	}
 	c.get(keyDefaultBot, &set.DefaultBot)

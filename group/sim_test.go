@@ -462,7 +462,7 @@ func (n *node) run(e *Effect) {
 		}
 	case Deliver:
 		n.apply(Done{Key: e.Key})
-		n.apply(Delivered{ID: e.ID, Door: "stream"})
+		n.apply(Delivered{e.ID, Verdict{Door: "stream"}})
 		n.answer(e.Msg)
 		return
 	case Give:

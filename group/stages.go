@@ -153,10 +153,10 @@ func (s *State) delivered(e Delivered) {
 	if l == nil {
 		return
 	}
-	v := Verdict{Agent: s.cfg.Agent, At: s.now, Stopped: e.Stopped, Detail: runes.Cut(e.Detail, maxDetail), Door: e.Door,
-		Acknowledged: e.Acked}
-	if e.Stopped == "" {
-		v.Delivered = cmp.Or(e.At, s.now)
+	v := e.Verdict
+	v.Agent, v.At, v.Detail = s.cfg.Agent, s.now, runes.Cut(v.Detail, maxDetail)
+	if v.Delivered = cmp.Or(v.Delivered, s.now); v.Stopped != "" {
+		v.Delivered = 0
 	}
 	if was := l.of(s.cfg.Agent); was != nil {
 		v.Decision, v.At = was.Decision, max(v.At, was.At)

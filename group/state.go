@@ -82,14 +82,14 @@ const (
 	maxEditText = 100 << 10
 )
 
-// bound forgets the oldest entries beyond maxTopics.
-func bound[V any](m map[string]V, age func(V) relay.Millis) {
-	for len(m) > maxTopics {
-		oldest := slices.MinFunc(slices.Collect(maps.Keys(m)), func(a, b string) int {
-			return cmp.Or(cmp.Compare(age(m[a]), age(m[b])), cmp.Compare(a, b))
-		})
-		delete(m, oldest)
+// oldest is the key of the oldest of more than most entries; of fewer there is none.
+func oldest[V any](m map[string]V, most int, age func(V) relay.Millis) (key string, over bool) {
+	if len(m) <= most {
+		return "", false
 	}
+	return slices.MinFunc(slices.Collect(maps.Keys(m)), func(a, b string) int {
+		return cmp.Or(cmp.Compare(age(m[a]), age(m[b])), cmp.Compare(a, b))
+	}), true
 }
 
 // New returns the State of a chat of which nothing is known.
@@ -347,13 +347,8 @@ func (s *State) fold(r *Record) {
 		}
 	}
 	if r.Share {
-		s.todo(Effect{Do: Share, Key: "share/" + s.shareKey(r), Record: r.shared()}, nil)
+		s.todo(Effect{Do: Share, Key: "share/" + nr(d.Nr+1), Record: r.shared()}, nil)
 	}
-}
-
-// shareKey names a record until it is shared.
-func (s *State) shareKey(r *Record) string {
-	return string(r.Kind) + "/" + cmp.Or(r.ID, string(r.Of), r.Key) + "/" + nr(s.d.Nr+1)
 }
 
 // shared is r as other sidecars get it.
@@ -465,7 +460,9 @@ func (s *State) foldShown(r *Record) {
 	}
 	if r.Kind == KindCommand && r.Act == ActContinue && r.TS >= d.Continued[r.Thread].At {
 		d.Continued[r.Thread] = goneOn{r.TS, r.Bots}
-		bound(d.Continued, func(c goneOn) relay.Millis { return c.At })
+		if key, over := oldest(d.Continued, maxTopics, func(c goneOn) relay.Millis { return c.At }); over {
+			delete(d.Continued, key)
+		}
 	}
 	if s.seen(r.ID) {
 		return

@@ -2,7 +2,6 @@ package group
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,11 +95,8 @@ func (s *State) foldTurn(t *turn, m *relay.Message) {
 		if d.Turns[t.Key] = new(*t); was == nil {
 			s.keep(t.Of, m)
 		}
-		if len(d.Turns) > maxWaiting {
-			oldest := slices.MinFunc(slices.Collect(maps.Values(d.Turns)), func(a, b *turn) int {
-				return cmp.Or(cmp.Compare(a.Born, b.Born), cmp.Compare(a.Key, b.Key))
-			})
-			s.foldTurn(&turn{Key: oldest.Key, Over: true}, nil)
+		if key, over := oldest(d.Turns, maxWaiting, func(t *turn) relay.Millis { return t.Born }); over {
+			s.foldTurn(&turn{Key: key, Over: true}, nil)
 		}
 	}
 }
@@ -217,7 +213,7 @@ func (s *State) gave(id relay.MessageID, given bool) {
 	case t != nil:
 		s.update(t, func(t *turn) { t.Failed = true })
 	default:
-		s.delivered(Delivered{ID: id, Stopped: relay.Undeliverable})
+		s.delivered(Delivered{id, Verdict{Stopped: relay.Undeliverable}})
 	}
 }
 

@@ -174,7 +174,7 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 	}
 	verdicts := slices.Clone(l.Verdicts)
 	slices.SortFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Agent, b.Agent) })
-	for i, v := range verdicts {
+	for _, v := range verdicts {
 		bot := labels(members, v.Agent)
 		switch {
 		case v.Stopped != "":
@@ -186,10 +186,6 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 			line("delivered", bot, s.moment(v.Delivered))
 		default:
 			line("waits", bot)
-		}
-		if len(strings.Join(lines, "")) > maxFates {
-			line("more", len(verdicts)-i-1)
-			break
 		}
 	}
 	return strings.Join(append(lines, hints...), "\n")

@@ -112,7 +112,6 @@ var catalogue = map[string]text2{
 	"waits":          {"%s: not delivered yet", "%s：尚未送达"},
 	"was stopped":    {"%s: not delivered: %s (%s)", "%s：未送达：%s（%s）"},
 	"delivered":      {"%s: delivered at %s", "%s：%s 已送达"},
-	"more":           {"and %d more bots", "还有 %d 个机器人"},
 	"about":          {"%s:", "%s："},
 	"help":           {"%s%s: %s", "%s%s：%s"},
 	"help status":    {"bots, settings and the last stop", "机器人、设置和最近一次停止的原因"},
@@ -130,8 +129,6 @@ var catalogue = map[string]text2{
 	"help stop":      {"stop the bots until a person writes again", "叫停机器人，直到有人再发消息"},
 	"help why":       {"what happened to the message you reply to", "所回复的那条消息的处理结果"},
 	"help forget":    {"remove the settings made in this group", "还原本群的设置"},
-
-	"list more": {"%[1]s and %[3]d more", "%[1]s 等 %[2]d 个"},
 }
 
 // reasons are what each stop is to people, and what they can do; {unmute} and the like are commands. The last two are
@@ -169,11 +166,10 @@ var reasons = map[relay.Reason]struct{ means, do text2 }{
 	relay.Continue: {means: text2{"it released the messages that were stopped", "它放行被停止的消息"}},
 }
 
-// Bounds of texts, in bytes. A whole one stays below 4 KB.
+// Bounds of texts, in bytes; longer ones are cut. An answer as a whole has maxShownText.
 const (
-	maxWord  = 60   // of a name or a word; the rest is cut
-	maxList  = 700  // of a list of names; those beyond it are counted
-	maxFates = 2500 // of the lines on what became of a message; the bots beyond it are counted
+	maxWord = 60  // of a name or a word
+	maxList = 700 // of a list of names
 )
 
 // none is no text: nothing is wrong.
@@ -265,7 +261,7 @@ func agentsOf(bots []Member) []relay.AgentName {
 	return out
 }
 
-// names are shown as a list, as far as there is room for it; the others are counted.
+// names are shown as a list.
 type names []string
 
 // labels are the names of bots: with the agent's too where two bots have one name.
@@ -288,17 +284,12 @@ func labels(bots []Member, agents ...relay.AgentName) names {
 }
 
 func (n names) in(chinese bool) string {
-	shown, size := 0, 0
-	for shown < len(n) && size+len(n[shown]) <= maxList {
-		size += len(n[shown]) + len("、")
-		shown++
+	joined := strings.Join(n, text2{", ", "、"}.in(chinese))
+	if last := len(n) - 1; last > 0 && !chinese {
+		joined = strings.Join(n[:last], ", ") + " and " + n[last]
 	}
-	joined := strings.Join(n[:shown], text2{", ", "、"}.in(chinese))
-	switch {
-	case shown < len(n):
-		return say("list more", text2{joined, joined}, len(n), len(n)-shown).in(chinese)
-	case shown > 1 && !chinese:
-		return strings.Join(n[:shown-1], ", ") + " and " + n[shown-1]
+	if short := runes.Cut(joined, maxList); short != joined {
+		return short + "…"
 	}
 	return joined
 }
