@@ -43,7 +43,7 @@ func (s *State) execute(t *turn) {
 	if !t.Word {
 		a, _ := s.parse(m)
 		r.Bots, r.Act = a.bots, ActAnswer
-		if s.now-r.TS <= relay.Millis(s.cfg.MaxAge.Milliseconds()) { // else it is too late, and not unseen
+		if !s.isOld(r.TS, s.now) { // else it is too late, and not unseen
 			c, told, wrong := s.meant(&a, m.ParentID, r.TS)
 			if wrong = cmp.Or(a.mistake, wrong, s.refusal(&a, m.ThreadID, t.MayEdit, r.TS)); wrong == none {
 				r.Act, r.Set = a.verb.row().act, c

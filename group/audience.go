@@ -93,8 +93,8 @@ func (s *State) byMode(l *Line, set *Settings) audience {
 // spokeLines is how many lines before a message tell which bot spoke to its sender last.
 const spokeLines = 512
 
-// spokeTo is the bot that spoke to the sender of a message last: it replied to their message, or was the first to speak after it
-// where it was said, and to nobody else.
+// spokeTo is the bot that spoke to the sender of a message last: it replied to their message, or was the first to speak
+// after it where it was said, and to nobody else.
 func (s *State) spokeTo(l *Line) (last relay.AgentName) {
 	if l.Person == "" {
 		return "" // who they are is not known

@@ -33,6 +33,7 @@
 // # Bounds
 //
 // Each collection has a bound beside its constant, which says what happens there. Only effects without a result, and
-// the messages that they need, are the caller's to bound: it takes no further messages while too many are open. After the last message of a person,
-// N bots say at most N + N(N-1)L messages, where L is the limit; depth.go has the argument.
+// the messages that they need, are the caller's to bound: it takes no further messages while too many are open. After
+// the last message of a person, N bots say at most N + N(N-1)L messages, where L is the limit; depth.go has the
+// argument.
 package group
