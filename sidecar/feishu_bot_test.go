@@ -390,3 +390,14 @@ func dials(addr string) bool {
 	_ = conn.Close()
 	return true
 }
+
+func (b *sdkBot) count(text string) (times int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.all {
+		if strings.Contains(h.Text, text) {
+			times++
+		}
+	}
+	return times
+}

@@ -137,14 +137,3 @@ func TestGatewayFullDisk(t *testing.T) {
 	n.hears(botB, "meanwhile")
 	n.eachOnce(botB)
 }
-
-func (b *sdkBot) count(text string) (times int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, h := range b.all {
-		if strings.Contains(h.Text, text) {
-			times++
-		}
-	}
-	return times
-}
