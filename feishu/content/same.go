@@ -82,8 +82,8 @@ func (d Doc) Placeholder() bool {
 	return Placeholder(d.Text())
 }
 
-// Placeholder reports whether text only says that an answer is coming, such as "Thinking…", "[Generating...]", "思考中" or
-// a spinner, or nothing at all.
+// Placeholder reports whether text only says that an answer is coming, such as "Thinking…", "[Generating...]",
+// "思考中" or a spinner, or nothing at all.
 func Placeholder(text string) bool {
 	if text = strings.ToLower(strings.TrimFunc(text, spinner)); len(text) > maxPlaceholder {
 		return false

@@ -11,8 +11,8 @@
 //
 // A courtesy passes if it may be an answer to this agent: to the message that it replies to, or else to those
 // that this agent sent since another sender wrote. An acknowledgement or praise passes after a question or a
-// request for a decision (phrases/asks.txt), and praise without thanks, an offer of help or "sounds good" after anything that
-// is no courtesy itself.
+// request for a decision (phrases/asks.txt), and praise without thanks, an offer of help or "sounds good" after
+// anything that is no courtesy itself.
 //
 // The rules also stop errors and receipts of bot frameworks ("rate limit reached", 已排队), and a message
 // without a text, unless it names this bot: that is a nudge. A person's message without an addressee passes if
