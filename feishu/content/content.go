@@ -293,14 +293,6 @@ func (d Doc) files() (list []relay.File) {
 	return list
 }
 
-// Empty reports whether there is nothing in the content. Feishu sometimes sends such a one before it has the text, so
-// it can be read again.
-func (d Doc) Empty() bool {
-	return !d.shown && !d.Template && d.CardID == "" && !slices.ContainsFunc(d.Blocks, func(b Block) bool {
-		return b.Part != Rule && len(b.Spans) > 0
-	})
-}
-
 // WithNames is [Doc.Text] of a plain text: it replaces the at-tags and keys that mentions name.
 func WithNames(text string, mentions []Mention) string {
 	b := Block{Spans: inline(text)}

@@ -38,7 +38,9 @@ func Rewrite(msgType, raw string, find func(text string) []Named) (out string, c
 	if err != nil {
 		return raw, false
 	}
-	for _, locale := range []string{"", "zh_cn", "en_us", "zh_hk", "zh_tw", "ja_jp"} {
+	locales := slices.Concat([]string{""}, slices.Sorted(maps.Keys(root)),
+		slices.Sorted(maps.Keys(jsontree.Member(root, "i18n_elements"))))
+	for _, locale := range locales {
 		b := builder{doc: &Doc{Type: msgType}, locale: locale, find: find}
 		b.content(root)
 		changed = changed || b.found
@@ -82,7 +84,8 @@ func (b *builder) rewrite(v map[string]any) {
 }
 
 // withNodes returns a paragraph of a post with at-nodes for the names in its texts.
-func (b *builder) withNodes(paragraph []any) (out []any) {
+func (b *builder) withNodes(paragraph []any) []any {
+	out := make([]any, 0, len(paragraph)) // an empty paragraph stays one
 	for _, n := range paragraph {
 		node, _ := n.(map[string]any)
 		text, isText := node["text"].(string)

@@ -39,6 +39,8 @@ func TestRewrite(t *testing.T) {
 			`{"zh_cn":{"title":"@Bob","content":[[{"tag":"text","text":"hi ","style":["bold"],"n":1.0},{"tag":"at","user_id":"ou_bob"},{"tag":"text","text":"!","style":["bold"],"n":1.0},{"tag":"a","text":"@Bob","href":"x"}],[{"tag":"at","user_id":"ou_ming"},{"tag":"at","user_id":"ou_bob"}]]}}`},
 		{"post in two languages", "post", `{"zh_cn":{"content":[[{"tag":"text","text":"@Bob"}]]},"en_us":{"content":[[{"tag":"text","text":"@Bob"}]]}}`,
 			`{"zh_cn":{"content":[[{"tag":"at","user_id":"ou_bob"}]]},"en_us":{"content":[[{"tag":"at","user_id":"ou_bob"}]]}}`},
+		{"post in another language, with an empty paragraph", "post", `{"en_us":{"content":[]},"de_de":{"content":[[],[{"tag":"text","text":"@Bob"}]]}}`,
+			`{"en_us":{"content":[]},"de_de":{"content":[[],[{"tag":"at","user_id":"ou_bob"}]]}}`},
 		{"post of markdown", "post", `{"zh_cn":{"content":[[{"tag":"md","text":"**@Bob** [@Bob](x)"}]]}}`,
 			`{"zh_cn":{"content":[[{"tag":"md","text":"**<at user_id=\"ou_bob\">Bob</at>** [@Bob](x)"}]]}}`},
 		{"post of code", "post", `{"zh_cn":{"content":[[{"tag":"code_block","text":"@Bob"},{"tag":"text","text":"@Bob","style":["codeInline"]},{"tag":"at","user_id":"ou_x","user_name":"@Bob"}]]}}`, ""},

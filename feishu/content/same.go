@@ -7,26 +7,31 @@ import (
 	"strings"
 )
 
-// Same reports whether two versions of a content say the same. In a card a clock, a counter, a spinner or an elapsed
-// time that changes is no change, nor is one of a thought or a footer.
-func Same(a, b Doc) bool { return a.said() == b.said() }
-
-// Sum identifies what a content says: two have the same sum if they are [Same].
+// Sum identifies what a content says: two versions that say the same have the same sum. In a card a clock, a counter,
+// a spinner or an elapsed time that changes is no change, nor is one of a thought or a footer.
 func (d Doc) Sum() string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(d.said())))[:16]
 }
 
+// counters matches a line of clocks, times, shares and counts alone.
+const counters = `^(?:(?:[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}|[0-9]{1,2}(?::[0-9]{2}){1,2}|` +
+	`[0-9]+(?:\.[0-9]+)? ?(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?|秒钟?|分钟?|小时|%)|` +
+	`[0-9]+ ?(?:/|of) ?[0-9]+)[\s·|,()（）\[\]/-]*)+$`
+
+// amounts matches numbers with units, such as "1m 5s", "3/10", "12 of 40 files" up to "files", or a bar of blocks.
+const amounts = `(?:(?:[0-9]+(?:[.:,][0-9]+)*|[\x{2580}-\x{259f}\x{2800}-\x{28ff}]+)` +
+	`\s*(?:(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?|[kKM])\b|秒钟?|分钟?|小时|%)?[\s/·|~-]*(?:of )?)+`
+
 var (
 	// numberRE matches a number, and a bar or a spinner of blocks.
 	numberRE = regexp.MustCompile(`[0-9]+(?:[.:,][0-9]+)*|[\x{2580}-\x{259f}\x{2800}-\x{28ff}]+`)
-	// statusRE matches words for what goes on while somebody reads.
-	statusRE = regexp.MustCompile(`(?i)\b(?:updated?|refreshed|as of|elapsed|running|uptime|progress|steps?|tokens?|` +
-		`remaining|eta|took|processed|scanned|downloaded)\b|` +
-		`更新|刷新|截至|用时|耗时|已运行|运行中|进度|步骤|第 ?[0-9]+ ?步|剩余|计时|已处理|已扫描|已下载`)
-	// counterRE matches a line of clocks, times, shares and counts alone.
-	counterRE = regexp.MustCompile(`(?i)^(?:(?:[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}|[0-9]{1,2}(?::[0-9]{2}){1,2}|` +
-		`[0-9]+(?:\.[0-9]+)? ?(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?|秒钟?|分钟?|小时|%)|` +
-		`[0-9]+ ?(?:/|of) ?[0-9]+)[\s·|,()（）\[\]/-]*)+$`)
+	// statusRE matches counters, or a word for what goes on while somebody reads, with the numbers beside it. Another
+	// number of the line is part of the answer: "Step 2: open port 80".
+	statusRE = regexp.MustCompile(`(?i)` + counters + `|(?:\b(?:updated?|refreshed|as of|elapsed|running|uptime|` +
+		`progress|steps?|tokens?|remaining|eta|took|processed|scanned|downloaded)\b|` +
+		`更新|刷新|截至|用时|耗时|已运行|运行中|进度|步骤|剩余|计时|已处理|已扫描|已下载)` +
+		`(?:\s*(?:used|at|for|in|time|于|时间|至|到))?[\s:：,，()（）·|\[\]*_/-]*` + amounts + `|` +
+		amounts + `\s*(?:steps?|tokens?|elapsed|remaining)\b|第 ?[0-9]+ ?步`)
 )
 
 // said is the text without what changes by itself.
@@ -39,9 +44,7 @@ func (d Doc) said() string {
 		if line = strings.TrimFunc(line, spinner); line == "" {
 			continue
 		}
-		if statusRE.MatchString(line) || counterRE.MatchString(line) {
-			line = numberRE.ReplaceAllString(line, "0")
-		}
+		line = statusRE.ReplaceAllStringFunc(line, func(s string) string { return numberRE.ReplaceAllString(s, "0") })
 		said.WriteString(line + "\n")
 	}
 	return said.String()

@@ -35,6 +35,7 @@ func (e *Entry) newForwarder() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			// A forward proxy changes nothing; the defaults are for a reverse proxy.
+			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 				if values, ok := p.In.Header[name]; ok {
 					p.Out.Header[name] = values
@@ -158,7 +159,7 @@ const (
 	maxTunnels = 256
 	// tunnelIdle closes a tunnel without data in either direction. It is longer than the pause between the
 	// pings of a WebSocket.
-	tunnelIdle = 5 * time.Minute
+	tunnelIdle = 10 * time.Minute
 	// dialTimeout is how long connecting to the far side may take, and a
 	// proxy on the way to it may take to answer.
 	dialTimeout = 10 * time.Second

@@ -97,6 +97,7 @@ func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	in, out := p.In, p.Out
 	p.SetURL(g.opts.Upstream)
+	out.URL.RawQuery = in.URL.RawQuery // also what the standard library cannot parse
 	retarget(in, out)
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if v, ok := in.Header[name]; ok {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Find returns the path of a program. Without the program a test fails if `make tools` can install it, which
+// Find returns the path of a program. Without the program a test fails if `make verify-tools` can install it, which
 // is so with apt or brew, and in CI. Elsewhere it is skipped.
 func Find(t testing.TB, program string) (path string) {
 	t.Helper()
@@ -15,7 +15,7 @@ func Find(t testing.TB, program string) (path string) {
 	switch {
 	case err == nil:
 	case CI() || installed("apt-get") || installed("brew"):
-		t.Fatalf("%s is not installed: call `make tools`", program)
+		t.Fatalf("%s is not installed: call `make verify-tools`", program)
 	default:
 		t.Skipf("%s is not installed", program)
 	}
