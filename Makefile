@@ -30,7 +30,7 @@ view: build ## the first act, and the page in a browser stays until Ctrl-C
 test: tools check ## before each commit: each promise once; 3 minutes, on a new machine 8
 	@./scripts/test
 
-verify: verify-tools cross ## everything that needs no network, with the race detector: Redis in every form, kills, faults, browsers, programs of others; 25 minutes
+verify: verify-tools cross ## everything but the long tests, with the race detector: Redis in every form, kills, faults, browsers, programs of others; 25 minutes
 	@./scripts/test verify
 
 check: ## format, vet, staticcheck, modern idioms, module file, sizes
@@ -41,7 +41,7 @@ check: ## format, vet, staticcheck, modern idioms, module file, sizes
 	$(GO) fix -diff ./...
 	$(GO) mod tidy -diff
 
-cross: ## that it compiles for the other systems, tests too
+cross: ## that it compiles for macOS, with its tests, and for Windows
 	GOOS=darwin $(GO) vet ./...
 	GOOS=windows $(GO) build ./...
 

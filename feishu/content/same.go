@@ -18,13 +18,15 @@ const counters = `^(?:(?:[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}|[0-9]{1,2}(?::[0-9
 	`[0-9]+(?:\.[0-9]+)? ?(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?|秒钟?|分钟?|小时|%)|` +
 	`[0-9]+ ?(?:/|of) ?[0-9]+)[\s·|,()（）\[\]/-]*)+$`
 
+// number matches a number, or a bar or a spinner of blocks.
+const number = `[0-9]+(?:[.:,][0-9]+)*|[\x{2580}-\x{259f}\x{2800}-\x{28ff}]+`
+
 // amounts matches numbers with units, such as "1m 5s", "3/10", "12 of 40 files" up to "files", or a bar of blocks.
-const amounts = `(?:(?:[0-9]+(?:[.:,][0-9]+)*|[\x{2580}-\x{259f}\x{2800}-\x{28ff}]+)` +
+const amounts = `(?:(?:` + number + `)` +
 	`\s*(?:(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?|[kKM])\b|秒钟?|分钟?|小时|%)?[\s/·|~-]*(?:of )?)+`
 
 var (
-	// numberRE matches a number, and a bar or a spinner of blocks.
-	numberRE = regexp.MustCompile(`[0-9]+(?:[.:,][0-9]+)*|[\x{2580}-\x{259f}\x{2800}-\x{28ff}]+`)
+	numberRE = regexp.MustCompile(number)
 	// statusRE matches counters, or a word for what goes on while somebody reads, with the numbers beside it. Another
 	// number of the line is part of the answer: "Step 2: open port 80".
 	statusRE = regexp.MustCompile(`(?i)` + counters + `|(?:\b(?:updated?|refreshed|as of|elapsed|running|uptime|` +
