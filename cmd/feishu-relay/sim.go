@@ -44,9 +44,13 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	// A bot that lost its connection is to come back soon, as with a sidecar.
-	server := feishusim.New(feishusim.Options{GroupQPS: 5, Client: feishusim.ClientConfig{
+	options := feishusim.Options{GroupQPS: 5, Client: feishusim.ClientConfig{
 		ReconnectCount: -1, ReconnectInterval: 3, ReconnectNonce: 2, PingInterval: 120,
-	}})
+	}}
+	if err := options.FromEnv(os.Getenv); err != nil {
+		return err
+	}
+	server := feishusim.New(options)
 	defer server.Close()
 	if err := server.Build(sc); err != nil {
 		return err

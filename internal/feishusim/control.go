@@ -34,7 +34,8 @@ func (s *Server) control() http.Handler {
 	})
 	handle(mux, "POST /sim/join", func(p place) (any, error) { return nil, s.Join(p.Group, p.Member) })
 	handle(mux, "POST /sim/leave", func(p place) (any, error) { return nil, s.Leave(p.Group, p.Member) })
-	handle(mux, "POST /sim/disband", func(p place) (any, error) { return nil, s.Disband(p.Group) })
+	handle(mux, "POST /sim/disband", func(p place) (any, error) { return nil, s.Disband(p.Group, p.Status) })
+	handle(mux, "POST /sim/reid", func(p place) (any, error) { return nil, s.Reid(p.App) })
 	handle(mux, "PATCH /sim/groups", func(g Group) (any, error) { return s.UpdateGroup(g) })
 	handle(mux, "POST /sim/recall", func(p place) (any, error) { return nil, s.RecallBy(p.Message, p.User) })
 	handle(mux, "POST /sim/react", func(p place) (any, error) { return nil, s.React(p.Message, p.User, p.Emoji) })
@@ -92,6 +93,7 @@ type place struct {
 	App     string `json:"app"`
 	User    string `json:"user"`
 	Emoji   string `json:"emoji_type"`
+	Status  string `json:"status"`
 }
 
 // emission is an event of any type.
@@ -266,7 +268,7 @@ func (s *Server) lookUp(app, of string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"open_id": openID(viewer, entity), "union_id": s.unionID(entity), "name": s.name(entity)}, nil
+	return map[string]string{"open_id": s.openID(viewer, entity), "union_id": s.unionID(entity), "name": s.name(entity)}, nil
 }
 
 // controlEvents streams activities as server-sent events.

@@ -234,3 +234,50 @@ func TestAScenario(t *testing.T) {
 		t.Error("a field that is not known was taken")
 	}
 }
+
+// A dissolved group is still listed, an app that was added again has another open_id, a person can forward messages,
+// and an app can ask for its connections.
+func TestWhatAppsMeetLater(t *testing.T) {
+	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB"})
+	a, b := r.apps[0], r.apps[1]
+	if _, v := r.raw(a, "GET", "/open-apis/event/v1/connection", ""); at(v, "data", "online_instance_cnt") != float64(0) {
+		t.Errorf("connections: %v", v)
+	}
+	var said struct {
+		ID string `json:"message_id"`
+	}
+	r.control("POST", "/sim/say", `{"chat":"Lab","user":"Ann","children":[{"user":"Ann","text":"one"},{"user":"BotB","text":"two"}]}`, &said)
+	_, v := r.raw(a, "GET", "/open-apis/im/v1/messages/"+said.ID, "")
+	items, _ := at(v, "data", "items").([]any)
+	if len(items) != 3 || at(items[0].(map[string]any), "msg_type") != "merge_forward" || at(items[2].(map[string]any), "body", "content") != `{"text":"two"}` {
+		t.Errorf("a merged forward: %v", v)
+	}
+	old := r.OpenID(a.ID, b.ID)
+	r.control("POST", "/sim/reid", `{"app":"BotB"}`, nil)
+	if now := r.OpenID(a.ID, b.ID); now == old {
+		t.Error("the app has the same open_id")
+	}
+	id := r.mustSend(r.client(a), "text", textOf(`<at user_id="`+old+`"></at>`))
+	if m, ok := r.Message(id); !ok || len(m.Mentions) != 0 {
+		t.Errorf("the earlier open_id mentions %+v", m.Mentions)
+	}
+	r.control("POST", "/sim/disband", `{"group":"Lab","status":"dissolved_save"}`, nil)
+	for path, want := range map[string]float64{"": 0, "/members": 232009, "/members/bots": 232009, "/members/is_in_chat": 0} {
+		_, v := r.raw(a, "GET", "/open-apis/im/v1/chats/"+r.group.ID+path, "")
+		if float64(code(v)) != want || path == "" && at(v, "data", "chat_status") != "dissolved_save" ||
+			path == "/members/is_in_chat" && at(v, "data", "is_in_chat") != true {
+			t.Errorf("%s: %v", path, v)
+		}
+	}
+	if _, v := r.raw(a, "POST", "/open-apis/im/v1/messages?receive_id_type=chat_id",
+		`{"receive_id":"`+r.group.ID+`","msg_type":"text","content":"{\"text\":\"x\"}"}`); code(v) != 232009 {
+		t.Errorf("a send: %v", v)
+	}
+	if _, err := r.Say("Lab", "Ann", "hello"); err == nil {
+		t.Error("a person can still speak there")
+	}
+	var o Options
+	if err := o.FromEnv(func(string) string { return "3s, 8s" }); err != nil || len(o.Redeliver) != 2 {
+		t.Errorf("SIM_REDELIVER: %v %v", o.Redeliver, err)
+	}
+}

@@ -139,7 +139,7 @@ func (s *Server) receiveEvent(a *app, c *chat, m *message) map[string]any {
 
 // ids returns an entity's ids in an event.
 func (s *Server) ids(a *app, entity string) map[string]any {
-	out := map[string]any{"open_id": openID(a.ID, entity), "union_id": s.unionID(entity)}
+	out := map[string]any{"open_id": s.openID(a.ID, entity), "union_id": s.unionID(entity)}
 	if s.users[entity] != nil && a.may(scopeUserID) {
 		out["user_id"] = entity
 	}

@@ -19,8 +19,11 @@
 //     one connection of the app at random gets it, and events that are not
 //     acknowledged in time are delivered again. A bot does not receive its own
 //     messages, but gets the events of its own reactions.
-//   - Reads: bots, users, chats, members, messages, history, files.
+//   - Reads: bots, users, chats, members, messages, history, files, the number of long connections.
 //   - Faults: see [Fault].
+//
+// SIM_REDELIVER=3s,8s are the waits after which `feishu-relay sim` delivers an event without acknowledgement again
+// ([Options.FromEnv]).
 //
 // # In a test
 //
@@ -52,6 +55,9 @@
 //	curl -s $SIM/sim/say    -d '{"app":"BotA","user":"Ann","text":"in private"}'
 //	curl -s "$SIM/sim/messages?chat=Lab&from=BotA&contains=hello&wait=30s"   # also after=om_…
 //	curl -s $SIM/sim/join   -d '{"group":"Lab","member":"BotC"}'     # leave, disband
+//	curl -s $SIM/sim/disband -d '{"group":"Lab","status":"dissolved_save"}'  # still listed, with that chat_status; members and sends: 232009
+//	curl -s $SIM/sim/reid   -d '{"app":"BotA"}'                      # other open_ids, as after it was removed and added
+//	curl -s $SIM/sim/say    -d '{"chat":"Lab","user":"Ann","children":[{"user":"Bob","text":"hi"}]}'  # a merged forward
 //	curl -s -X PATCH $SIM/sim/groups -d '{"name":"Lab","owner":"Ann","managers":["Bob"]}'
 //	curl -s $SIM/sim/recall -d '{"message_id":"om_…","user":"Ann"}'  # without user: by its sender
 //	curl -s $SIM/sim/react  -d '{"message_id":"om_…","user":"Ann","emoji_type":"THUMBSUP"}'  # unreact

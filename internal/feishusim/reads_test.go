@@ -71,7 +71,7 @@ func TestChatsAndMembers(t *testing.T) {
 	if _, v := r.raw(a, "GET", "/open-apis/im/v1/chats?page_size=1", ""); at(v, "data", "has_more") != true || len(at(v, "data", "items").([]any)) != 1 {
 		t.Errorf("own chats: %v", v)
 	}
-	if err := r.Disband("Lab"); err != nil {
+	if err := r.Disband("Lab", ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, v := r.raw(a, "GET", "/open-apis/im/v1/chats/"+r.group.ID, ""); code(v) != 232009 {

@@ -1,6 +1,7 @@
 package feishusim
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 )
@@ -29,6 +30,15 @@ func (c *call) chat() (*chat, error) {
 	return in, nil
 }
 
+// living returns the chat in the path unless it is dissolved.
+func (c *call) living() (*chat, error) {
+	in, err := c.chat()
+	if err == nil && in.status != "" {
+		return nil, errGone
+	}
+	return in, err
+}
+
 func readChat(c *call) (any, error) {
 	in, err := c.chat()
 	if err != nil {
@@ -38,7 +48,7 @@ func readChat(c *call) (any, error) {
 	kind := "private"
 	out := map[string]any{
 		"name": in.name, "description": "", "avatar": "", "chat_mode": in.mode, "chat_type": kind,
-		"chat_tag": "inner", "external": false, "tenant_key": c.s.opts.Tenant, "chat_status": "normal",
+		"chat_tag": "inner", "external": false, "tenant_key": c.s.opts.Tenant, "chat_status": cmp.Or(in.status, "normal"),
 		"user_count": strconv.Itoa(len(people)), "bot_count": strconv.Itoa(len(bots)),
 	}
 	if c.s.users[in.owner] != nil { // Feishu does not return an owner that is a bot
@@ -92,7 +102,7 @@ func listChats(c *call) (any, error) {
 	for _, in := range page {
 		items = append(items, map[string]any{
 			"chat_id": in.id, "name": in.name, "avatar": "", "description": "", "external": false,
-			"tenant_key": c.s.opts.Tenant, "chat_status": "normal",
+			"tenant_key": c.s.opts.Tenant, "chat_status": cmp.Or(in.status, "normal"),
 		})
 	}
 	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
@@ -100,7 +110,7 @@ func listChats(c *call) (any, error) {
 
 // listMembers never returns bots (docs/feishu.md 4.2).
 func listMembers(c *call) (any, error) {
-	in, err := c.chat()
+	in, err := c.living()
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +130,7 @@ func listMembers(c *call) (any, error) {
 }
 
 func listBots(c *call) (any, error) {
-	in, err := c.chat()
+	in, err := c.living()
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +141,7 @@ func listBots(c *call) (any, error) {
 	}
 	items := []any{}
 	for _, b := range page {
-		items = append(items, map[string]any{"bot_id": openID(c.app.ID, b), "bot_name": c.s.name(b)})
+		items = append(items, map[string]any{"bot_id": c.s.openID(c.app.ID, b), "bot_name": c.s.name(b)})
 	}
 	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
 }

@@ -10,6 +10,7 @@ var identityRoutes = []route{
 	{pattern: "GET /open-apis/application/v6/applications/{id}", scopes: appScopes, run: readApp},
 	{pattern: "GET /open-apis/application/v6/scopes", run: listScopes},
 	{pattern: "GET /open-apis/contact/v3/users/{id}", scopes: contactScopes, run: readUser},
+	{pattern: "GET /open-apis/event/v1/connection", run: countConnections},
 	{pattern: "GET /open-apis/contact/v3/users/batch", scopes: contactScopes, run: readUsers},
 }
 
@@ -23,7 +24,7 @@ const (
 func botInfo(c *call) (any, error) {
 	return top{"bot": map[string]any{
 		"activate_status": 2, "app_name": c.app.Name, "avatar_url": "", "ip_white_list": []string{},
-		"open_id": openID(c.app.ID, c.app.ID),
+		"open_id": c.s.openID(c.app.ID, c.app.ID),
 	}}, nil
 }
 
@@ -37,7 +38,7 @@ func pingBot(c *call) (any, error) {
 	if !in.Need {
 		return nil, nil
 	}
-	return map[string]any{"pingBotInfo": map[string]any{"botID": openID(c.app.ID, c.app.ID), "botName": c.app.Name}}, nil
+	return map[string]any{"pingBotInfo": map[string]any{"botID": c.s.openID(c.app.ID, c.app.ID), "botName": c.app.Name}}, nil
 }
 
 // botNames returns names of bots by the ids that the caller sees.
@@ -61,6 +62,11 @@ func botNames(c *call) (any, error) {
 		}
 	}
 	return map[string]any{"bots": bots, "failed_bots": failed}, nil
+}
+
+// countConnections answers with how many long connections the app has.
+func countConnections(c *call) (any, error) {
+	return map[string]any{"online_instance_cnt": len(c.app.conns)}, nil
 }
 
 func readApp(c *call) (any, error) {
@@ -134,7 +140,7 @@ func (c *call) user(id string) map[string]any {
 		return nil
 	}
 	out := map[string]any{
-		"open_id": openID(c.app.ID, u.ID), "union_id": u.UnionID, "name": u.Name, "en_name": u.Name,
+		"open_id": c.s.openID(c.app.ID, u.ID), "union_id": u.UnionID, "name": u.Name, "en_name": u.Name,
 		"avatar": map[string]any{}, "status": map[string]any{"is_activated": true},
 	}
 	if c.app.may(scopeUserID) {

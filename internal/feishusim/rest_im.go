@@ -102,7 +102,7 @@ func (c *call) receiver(id string) (*chat, *thread, error) {
 		switch {
 		case to == nil:
 			return nil, nil, errReceiver
-		case len(to.members) == 0:
+		case len(to.members) == 0, to.status != "":
 			return nil, nil, errGone
 		case !to.has(c.app.ID):
 			return nil, nil, errNotInChat
@@ -131,6 +131,9 @@ func (c *call) receiver(id string) (*chat, *thread, error) {
 func (c *call) send(in outgoing, d draft) (any, error) {
 	if len(in.UUID) > maxUUID {
 		return nil, errUUID
+	}
+	if d.chat.status != "" {
+		return nil, errGone
 	}
 	c.s.afterNewest(d.chat)
 	key := c.app.ID + " " + in.UUID

@@ -75,7 +75,7 @@ func (s *Server) userID(a *app, entity, want string) (id, idType string) {
 	case want == "user_id" && s.users[entity] != nil && a.may(scopeUserID):
 		return entity, want
 	}
-	return openID(a.ID, entity), "open_id"
+	return s.openID(a.ID, entity), "open_id"
 }
 
 func readMessage(c *call) (any, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Utterance is a message that a person sends.
@@ -20,6 +21,9 @@ type Utterance struct {
 	Type     string   `json:"msg_type,omitempty"`  // "": text; else Content is sent
 	Content  string   `json:"content,omitempty"`
 	File     string   `json:"file,omitempty"` // key of an uploaded picture or file, in place of Type and Content
+	// Children are the messages of a merged forward, in place of Text, Type, Content and File. Only User, Text, Type and
+	// Content of each count; User may be a bot.
+	Children []Utterance `json:"children,omitempty"`
 }
 
 // Say sends a person's text to a group, and returns the message's id.
@@ -43,12 +47,42 @@ func (s *Server) Post(u Utterance) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if d.chat.status != "" {
+		return "", errGone
+	}
+	for _, child := range u.Children {
+		id, err := s.child(d.chat, child)
+		if err != nil {
+			return "", err
+		}
+		d.children = append(d.children, id)
+	}
 	s.afterNewest(d.chat)
 	m, err := s.create(d)
 	if err != nil {
 		return "", err
 	}
 	return m.ID, nil
+}
+
+// child makes a message that is only part of a merged forward.
+func (s *Server) child(c *chat, u Utterance) (string, error) {
+	d := draft{chat: c, msgType: u.Type, content: u.Content, literal: true}
+	if d.msgType == "" {
+		d.msgType, d.content = "text", compact(map[string]string{"text": u.Text})
+	}
+	sender, err := s.entity(u.User)
+	if err != nil {
+		return "", err
+	}
+	d.sender = sender
+	m := &message{Message: Message{ID: newID("om_x100b", 14), ChatID: c.id, Sender: sender, SenderName: s.name(sender),
+		SenderType: senderUser, Type: d.msgType, CreateTime: time.Now().UnixMilli()}}
+	if s.apps[sender] != nil {
+		m.SenderType = senderApp
+	}
+	s.messages[m.ID] = m
+	return m.ID, s.fill(m, d)
 }
 
 func (s *Server) utterance(u Utterance) (draft, error) {
@@ -107,6 +141,9 @@ func (s *Server) utterance(u Utterance) (draft, error) {
 		default:
 			d.msgType, d.content = "file", compact(map[string]string{"file_key": f.key, "file_name": f.name})
 		}
+	}
+	if u.Children != nil {
+		d.msgType, d.content = "merge_forward", merged
 	}
 	if d.msgType == "" {
 		d.msgType, d.content = "text", compact(map[string]string{"text": u.Text})

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -47,6 +48,22 @@ type Options struct {
 	PushAfter time.Duration
 	Client    ClientConfig // sent to the long connections; zero: Feishu's own
 	Tenant    string       // the tenant key; "": "feishusim"
+}
+
+// FromEnv sets the options that variables of the environment have: SIM_REDELIVER is a comma list of the waits
+// before an event that was not acknowledged is delivered again, such as "3s,8s".
+func (o *Options) FromEnv(getenv func(string) string) error {
+	for one := range strings.SplitSeq(getenv("SIM_REDELIVER"), ",") {
+		if one == "" {
+			continue
+		}
+		d, err := time.ParseDuration(strings.TrimSpace(one))
+		if err != nil || d <= 0 {
+			return fmt.Errorf("SIM_REDELIVER: %.20q: want times like 3s,8s", one)
+		}
+		o.Redeliver = append(o.Redeliver, d)
+	}
+	return nil
 }
 
 // ClientConfig is the settings of a client's long connection, in seconds

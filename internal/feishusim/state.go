@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -55,6 +56,7 @@ type app struct {
 	conns   []*conn
 	pending []*pending // not acknowledged yet, in order
 	held    *pending   // by a reorder fault, until the next event
+	added   int        // how often its open_ids were replaced
 }
 
 func (a *app) may(scopes ...string) bool {
@@ -70,6 +72,7 @@ type chat struct {
 	managers       []string
 	recent         []time.Time // messages of bots within the last second
 	newest         int64       // time of the newest message in ms
+	status         string      // of a dissolved group that is still listed, such as dissolved_save
 }
 
 func (c *chat) has(entity string) bool { return slices.Contains(c.members, entity) }
@@ -126,9 +129,9 @@ func (s *Server) addApp(a App) (App, error) {
 	s.apps[a.ID] = &app{App: a}
 	s.order = append(s.order, a.ID)
 	for _, entity := range s.order {
-		s.open[openID(a.ID, entity)] = scope{a.ID, entity}
+		s.open[s.openID(a.ID, entity)] = scope{a.ID, entity}
 		if s.apps[entity] != nil {
-			s.open[openID(entity, a.ID)] = scope{entity, a.ID}
+			s.open[s.openID(entity, a.ID)] = scope{entity, a.ID}
 		}
 	}
 	return a, nil
@@ -188,7 +191,7 @@ func (s *Server) addUser(name string) (User, error) {
 	s.users[u.ID] = &user{u}
 	s.order = append(s.order, u.ID)
 	for id := range s.apps {
-		s.open[openID(id, u.ID)] = scope{id, u.ID}
+		s.open[s.openID(id, u.ID)] = scope{id, u.ID}
 	}
 	return u, nil
 }
@@ -350,8 +353,9 @@ func (s *Server) Leave(group, member string) error {
 }
 
 // Disband ends a group: its bots get im.chat.disbanded_v1, and it has no
-// members any more.
-func (s *Server) Disband(group string) error {
+// members any more. With a status, such as dissolved_save, it keeps them and is listed with it, but what asks for its
+// members or sends to it is refused.
+func (s *Server) Disband(group, status string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := s.chat(group)
@@ -359,7 +363,9 @@ func (s *Server) Disband(group string) error {
 		return err
 	}
 	members := c.members
-	c.members = nil
+	if c.status = status; status == "" {
+		c.members = nil
+	}
 	for _, m := range members {
 		if a := s.apps[m]; a != nil {
 			s.emit(a, "im.chat.disbanded_v1", "", map[string]any{
@@ -434,9 +440,40 @@ func (s *Server) name(entity string) string {
 
 // OpenID returns the id by which an app sees a bot or a person: it differs for
 // each app (docs/feishu.md 4.1).
-func (s *Server) OpenID(app, entity string) string { return openID(app, entity) }
+func (s *Server) OpenID(app, entity string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.openID(app, entity)
+}
 
-func openID(app, entity string) string { return "ou_" + digest(app, entity) }
+func (s *Server) openID(app, entity string) string {
+	if a := s.apps[entity]; a != nil && a.added > 0 {
+		return "ou_" + digest(app, entity, strconv.Itoa(a.added))
+	}
+	return "ou_" + digest(app, entity)
+}
+
+// Reid gives an app other open_ids, as after it was removed and added. The earlier ones name nobody.
+func (s *Server) Reid(app string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entity, err := s.entity(app)
+	if err != nil {
+		return err
+	}
+	a := s.apps[entity]
+	if a == nil {
+		return fmt.Errorf("%.60q is not an app", app)
+	}
+	for viewer := range s.apps {
+		delete(s.open, s.openID(viewer, entity))
+	}
+	a.added++
+	for viewer := range s.apps {
+		s.open[s.openID(viewer, entity)] = scope{viewer, entity}
+	}
+	return nil
+}
 
 func (s *Server) unionID(entity string) string { return "on_" + digest(s.opts.Tenant, entity) }
 
