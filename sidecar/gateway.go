@@ -33,6 +33,10 @@ import (
 // makes of them.
 const maxShown = 1000
 
+// maxAnswered is how many events are remembered that the bot has answered: one each 1.4 s for 8 h. Feishu repeats an
+// event for some 6 h (docs/feishu.md 2.4).
+const maxAnswered = 20_000
+
 // front is the gateway that the bot's Feishu SDK calls, and its listeners.
 type front struct {
 	gateway *gateway.Gateway
@@ -61,12 +65,10 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 		m.doors.peers, opts.Peers = h.peers, h.peers.chats
 	}
 	opts.Root, opts.Book, opts.API, opts.Host = root, h.app.book, h.app.api, h
-	if opts.Webhook != nil {
-		if opts.Webhook.Answered, err = dedup.Open(root, "answered.jsonl", b.cfg.DedupSize); err != nil {
-			return nil, fmt.Errorf("the webhook's answered events: %w", err)
-		}
-		b.onClose(opts.Webhook.Answered.Close)
+	if opts.Answered, err = dedup.Open(root, "answered.jsonl", max(b.cfg.DedupSize, maxAnswered)); err != nil {
+		return nil, fmt.Errorf("the answered events: %w", err)
 	}
+	b.onClose(opts.Answered.Close)
 	b.onClose(f.close)
 	if err := f.bind(&b.cfg, opts.Webhook, b.log); err != nil {
 		return nil, err

@@ -10,7 +10,11 @@
 package conn
 
 import (
+	"cmp"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +25,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 	"feishu-relay/internal/wait"
 )
@@ -41,11 +46,16 @@ const (
 	AckError     feishu.Counted = "ack_error"     // an injected event was acknowledged with another code
 	// an injected event was acknowledged when its caller no longer waited
 	LateAck feishu.Counted = "late_ack"
+	// an event came again while the bot works on it; it is refused, and Feishu will deliver it again
+	InProgress feishu.Counted = "in_progress"
+	// an event came again that the bot has answered with 200; it is acknowledged and dropped
+	Repeated feishu.Counted = "repeated"
 )
 
 // Counted is what both the long connection and the webhook count.
 var Counted = []feishu.Counted{
 	TapSlow, TapSkipped, TapPanicked, AfterDropped, Passed, Kept, Refused, Injected, Redelivered, Delivered, AckError,
+	InProgress, Repeated,
 }
 
 // Options are what the connections that carry events to a bot have in common.
@@ -56,6 +66,9 @@ type Options struct {
 	// Passed is called with an event that the bot got without Tap's decision, since Tap was slow or too many of its
 	// calls are. If Tap stores it later, it must not deliver it to the bot.
 	Passed func(event []byte)
+	// Answered are the events that the bot has answered, which do not go to it again; nil: those since the start. Each
+	// has one key: a message's is its id, since Feishu may repeat it in another event. The caller closes it.
+	Answered *dedup.Window
 	// Own reports whether an app is the sidecar's own. Tap does not see the events of others, and nothing is injected
 	// among them. Own does not call the connection.
 	Own func(appID string) bool
@@ -93,6 +106,7 @@ type Decision struct {
 	Seen    bool   // false: the event tap has not decided
 
 	tap      *Tap
+	key      string         // claimed in Answered until Settle; "": it is not
 	after    func()         // the follow-up; nil: none
 	slow     chan *Decision // receives the decision of a slow event tap; else nil
 	deadline time.Time
@@ -100,8 +114,75 @@ type Decision struct {
 	done     chan struct{} // closed when the follow-up is done; nil without one
 }
 
-// Ask asks about an event and returns the decision, after Patience at the latest.
+// Ask asks about an event and returns the decision, after Patience at the latest. A repeat is decided without the event
+// tap: kept if the bot has answered the event, refused while it works on it. The caller calls [Decision.Settle].
 func (t *Tap) Ask(event []byte) *Decision {
+	key, app := identify(event)
+	if key != "" {
+		switch t.Answered.Claim(key) {
+		case dedup.Done:
+			t.Counter(Repeated)
+			return &Decision{Verdict: feishu.Keep, Seen: true, tap: t}
+		case dedup.Pending:
+			t.Counter(InProgress)
+			return &Decision{Verdict: feishu.Refuse, Seen: true, tap: t}
+		}
+	}
+	d := &Decision{Verdict: feishu.Pass, Seen: true, tap: t}
+	if t.Options.Tap != nil && t.Own(app) {
+		d = t.ask(event)
+	}
+	d.key = key
+	return d
+}
+
+// identify returns the key of an event in Answered, "" for one without an id, such as the callback of an old card, and
+// its app.
+func identify(event []byte) (key, app string) {
+	var e struct {
+		UUID   string `json:"uuid"` // of the 1.0 schema
+		Header struct {
+			ID   string `json:"event_id"`
+			Type string `json:"event_type"`
+			App  string `json:"app_id"`
+		} `json:"header"`
+		Event struct {
+			App     string `json:"app_id"` // of the 1.0 schema
+			Message struct {
+				ID string `json:"message_id"`
+			} `json:"message"`
+		} `json:"event"`
+	}
+	_ = json.Unmarshal(event, &e) // what does not fit has no id
+	app = cmp.Or(e.Header.App, e.Event.App)
+	id := cmp.Or(e.Header.ID, e.UUID)
+	if e.Header.Type == feishu.MessageReceived {
+		id = cmp.Or(e.Event.Message.ID, id)
+	}
+	if id == "" {
+		return "", app
+	}
+	sum := sha256.Sum256([]byte(app + "\n" + id))
+	return hex.EncodeToString(sum[:16]), app
+}
+
+// Settle records whether the bot has answered the event with 200, or it is kept from it: on disk when it returns. Only
+// the first call counts; with false a repeat goes to the bot.
+func (d *Decision) Settle(handled bool) {
+	key := d.key
+	if d.key = ""; key == "" {
+		return
+	}
+	err := d.tap.Answered.Settle(key, handled)
+	if handled {
+		err = errors.Join(err, d.tap.Answered.Flush())
+	}
+	if err != nil {
+		d.tap.Logger.Warn("an answered event may be delivered to the bot again after a restart", "err", err)
+	}
+}
+
+func (t *Tap) ask(event []byte) *Decision {
 	d := &Decision{Verdict: t.Default, tap: t, deadline: time.Now().Add(t.Patience)}
 	if int(t.Load.slow.Load()) >= t.MaxSlow {
 		t.Counter(TapSkipped)

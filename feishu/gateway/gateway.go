@@ -51,6 +51,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
+	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/conn"
 	"feishu-relay/feishu/longconn"
@@ -144,9 +145,10 @@ type Options struct {
 	StreamLife time.Duration
 	MaxAge     time.Duration // how long a draft may wait beyond that; 0: 10 min
 
-	Webhook *webhook.Options // nil: no webhook. Its Options and Verified are set here
-	Logger  *slog.Logger     // nil: silent
-	Counter func(feishu.Counted)
+	Answered *dedup.Window    // events that the bot has answered; nil: those since New. The caller closes it
+	Webhook  *webhook.Options // nil: no webhook. Its Options and Verified are set here
+	Logger   *slog.Logger     // nil: silent
+	Counter  func(feishu.Counted)
 }
 
 // Gateway is the front door of one bot. Make it with [New].
@@ -191,7 +193,7 @@ func New(o Options) (*Gateway, error) {
 	o.EditSettle = cmp.Or(o.EditSettle, 8*time.Second)
 	o.StreamLife = cmp.Or(o.StreamLife, 10*time.Minute)
 	o.MaxAge = cmp.Or(o.MaxAge, 10*time.Minute)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger, o.Answered = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Answered, dedup.Memory(0))
 	if o.Counter == nil {
 		o.Counter = func(feishu.Counted) {}
 	}
@@ -211,7 +213,8 @@ func New(o Options) (*Gateway, error) {
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(&g.opts)
 	g.proxy = g.newProxy(transport)
-	events := conn.Options{Tap: g.tapEvent, Passed: g.passedUnseen, Own: g.own.is, Logger: o.Logger, Counter: o.Counter}
+	events := conn.Options{Tap: g.tapEvent, Passed: g.passedUnseen, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
+		Answered: o.Answered}
 	g.conn = longconn.New(longconn.Options{
 		Upstream: o.Upstream, Client: g.client,
 		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback, Bootstrapped: g.bootstrapped, Options: events,

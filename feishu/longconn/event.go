@@ -2,10 +2,12 @@ package longconn
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"sync"
 
 	"github.com/coder/websocket"
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
@@ -32,7 +34,7 @@ func (l *link) fromFeishu() {
 		switch {
 		case !ok || kind != websocket.MessageBinary:
 			l.toBot(kind, data)
-		case f.IsEvent() && l.s.Tap != nil && l.s.Own(l.app):
+		case f.IsEvent() && l.s.Own(l.app):
 			l.event(f)
 		case f.IsPong():
 			l.toBot(kind, l.pong(f))
@@ -59,6 +61,7 @@ func (l *link) event(f *conn.Frame) {
 func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decision) {
 	switch {
 	case !d.Seen:
+		l.acks.hold(f.ID(), d)
 		if l.toBot(websocket.MessageBinary, frames...) {
 			l.tap.Missed(event)
 		}
@@ -68,7 +71,7 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 		l.acks.hold(f.ID(), d)
 		d.Begin(nil)
 		if ack, err := f.With([]byte(`{"code":200}`), larkws.Header{Key: larkws.HeaderBizRt, Value: "0"}); err == nil {
-			l.acknowledge(f.ID(), ack)
+			l.acknowledge(f.ID(), true, ack)
 		}
 	case d.Verdict == feishu.Refuse:
 		l.s.Counter(conn.Refused)
@@ -79,12 +82,10 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 			}
 		}
 		l.acks.hold(f.ID(), d)
-		if !l.toBot(websocket.MessageBinary, frames...) {
-			l.acks.release(f.ID(), d)
-			return
+		if l.toBot(websocket.MessageBinary, frames...) {
+			l.s.Counter(conn.Passed)
+			d.Begin(nil)
 		}
-		l.s.Counter(conn.Passed)
-		d.Begin(func() { l.acks.release(f.ID(), d) })
 	}
 }
 
@@ -131,16 +132,19 @@ func (l *link) fromBot() {
 			l.s.answered(l, f)
 		default:
 			l.acked.Store(true)
-			l.acknowledge(f.ID(), data)
+			l.acknowledge(f.ID(), f.Code() == http.StatusOK, data)
 		}
 	}
 }
 
-// acknowledge writes an acknowledgement to Feishu: at once, or when the follow-up of its event is done.
-func (l *link) acknowledge(id string, ack []byte) {
-	held, _ := l.acks.waiting.LoadAndDelete(id)
-	d, waits := held.(*conn.Decision)
-	if !waits {
+// acknowledge writes an acknowledgement to Feishu: when the follow-up of its event is done, and the event is recorded as
+// answered if it was with 200.
+func (l *link) acknowledge(id string, ok bool, ack []byte) {
+	d := l.acks.take(id)
+	if d == nil || !d.HasTask() {
+		if d != nil {
+			d.Settle(ok)
+		}
 		l.toFeishu(websocket.MessageBinary, ack)
 		return
 	}
@@ -150,28 +154,51 @@ func (l *link) acknowledge(id string, ack []byte) {
 		if !d.Wait() {
 			l.s.Counter(countedAckLate)
 		}
+		d.Settle(ok)
 		l.toFeishu(websocket.MessageBinary, ack)
 	}()
 }
 
-// acks are the events whose acknowledgement waits for their follow-up.
+// maxHeld is how many events of a link wait for the bot's acknowledgement. Of one more the oldest counts as answered.
+const maxHeld = 10_000
+
+// acks are the events that the bot has not acknowledged.
 type acks struct {
-	waiting sync.Map // of *conn.Decision, by message_id
-
-	mu    sync.Mutex
-	held  sync.WaitGroup // acknowledgements that have come; added to with mu held
-	ended bool           // guarded by mu
+	mu      sync.Mutex
+	waiting *lru.LRU[string, *conn.Decision] // by message_id; guarded by mu
+	held    sync.WaitGroup                   // acknowledgements that have come; added to with mu held
+	ended   bool                             // guarded by mu
+	left    bool                             // the link has ended; guarded by mu
 }
 
-// hold makes the acknowledgement of an event wait if the event has a follow-up.
+// hold adds an event that is about to go to the bot.
 func (a *acks) hold(id string, d *conn.Decision) {
-	if id != "" && d.HasTask() {
-		a.waiting.Store(id, d)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.left {
+		d.Settle(false)
+		return
 	}
+	if a.waiting == nil {
+		a.waiting, _ = lru.NewLRU[string, *conn.Decision](maxHeld, nil) // fails only for a size below 1
+	}
+	if _, oldest, ok := a.waiting.GetOldest(); ok && a.waiting.Len() == maxHeld {
+		oldest.Settle(true)
+	}
+	a.waiting.Add(id, d)
 }
 
-// release lets the acknowledgement of an event pass at once.
-func (a *acks) release(id string, d *conn.Decision) { a.waiting.CompareAndDelete(id, d) }
+// take removes and returns the event with that id; nil if it does not wait.
+func (a *acks) take(id string) *conn.Decision {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting == nil {
+		return nil
+	}
+	d, _ := a.waiting.Peek(id)
+	a.waiting.Remove(id)
+	return d
+}
 
 // came records an acknowledgement that has come. The caller calls passed after it has passed it on. The end of the link
 // does not wait for one that comes after drain: it may be lost, and Feishu delivers its event again.
@@ -191,4 +218,17 @@ func (a *acks) drain() {
 	a.ended = true
 	a.mu.Unlock()
 	a.held.Wait()
+}
+
+// abandon lets the events that the bot has not acknowledged go to it again: it may have stopped before it handled them.
+func (a *acks) abandon() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.left = true
+	if a.waiting != nil {
+		for _, d := range a.waiting.Values() {
+			d.Settle(false)
+		}
+		a.waiting.Purge()
+	}
 }

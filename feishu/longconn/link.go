@@ -114,6 +114,7 @@ func (l *link) run() {
 
 	<-l.ended.Done()
 	why, _ := errors.AsType[ending](context.Cause(l.ended))
+	l.acks.abandon()
 	l.s.remove(l)
 	l.s.Counter(why.event)
 	l.s.Logger.Info("a bot's long connection has ended", "app", l.app, "event", why.event, "code", int(why.code))

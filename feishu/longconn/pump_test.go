@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/longconn"
 )
@@ -320,4 +321,37 @@ func TestAcksOfFramesThatAreNotOursPass(t *testing.T) {
 	if r.counted("late_ack") != 1 {
 		t.Error("not counted")
 	}
+}
+
+// Feishu repeats what it has no acknowledgement of, at times in another event. The bot gets it once, unless it went
+// away before it acknowledged it.
+func TestTheBotGetsARepeatedEventOnce(t *testing.T) {
+	message := func(id string) string {
+		return `{"schema":"2.0","header":{"event_id":"` + id + `","event_type":"im.message.receive_v1","app_id":"` + app +
+			`"},"event":{"message":{"message_id":"om_1"}}}`
+	}
+	answered := dedup.Memory(0)
+	options := func(o *longconn.Options) { o.Answered = answered }
+	r := newRig(t, tcp(t), options)
+	bot, up := r.ready()
+	first := eventFrame("m1", message("e1"))
+	up.write(first)
+	bot.want(first)
+	up.write(eventFrame("m2", message("e1"))) // while the bot works on it
+	until(t, "it is refused", func() bool { return r.counted("in_progress") == 1 })
+	ack := ackOf(first, 200)
+	bot.write(ack)
+	up.want(ack)
+	up.write(eventFrame("m3", message("e2")))
+	until(t, "it is dropped", func() bool { return r.counted("repeated") == 1 })
+	if f := up.frame(); messageID(f) != "m3" || string(f.Payload) != `{"code":200}` {
+		t.Errorf("Feishu got %v %s", f.Headers, f.Payload)
+	}
+	again := newRig(t, tcp(t), options) // after a restart
+	bot, up = again.ready()
+	up.write(eventFrame("m4", message("e3")))
+	until(t, "it is dropped", func() bool { return again.counted("repeated") == 1 })
+	other := eventFrame("m5", event("e4"))
+	up.write(other)
+	bot.want(other)
 }

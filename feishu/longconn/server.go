@@ -23,6 +23,7 @@
 package longconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -36,6 +37,7 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/net/http/httpguts"
 
+	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/conn"
 	"feishu-relay/internal/wait"
@@ -100,6 +102,7 @@ func New(o Options) *Server {
 	if o.Address == nil {
 		o.Address = address
 	}
+	o.Answered = cmp.Or(o.Answered, dedup.Memory(0))
 	s := &Server{
 		Options: o, client: feishu.WithoutRedirects(o.Client), tickets: newTickets(),
 		changed: make(chan struct{}), arrived: make(chan struct{}),

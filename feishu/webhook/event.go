@@ -20,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/conn"
 )
@@ -60,18 +59,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.challenge(w, r, p.data, e.Challenge)
 		return
 	}
-	app := e.app()
-	s.Verified(app)
-	settle, ok := s.claim(w, e.key())
-	if !ok {
-		return
-	}
-	defer settle(false) // unless it was settled before
-	d := s.ask(app, plain)
+	s.Verified(e.app())
+	d := s.tap.Ask(plain)
+	defer d.Settle(false) // unless it was settled before
 	switch {
 	case d.Verdict == feishu.Keep:
 		s.Counter(conn.Kept)
 		s.finish(d)
+		d.Settle(true)
 		answer(w, http.StatusOK, "success")
 	case d.Verdict == feishu.Refuse:
 		s.Counter(conn.Refused)
@@ -80,18 +75,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if d.Instead != nil {
 			s.replace(r, p, d.Instead)
 		}
-		if s.pass(w, r, p.data, d, settle) && !d.Seen {
+		if s.pass(w, r, p.data, d) && !d.Seen {
 			s.tap.Missed(plain)
 		}
 	}
-}
-
-// ask asks the tap about an event. Those of other apps pass.
-func (s *Server) ask(app string, event []byte) *conn.Decision {
-	if s.Tap == nil || !s.Own(app) {
-		return &conn.Decision{Verdict: feishu.Pass, Seen: true}
-	}
-	return s.tap.Ask(event)
 }
 
 // finish waits for the follow-up of an event, which the bot has or does not get.
@@ -143,40 +130,9 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	}
 }
 
-// claim reserves an event for this post, so that the bot works on it once. settle is called with whether
-// the bot has answered it with 200; only the first call counts. If ok is false claim has answered the post.
-func (s *Server) claim(w http.ResponseWriter, key string) (settle func(handled bool), ok bool) {
-	if key == "" {
-		return func(bool) {}, true
-	}
-	switch s.Answered.Claim(key) {
-	case dedup.Done:
-		s.Counter(countedRepeated)
-		answer(w, http.StatusOK, "success")
-		return nil, false
-	case dedup.Pending:
-		s.Counter(countedInProgress)
-		answer(w, http.StatusServiceUnavailable, "the bot works on this event")
-		return nil, false
-	}
-	var once sync.Once
-	return func(handled bool) {
-		once.Do(func() {
-			err := s.Answered.Settle(key, handled)
-			if handled {
-				err = errors.Join(err, s.Answered.Flush())
-			}
-			if err != nil {
-				s.Logger.Warn("an answered event may be delivered to the bot again after a restart", "err", err)
-			}
-		})
-	}, true
-}
-
 // pass posts an event to the bot, and answers Feishu with the bot's answer after the event's follow-up.
-// pass reports whether the bot answered 200, and settles the event with that at once.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *conn.Decision,
-	settle func(handled bool)) (took bool) {
+// pass reports whether the bot answered 200, and settles the event with that before Feishu gets the answer.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *conn.Decision) (took bool) {
 	// A post to the bot goes on when Feishu has stopped waiting.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.Timeout)
 	defer cancel()
@@ -195,9 +151,9 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *co
 	}
 	defer resp.Body.Close()
 	took = resp.StatusCode == http.StatusOK
-	settle(took)
 	s.Counter(conn.Passed)
 	s.finish(d)
+	d.Settle(took)
 	feishu.CopyHeader(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, resp.Body) // Feishu posts again if it does not get all
@@ -274,11 +230,9 @@ type envelope struct {
 	Type      string `json:"type"`
 	Token     string `json:"token"`
 	Challenge string `json:"challenge"`
-	UUID      string `json:"uuid"` // of the 1.0 schema
 	Header    struct {
-		EventID string `json:"event_id"`
-		AppID   string `json:"app_id"`
-		Token   string `json:"token"`
+		AppID string `json:"app_id"`
+		Token string `json:"token"`
 	} `json:"header"`
 	Event struct {
 		AppID string `json:"app_id"` // of the 1.0 schema
@@ -287,16 +241,6 @@ type envelope struct {
 
 func (e *envelope) app() string   { return cmp.Or(e.Header.AppID, e.Event.AppID) }
 func (e *envelope) token() string { return cmp.Or(e.Header.Token, e.Token) }
-
-// key identifies an event; it is "" for one without an id, such as the callback of an old card.
-func (e *envelope) key() string {
-	id := cmp.Or(e.Header.EventID, e.UUID)
-	if id == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(e.app() + "\n" + id))
-	return hex.EncodeToString(sum[:16])
-}
 
 // errForged is wrapped by the errors of a post that could not be verified.
 var (

@@ -68,9 +68,6 @@ type Options struct {
 	// Timeout is how long the bot may take to answer; 0: 15 minutes. Feishu does not
 	// wait for it: it repeats the event, which does not go to the bot again meanwhile.
 	Timeout time.Duration
-	// Answered are the events that the bot has answered with 200, which do not go to it again;
-	// nil: those since New. The caller closes it.
-	Answered *dedup.Window
 	// Client posts to the bot; nil: one that uses no proxy. Redirects are not
 	// followed.
 	Client *http.Client
@@ -161,18 +158,13 @@ const (
 	countedTooSlow feishu.Counted = "too_slow"
 	// a post was refused, since the bot works on 256, or the memory for bodies is full
 	countedTooMany feishu.Counted = "too_many"
-	// an event came again while the bot works on it; it is refused, and Feishu will post it again
-	countedInProgress feishu.Counted = "in_progress"
-	// an event came again that the bot has answered with 200; it is acknowledged and dropped
-	countedRepeated feishu.Counted = "repeated"
 	// the follow-up of an event was not done when Feishu got its answer
 	countedAfterLate feishu.Counted = "after_late"
 )
 
 // Counted is all that Options.Counter gets.
 var Counted = slices.Concat(conn.Counted, []feishu.Counted{
-	countedBotAway, countedChallenge, countedForged, countedTooLarge, countedTooSlow, countedTooMany, countedInProgress,
-	countedRepeated, countedAfterLate,
+	countedBotAway, countedChallenge, countedForged, countedTooLarge, countedTooSlow, countedTooMany, countedAfterLate,
 })
 
 // Inject posts an event to the bot once, as Feishu would: encrypted and signed
