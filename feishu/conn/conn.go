@@ -66,11 +66,11 @@ type Options struct {
 	// Passed is called with an event that the bot got without Tap's decision, since Tap was slow or too many of its
 	// calls are. If Tap stores it later, it must not deliver it to the bot.
 	Passed func(event []byte)
-	// Answered are the events that the bot has answered, which do not go to it again; nil: those since the start. Each
+	// Answered are the events that the bot has answered, which do not go to it again; nil: repeats are asked about. Each
 	// has one key: a message's is its id, since Feishu may repeat it in another event. The caller closes it.
 	Answered *dedup.Window
 	// Own reports whether an app is the sidecar's own. Tap does not see the events of others, and nothing is injected
-	// among them. Own does not call the connection.
+	// among them. Own does not call the connection. nil: all are.
 	Own func(appID string) bool
 	// Logger logs what happens to the connection, never contents.
 	Logger *slog.Logger
@@ -118,6 +118,9 @@ type Decision struct {
 // tap: kept if the bot has answered the event, refused while it works on it. The caller calls [Decision.Settle].
 func (t *Tap) Ask(event []byte) *Decision {
 	key, app := identify(event)
+	if t.Answered == nil {
+		key = ""
+	}
 	if key != "" {
 		switch t.Answered.Claim(key) {
 		case dedup.Done:
@@ -129,7 +132,7 @@ func (t *Tap) Ask(event []byte) *Decision {
 		}
 	}
 	d := &Decision{Verdict: feishu.Pass, Seen: true, tap: t}
-	if t.Options.Tap != nil && t.Own(app) {
+	if t.Options.Tap != nil && (t.Own == nil || t.Own(app)) {
 		d = t.ask(event)
 	}
 	d.key = key
