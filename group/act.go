@@ -18,11 +18,12 @@ func (s *State) command(m *relay.Message, mayEdit bool) bool {
 	if !is || s.seen(commandKey(m.ID())) {
 		return is
 	}
-	t := turn{Key: commandKey(m.ID()), Kind: turnCommand, Of: m.ID(), MayEdit: mayEdit, Since: s.d.Joined + joinTime}
+	t := turn{Key: commandKey(m.ID()), Kind: turnCommand, Of: m.ID(), Msg: m, MayEdit: mayEdit,
+		Since: s.d.JoinedAt + joinTime}
 	if !mayEdit && a.mistake == none && !a.verb.open() {
 		t.Since = max(t.Since, s.now+refuseTime)
 	}
-	s.begin(t, m)
+	s.begin(t)
 	return true
 }
 
@@ -36,12 +37,11 @@ func (s *State) execute(t *turn) {
 	if s.seen(t.Key) {
 		return
 	}
-	m := s.d.Texts[t.Of].Msg
+	m := t.Msg
 	r := Record{Kind: KindCommand, ID: t.Key, Act: ActContinue, Of: t.Of, Message: t.Of, Thread: m.ThreadID,
-		By: cmp.Or(m.SenderName, string(m.SenderID), "user"), Bots: t.Bots,
-		Text: runes.Cut(m.Content, maxShownText), TS: s.believed(m.TS)}
-	if !t.Word {
-		a, _ := s.parse(m)
+		By: cmp.Or(m.SenderName, string(m.SenderID), "user"), Text: runes.Cut(m.Content, maxShownText),
+		TS: s.believed(m.TS)}
+	if a, is := s.parse(m); is {
 		r.Bots, r.Act = a.bots, ActAnswer
 		if !s.isOld(r.TS, s.now) { // else it is too late, and not unseen
 			c, told, wrong := s.meant(&a, m.ParentID, r.TS)
@@ -52,7 +52,7 @@ func (s *State) execute(t *turn) {
 		}
 	}
 	s.at(r.Set, r.TS, r.ID, false)
-	s.carry(r)
+	s.share(r)
 }
 
 // refusal is why somebody's command is not carried out.
@@ -60,12 +60,12 @@ func (s *State) refusal(a *asked, thread string, mayEdit bool, at relay.Millis) 
 	switch {
 	case a.verb.row().act == ActAnswer:
 		return none
-	case s.cfg.Locked:
+	case s.d.Config.Locked:
 		return say("locked")
 	case a.verb == VerbContinue:
-		return s.cannotContinue(thread, at, a.bots)
+		return s.cannotContinue(thread, at)
 	case !mayEdit:
-		return say(s.cfg.SteerBy)
+		return say(s.d.Config.SteerBy)
 	}
 	return none
 }
@@ -74,7 +74,7 @@ func (s *State) refusal(a *asked, thread string, mayEdit bool, at relay.Millis) 
 func (s *State) bounds(a *asked, set *Settings) (low, high int) {
 	switch {
 	case a.verb == VerbLimit:
-		return 1, cmp.Or(s.cfg.MaxDepth, maxNumber)
+		return 1, cmp.Or(s.d.Config.MaxDepth, maxNumber)
 	case a.verb == VerbThreshold:
 		return 0, cmp.Or(a.limit, set.Limit)
 	}
@@ -103,7 +103,7 @@ func (s *State) meant(a *asked, about relay.MessageID, at relay.Millis) (c Chang
 	case VerbStatus:
 		told = text2{s.statusText(false), s.statusText(true)}
 	case VerbHelp:
-		told = helpText(s.cfg.Commands)
+		told = helpText(s.d.Config.Commands)
 	case VerbWhy:
 		told = text2{s.whyText(about, false), s.whyText(about, true)}
 	case VerbPause, VerbResume:
@@ -152,9 +152,6 @@ func (s *State) meant(a *asked, about relay.MessageID, at relay.Millis) (c Chang
 		if set.Paused != nil { // what is held stays so
 			return nil, none, say("still paused")
 		}
-		if len(a.bots) > 0 {
-			told = say("continue of some", who)
-		}
 	case VerbForget:
 		for _, key := range slices.AppendSeq(slices.Clone(settingKeys), maps.Keys(s.d.Settings)) {
 			if !strings.HasPrefix(key, keyIn) && key != keyStopped {
@@ -191,8 +188,8 @@ func (s *State) foldStop(r *Record) {
 		d.Budgeted = r.Verdict.At
 	}
 	st.Noticed = true
-	s.foldTurn(&turn{Key: stopKey(r.Thread, st.Round), Kind: turnStop, Of: st.Of, Thread: r.Thread, Round: st.Round,
-		Said: st.Said, Since: r.Local + gatherTime, Born: r.Local}, nil)
+	s.begin(turn{Key: stopKey(r.Thread, st.Round), Kind: turnStop, Of: st.Of, Thread: r.Thread, Round: st.Round,
+		Said: st.Said, Since: s.now + gatherTime})
 }
 
 func stopKey(thread string, round relay.Millis) string {
@@ -206,42 +203,36 @@ func (s *State) stoppedRound(r *Record, why relay.Reason) *stopped {
 	case st == nil || r.Round > st.Round && st.Said < r.Round:
 		st = &stopped{Round: r.Round, Said: r.Said, Of: r.Of, Sender: r.Sender, Reason: why}
 		s.d.Stops[r.Thread] = st
-		if key, over := oldest(s.d.Stops, maxTopics, func(st *stopped) relay.Millis { return st.Round }); over {
-			delete(s.d.Stops, key)
-		}
+		prune(s.d.Stops, maxTopics, func(st *stopped) relay.Millis { return st.Round })
 	case r.Round < st.Round && r.Said < st.Round:
 		return nil
 	}
 	return st
 }
 
-// foldNotice takes in that the group was shown something.
+// foldNotice takes in that the group was shown something. A sidecar that was killed does not show it again.
 func (s *State) foldNotice(r *Record) {
-	s.foldTurn(&turn{Key: r.Key, Over: true}, nil)
-	for key, e := range s.d.Todo { // a sidecar that was killed does not show it again
-		if strings.HasPrefix(key, "show/"+r.Key+"#") {
-			delete(s.d.Todo, key)
-			s.drop(e.ID)
+	over := func(key string) {
+		delete(s.d.Turns, key)
+		delete(s.d.Todo, key)
+	}
+	over(r.Key)
+	if r.Act == ActStop {
+		if st := s.stoppedRound(r, r.Reason); st != nil {
+			st.Noticed = true
+			over(stopKey(r.Thread, st.Round))
 		}
-	}
-	if r.Act != ActStop {
-		return
-	}
-	if st := s.stoppedRound(r, r.Reason); st != nil {
-		st.Noticed = true
-		s.foldTurn(&turn{Key: stopKey(r.Thread, st.Round), Over: true}, nil)
 	}
 }
 
 // stillStopped are the bots at which something stopped that a continue at a time can release, and those that are
-// muted. Only the named bots count, if there are any.
-func (s *State) stillStopped(thread string, at relay.Millis, named []relay.AgentName) (bots, muted []relay.AgentName) {
+// muted.
+func (s *State) stillStopped(thread string, at relay.Millis) (bots, muted []relay.AgentName) {
 	set := s.settings()
 	for _, l := range s.d.Lines[s.after(s.spoke(thread, at-1)):s.after(at-1)] {
 		for _, v := range l.Verdicts {
 			switch {
-			case l.Thread != thread || l.Recalled || !releasable(v.Stopped) || !s.fresh(at, v.At),
-				len(named) > 0 && !slices.Contains(named, v.Agent):
+			case l.Thread != thread || l.Recalled || !releasable(v.Stopped) || !s.fresh(at, v.At):
 			case set.Muted[v.Agent] != nil:
 				muted = append(muted, v.Agent)
 			default:
@@ -253,26 +244,24 @@ func (s *State) stillStopped(thread string, at relay.Millis, named []relay.Agent
 }
 
 func (s *State) fresh(at, stopped relay.Millis) bool {
-	return at-stopped <= relay.Millis(s.cfg.Window.Milliseconds())
+	return at-stopped <= relay.Millis(s.d.Config.Window.Milliseconds())
 }
 
-// continueWord reports whether a person's message lets bots go on, and which; none: all. It does so while the group is
-// shown that bots stopped, and something can be released; else it is an ordinary message.
-func (s *State) continueWord(m *relay.Message) (bots []relay.AgentName, is bool) {
-	if bots, is = isContinue(s.spelledOut(m), s.members()); !is {
-		return nil, false
-	}
+// isContinue reports whether a person's message lets bots go on. It does so while the group is shown that bots
+// stopped, and something can be released; else it is an ordinary message.
+func (s *State) isContinue(m *relay.Message) bool {
 	st := s.d.Stops[m.ThreadID]
-	if st == nil || !st.Noticed || !s.cfg.Notice || s.settings().Paused != nil {
-		return nil, false
+	if !isContinue(s.spelledOut(m), s.members()) || st == nil || !st.Noticed || !s.d.Config.Notice ||
+		s.settings().Paused != nil {
+		return false
 	}
-	at, _ := s.stillStopped(m.ThreadID, s.believed(m.TS), bots)
-	return bots, len(at) > 0
+	bots, _ := s.stillStopped(m.ThreadID, s.believed(m.TS))
+	return len(bots) > 0
 }
 
 // cannotContinue says why bots cannot go on; none: they can, also where only a person's stop is ended.
-func (s *State) cannotContinue(thread string, at relay.Millis, named []relay.AgentName) text2 {
-	bots, muted := s.stillStopped(thread, at, named)
+func (s *State) cannotContinue(thread string, at relay.Millis) text2 {
+	bots, muted := s.stillStopped(thread, at)
 	switch {
 	case s.personStopped() > 0 || len(bots) > 0:
 		return none
@@ -296,17 +285,6 @@ func (s *State) personStopped() relay.Millis {
 	return at
 }
 
-// goneOn is a continue.
-type goneOn struct {
-	At   relay.Millis      `json:"at"`
-	Bots []relay.AgentName `json:"bots,omitempty"` // none: all
-}
-
-// has reports whether it is for a bot.
-func (c goneOn) has(agent relay.AgentName) bool {
-	return len(c.Bots) == 0 || slices.Contains(c.Bots, agent)
-}
-
 const (
 	// maxHeld and maxHeldBytes bound the messages that can be released; beyond it the one stopped first cannot.
 	maxHeld      = 500
@@ -314,17 +292,11 @@ const (
 )
 
 // hold keeps a message that stopped at this bot, so that it can be released.
-func (s *State) hold(id relay.MessageID, m *relay.Message) {
-	d, bytes := s.d, 0
-	d.Held = append(d.Held, id)
-	s.keep(id, m)
-	for _, id := range d.Held {
-		bytes += len(d.Texts[id].Msg.Content)
-	}
-	for len(d.Held) > maxHeld || bytes > maxHeldBytes {
-		bytes -= len(d.Texts[d.Held[0]].Msg.Content)
-		s.drop(d.Held[0])
-		d.Held = d.Held[1:]
+func (s *State) hold(a *arrival) {
+	d := s.d
+	d.Held = append(d.Held, a)
+	for len(d.Held) > maxHeld || sizeOf(d.Held) > maxHeldBytes {
+		d.Held = slices.Delete(d.Held, 0, 1)
 	}
 }
 
@@ -333,66 +305,93 @@ func letGo() *policy.Decision {
 	return &policy.Decision{Allow: true, Tier: policy.TierReleased, Depth: 1, Reason: "a person let the bots go on"}
 }
 
+// goneOn is a continue: its time, and when this sidecar took it in.
+type goneOn struct {
+	At    relay.Millis `json:"at"`
+	Local relay.Millis `json:"local"`
+}
+
+// lateTime is how long after a continue a message may come that was said before it.
+const lateTime = relay.Millis(1000)
+
+// everywhere is the thread of what is said over the API, in no conversation.
+const everywhere = "*"
+
+// continued is when somebody last had the bots of a conversation go on, before a time.
+func (s *State) continued(thread string, before relay.Millis) (at relay.Millis) {
+	for _, key := range []string{thread, everywhere} {
+		if c := s.d.Continued[key]; c.At < before {
+			at = max(at, c.At)
+		}
+	}
+	return at
+}
+
 // release gives the bot what stopped in the last round of a conversation. What it does not release it forgets: a later
 // continue is about a later round.
 func (s *State) release(r *Record) {
-	set := s.settings()
-	mine := goneOn{Bots: r.Bots}.has(s.cfg.Agent) && set.Paused == nil && set.Muted[s.cfg.Agent] == nil
-	for _, id := range slices.Clone(s.d.Held) {
-		l := s.byID[id]
-		if l != nil && (r.Thread != everywhere && r.Thread != l.Thread || l.TS >= r.TS) {
-			continue
-		}
-		if l != nil && mine && s.spoke(l.Thread, r.TS-1) <= l.TS && s.fresh(r.TS, l.of(s.cfg.Agent).At) && !l.Recalled {
-			s.pass(id, nil, letGo())
-		}
-		s.add(Record{Kind: kindDrop, Of: id})
+	if r.TS > s.d.Continued[r.Thread].At {
+		s.d.Continued[r.Thread] = goneOn{r.TS, s.now}
+		prune(s.d.Continued, maxTopics, func(c goneOn) relay.Millis { return c.At })
 	}
+	set := s.settings()
+	var held []*arrival
+	for _, a := range s.d.Held {
+		l := s.byID[a.ID]
+		switch {
+		case l != nil && (r.Thread != everywhere && r.Thread != l.Thread || l.TS >= r.TS):
+			held = append(held, a)
+		case l != nil && set.Paused == nil && set.Muted[s.d.Config.Agent] == nil && !l.Recalled &&
+			s.spoke(l.Thread, r.TS-1) <= l.TS && s.fresh(r.TS, a.At):
+			s.pass(a, letGo())
+		}
+	}
+	s.d.Held = held
 }
 
 // released reports whether the bots went on while a message was on its way.
 func (s *State) released(a *arrival) bool {
 	l := s.byID[a.ID]
 	for _, key := range []string{l.Thread, everywhere} {
-		c := s.d.Continued[key]
-		if c.At > l.TS && c.has(s.cfg.Agent) && s.spoke(l.Thread, c.At-1) <= l.TS {
+		if c := s.d.Continued[key]; c.At > l.TS && a.At <= c.Local+lateTime && s.spoke(l.Thread, c.At-1) <= l.TS {
 			return true
 		}
 	}
 	return false
 }
 
-// changed carries out a request over the API.
-func (s *State) changed(e Changed) {
-	c, version, wrong := s.requested(&e)
+// requested carries out a request over the API.
+func (s *State) requested(e *Event) {
+	c, version, wrong := s.request(e)
 	switch is := s.d.Settings.version(); {
 	case !s.isMember():
 		wrong = relay.Errorf(relay.CodeUnknownGroup, "this bot is not in this group; GET /v1/groups lists its groups")
-	case s.cfg.Locked:
+	case s.d.Config.Locked:
 		wrong = relay.Errorf(relay.CodeLocked, "%s", say("locked").en)
 	case wrong == nil && version != "" && version != is:
 		wrong = relay.Errorf(relay.CodeConflict,
 			"version: the group has changed since; its version is %s now, read it again", is)
 	}
+	s.changed = false
 	if act := cmp.Or(e.Verb.row().act, ActSet); wrong == nil && (len(c) > 0 || act == ActContinue) {
-		id := "api/" + string(s.cfg.Agent) + "/" + nr(s.d.Nr)
-		r := Record{Kind: KindCommand, ID: id, Message: relay.MessageID("notice:" + id), Act: act, By: "api", Bots: e.Bots,
+		id := "api/" + string(s.d.Config.Agent) + "/" + nr(s.d.Nr)
+		r := Record{Kind: KindCommand, ID: id, Message: relay.MessageID("notice:" + id), Act: act, By: "api",
 			Thread: everywhere, TS: s.now}
 		if n := len(s.d.Lines); n > 0 && act == ActContinue { // whatever the clocks of the others
 			r.TS = max(r.TS, s.d.Lines[n-1].TS+1)
 		}
 		r.Set = s.at(c, s.now, r.ID, true)
-		s.carry(r)
+		s.share(r)
 	}
 	s.effect(Effect{Do: Respond, Call: e.Call, Err: wrong})
 }
 
-// requested is what a request changes, and the version of the settings that it is about; "": any.
-func (s *State) requested(e *Changed) (c Changes, version string, wrong error) {
+// request is what a request changes, and the version of the settings that it is about; "": any.
+func (s *State) request(e *Event) (c Changes, version string, wrong error) {
 	if e.Verb == "" {
-		return s.patch(e.Body)
+		return s.patch([]byte(e.Body))
 	}
-	c, _, mistake := s.meant(&asked{verb: e.Verb, bots: e.Bots}, "", s.now)
+	c, _, mistake := s.meant(&asked{verb: e.Verb}, "", s.now)
 	if mistake != none {
 		wrong = relay.Errorf(relay.CodeInvalidRequest, "%s", mistake.en)
 	}

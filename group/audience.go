@@ -142,4 +142,6 @@ func here(agents []relay.AgentName, bots []Member) (out []relay.AgentName) {
 }
 
 // isFor reports whether it is for this bot.
-func (s *State) isFor(a audience) bool { return a.everybody || slices.Contains(a.bots, s.cfg.Agent) }
+func (s *State) isFor(a audience) bool {
+	return a.everybody || slices.Contains(a.bots, s.d.Config.Agent)
+}

@@ -10,10 +10,18 @@ import (
 
 // However much happens and whatever has no result, the collections keep their bounds.
 func TestBounds(t *testing.T) {
-	s := New(Config{Agent: "a", Base: Settings{Answer: ModeOne, Limit: 3, Threshold: 1, Judge: true}, AnyChat: true,
-		MaxAge: time.Hour, Window: time.Hour, Directory: directory(), Commands: []string{"/relay"}, Notice: true})
-	now := time.UnixMilli(1_767_000_000_000)
-	s.Apply(now, CaughtUp{})
+	s, now := New(), time.UnixMilli(1_767_000_000_000)
+	apply := func(e Event) []Effect {
+		e.At = now
+		if e.Msg != nil {
+			e.Names = NamesOf(simNames, e.Msg)
+		}
+		effects, _ := s.Apply(e)
+		return effects
+	}
+	apply(Event{Kind: Start, Config: &Config{Agent: "a", Base: Settings{Answer: ModeOne, Limit: 3, Threshold: 1, Judge: true}, AnyChat: true,
+		MaxAge: time.Hour, Window: time.Hour, Commands: []string{"/relay"}, Notice: true}})
+	apply(Event{Kind: CaughtUp})
 	for n := range 6000 {
 		now = now.Add(time.Second / 10)
 		id := relay.MessageID(fmt.Sprintf("om_%d", n))
@@ -25,19 +33,19 @@ func TestBounds(t *testing.T) {
 		switch {
 		case n%29 == 0:
 			m.Content, m.ThreadID = "who knows?", ""
-			s.Apply(now, Heard{Msg: m, User: true, MayEdit: true})
+			apply(Event{Kind: Heard, Msg: &m, User: true, MayEdit: true})
 		case n%11 == 0:
 			m.Content = "/relay continue"
-			s.Apply(now, Heard{Msg: m, User: true, MayEdit: true})
+			apply(Event{Kind: Heard, Msg: &m, User: true, MayEdit: true})
 		case n%13 == 0:
-			s.Apply(now, Recalled{relay.MessageID(fmt.Sprintf("om_%d", n/2))})
+			apply(Event{Kind: Recalled, ID: relay.MessageID(fmt.Sprintf("om_%d", n/2))})
 		case n%17 == 0:
-			s.Apply(now, Side{Record{Kind: KindVerdict, Agent: "b", Of: id + "_later", Verdict: &Verdict{At: m.TS}}})
+			apply(Event{Kind: Side,
+				Record: &Record{Kind: KindVerdict, Agent: "b", Of: id + "_later", Verdict: &Verdict{At: m.TS}}})
 		default:
-			_, effects := s.Apply(now, Arrived{Msg: m})
-			for _, e := range effects {
+			for _, e := range apply(Event{Kind: Arrived, Msg: &m}) {
 				if e.Do == Deliver || e.Do == Append || e.Do == Share {
-					s.Apply(now, Done{Key: e.Key})
+					apply(Event{Kind: Done, Key: e.Key})
 				}
 			}
 		}

@@ -49,7 +49,7 @@ var verbs = []row{
 	{VerbThreshold, "阈值", text2{" 1", " 1"}, ActSet, false},
 	{VerbJudge, "裁判", text2{" on|off", " 开|关"}, ActSet, false},
 	{VerbBudget, "预算", text2{" 100", " 100"}, ActSet, false},
-	{VerbContinue, "继续", text2{" [Bot]", " [机器人]"}, ActContinue, true},
+	{VerbContinue, "继续", text2{}, ActContinue, false},
 	{VerbStop, "停止", text2{}, ActStop, false},
 	{VerbWhy, "为什么", text2{}, ActAnswer, false},
 	{VerbForget, "还原", text2{}, ActSet, false},
@@ -208,19 +208,15 @@ func modeOf(said string) (mode Mode, known bool) {
 	return "", false
 }
 
-// isContinue reports whether a person's message only asks that what was stopped goes on, and of which bots: those that
-// it names behind an '@'; none: all.
-func isContinue(said string, bots []Member) (of []relay.AgentName, is bool) {
+// isContinue reports whether a person's message only asks that what was stopped goes on, whatever bots it mentions.
+func isContinue(said string, bots []Member) bool {
 	r := newReader(said, bots)
-	before, ok := r.mentions(isBetween)
+	_, ok := r.mentions(isBetween)
 	said, _, _ = strings.Cut(r.rest, "@")
 	r.rest = r.rest[len(said):]
-	behind, all := r.mentions(isBetween)
+	_, all := r.mentions(isBetween)
 	word := strings.ToLower(strings.Join(strings.Fields(strings.TrimFunc(said, isBetween)), " "))
-	if !ok || !all || r.rest != "" || word != "继续" && word != "continue" && word != "go on" {
-		return nil, false
-	}
-	return here(slices.Concat(before, behind), bots), true
+	return ok && all && r.rest == "" && (word == "继续" || word == "continue" || word == "go on")
 }
 
 // hasHan reports whether a text has Chinese characters: the language of a notice.
@@ -384,10 +380,10 @@ func cutWord(text, prefix string) (rest string, ok bool) {
 
 // parse reads a person's message of this chat.
 func (s *State) parse(m *relay.Message) (asked, bool) {
-	if len(s.cfg.Commands) == 0 || m.MsgType != "" && m.MsgType != "text" && m.MsgType != "post" {
+	if len(s.d.Config.Commands) == 0 || m.MsgType != "" && m.MsgType != "text" && m.MsgType != "post" {
 		return asked{}, false
 	}
-	return parseCommand(s.spelledOut(m), s.cfg.Commands, s.members())
+	return parseCommand(s.spelledOut(m), s.d.Config.Commands, s.members())
 }
 
 // botElsewhere stands for a bot that has no sidecar in the group.

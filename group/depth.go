@@ -49,9 +49,6 @@ func (s *State) depth(l *Line) (depth int, began relay.Millis) {
 	return s.count(&x, l), x.began
 }
 
-// roundOf is when the round of a message began, as far as is known now.
-func (s *State) roundOf(l *Line) relay.Millis { return s.exchange(l).began }
-
 // exchange goes back from l to where its count ends.
 func (s *State) exchange(l *Line) exchange {
 	x := exchange{lines: []*Line{l}}
@@ -65,7 +62,7 @@ func (s *State) exchange(l *Line) exchange {
 	for {
 		visited[thread] = true
 		oldest := before
-		cut := s.wentOn(thread, l.TS)
+		cut := s.continued(thread, l.TS)
 		if len(x.lines) == 1 && l.UserTS <= l.TS {
 			cut = max(cut, l.UserTS)
 		}
@@ -131,7 +128,7 @@ func (x *exchange) endAt(s *State, at relay.Millis, l *Line) {
 
 // count is the depth of l, the first of x.
 func (s *State) count(x *exchange, l *Line) int {
-	c := s.cfg.Count
+	c := s.d.Config.Count
 	slices.Reverse(x.lines)
 	last, start := len(x.lines)-1, 0
 	for i := last; i > 0 && c.IdleReset > 0; i-- {
@@ -214,13 +211,13 @@ func between(from, to relay.Millis) time.Duration { return time.Duration(to-from
 
 // had reports whether this bot was given a message.
 func (s *State) had(l *Line) bool {
-	v := l.of(s.cfg.Agent)
+	v := l.of(s.d.Config.Agent)
 	return v != nil && (v.delivered() || v.Decision != nil && v.Decision.Allow)
 }
 
 // spoke is when a person spoke last in a conversation up to a time, or let its bots go on; 0: not known.
 func (s *State) spoke(thread string, until relay.Millis) relay.Millis {
-	at := s.wentOn(thread, until)
+	at := s.continued(thread, until)
 	for i := s.after(until) - 1; i >= 0; i-- {
 		o := s.d.Lines[i]
 		switch {
@@ -235,16 +232,3 @@ func (s *State) spoke(thread string, until relay.Millis) relay.Millis {
 	}
 	return at
 }
-
-// wentOn is when somebody last had the bots of a conversation go on, up to a time.
-func (s *State) wentOn(thread string, until relay.Millis) (at relay.Millis) {
-	for _, key := range []string{thread, everywhere} {
-		if c := s.d.Continued[key]; c.At < until {
-			at = max(at, c.At)
-		}
-	}
-	return at
-}
-
-// everywhere is the thread of what is said over the API, in no conversation.
-const everywhere = "*"

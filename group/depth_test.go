@@ -246,7 +246,8 @@ func TestDepth(t *testing.T) {
 			say: "u@1 id=u|A@2 p=u|B@100 p=u|C@101 p=u", count: idle, want: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := New(Config{Agent: "me", Count: tt.count})
+			s := New()
+			s.d.Config = Config{Agent: "me", Count: tt.count}
 			lines := talk(t, tt.say)
 			m := lines[len(lines)-1]
 			for _, l := range lines {

@@ -3,7 +3,6 @@ package group
 import (
 	"time"
 
-	"feishu-relay/mention"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
@@ -13,7 +12,7 @@ type Config struct {
 	Agent      relay.AgentName
 	Name       string // the bot's display name
 	MentionAll bool   // @all addresses the bot
-	CanWrite   bool   // the sidecar can write to Feishu
+	CanWrite   bool   // the sidecar can write to Feishu, as far as it knows
 	AnyChat    bool   // membership is not checked
 
 	Base     Settings        // what holds where people have set nothing
@@ -31,151 +30,106 @@ type Config struct {
 	Window        time.Duration // for how long a stopped message can be released
 	MaxAge        time.Duration // beyond it a message is too old
 	ShareMessages bool          // people's messages are published for the other sidecars
-
-	Directory *mention.Directory // finds the bots that a message names
 }
 
-// Event is something that happened. It is one of the types below.
-type Event any
+// EventKind is what happened.
+type EventKind string
 
-type (
-	// Configure replaces the configuration.
-	Configure struct{ Config Config }
-	// Online says which sidecars are online.
-	Online struct {
-		Agents []relay.AgentName
-		Away   bool // this bot is not connected
-	}
-	// CaughtUp says that the lanes were read to their ends after a start, or could not be for 5 s. Until then nothing
-	// is done that only one sidecar does.
-	CaughtUp struct{}
-	// Membership says whether the bot is in the chat.
-	Membership struct{ In bool }
-	// Said is a message that this bot has sent.
-	Said struct{ Msg relay.Message }
-	// Arrived is another bot's message, from the outbound lane.
-	Arrived struct {
-		Msg     relay.Message
-		History bool         // it is older than the sidecar's first start: for the transcript only
-		Stop    relay.Reason // the reader's own reason: bad_signature or malformed
-	}
-	// Heard is a person's message that this bot received.
-	Heard struct {
-		Msg     relay.Message
-		User    bool // Feishu calls the sender a user: only users can command
-		MayEdit bool // as far as this sidecar knows, the sender may change settings
-	}
-	// Shared is a person's message that another sidecar heard.
-	Shared struct{ Msg relay.Message }
-	// Side is a record of another sidecar.
-	Side struct{ Record Record }
-	// Judged is the judge's verdict.
-	Judged struct {
-		ID       relay.MessageID
-		Decision policy.Decision
-	}
-	// Delivered says that the bot has a message, or will not get it.
-	Delivered struct {
-		ID      relay.MessageID
-		Verdict Verdict // Delivered, Door and Acknowledged, or Stopped and Detail
-	}
-	// Recalled says that a message was recalled.
-	Recalled struct{ ID relay.MessageID }
-	// Edited says that this bot's message has another text.
-	Edited struct {
-		ID   relay.MessageID
-		Text string
-	}
-	// Changed is a request over the API.
-	Changed struct {
-		Call string // names the request in its [Respond]
-		Verb Verb   // VerbStop, VerbContinue, VerbForget; "": Body
-		Body []byte // settings as JSON
-		Bots []relay.AgentName
-	}
-	// LaneLost says that the side lane lost records: the settings are shared again.
-	LaneLost struct{}
-	// Done is the result of an effect with a key.
-	Done struct {
-		Key     string
-		Failed  bool
-		Message relay.MessageID // of a Reply in Feishu: its id
-	}
-	// Claimed is the result of a [Claim].
-	Claimed struct {
-		Key    string
-		Holder relay.AgentName
-		Mine   bool // this process holds it; false for one of an earlier process of this agent
-	}
-	// Tick says that it is a later time.
-	Tick struct{}
+// The kinds of events, and the fields that each has beside Kind and At.
+const (
+	Start     EventKind = "start"     // Config. The process starts: effects without a result come again
+	Configure EventKind = "configure" // Config. It has changed
+	Online    EventKind = "online"    // Agents: the sidecars that are online; Away: this bot is not connected
+	CaughtUp  EventKind = "caught_up" // the lanes were read to their ends after Start, or could not be for 5 s
+	Joined    EventKind = "joined"    // the bot is in the chat
+	Left      EventKind = "left"      // the bot is not in the chat
+	Said      EventKind = "said"      // Msg, Names: this bot has sent it; the text is final
+	Arrived   EventKind = "arrived"   // Msg, Names: of another bot, from the outbound lane; History, Reason
+	Heard     EventKind = "heard"     // Msg, Names: a person's message that this bot received; User, MayEdit
+	Shared    EventKind = "shared"    // Msg, Names: a person's message that another sidecar heard
+	Side      EventKind = "side"      // Record: of another sidecar
+	Delivered EventKind = "delivered" // ID, Verdict: the bot has the message, or (Stopped, Detail) will not get it
+	Recalled  EventKind = "recalled"  // ID
+	Changed   EventKind = "changed"   // Call names a request over the API; Verb "": Body has settings as JSON
+	LaneLost  EventKind = "lane_lost" // the side lane lost records: the settings are shared again
+	Done      EventKind = "done"      // Key: the result of an effect. Failed; Decision of an Ask; ID of a Reply
+	Tick      EventKind = "tick"      // it is the time that Next returned
 )
+
+// Event is something that happened. It is what the book holds: the same events make the same State.
+type Event struct {
+	Kind     EventKind         `json:"kind"`
+	At       time.Time         `json:"at"` // by this sidecar's clock; its zone is that of the readers
+	Config   *Config           `json:"config,omitempty"`
+	Agents   []relay.AgentName `json:"agents,omitempty"`
+	Away     bool              `json:"away,omitempty"`
+	Msg      *relay.Message    `json:"msg,omitempty"`
+	Names    Names             `json:"names,omitzero"`     // whom Msg names: NamesOf
+	History  bool              `json:"history,omitempty"`  // Msg is older than the first start: for the transcript only
+	Reason   relay.Reason      `json:"reason,omitempty"`   // why Msg stops, if its reader says so: a bad signature
+	User     bool              `json:"user,omitempty"`     // Feishu calls the sender a user: only users can command
+	MayEdit  bool              `json:"may_edit,omitempty"` // as far as this sidecar knows, the sender may change settings
+	Record   *Record           `json:"record,omitempty"`
+	ID       relay.MessageID   `json:"id,omitempty"`
+	Verdict  *Verdict          `json:"verdict,omitempty"`
+	Call     string            `json:"call,omitempty"`
+	Verb     Verb              `json:"verb,omitempty"` // VerbStop, VerbContinue or VerbForget
+	Body     string            `json:"body,omitempty"`
+	Key      string            `json:"key,omitempty"`
+	Failed   bool              `json:"failed,omitempty"` // of a Claim: another one holds it
+	Decision *policy.Decision  `json:"decision,omitempty"`
+}
 
 // Do is what an effect asks for.
 type Do string
 
-// The effects. Those with a result have a key, and are repeated after a restart until they have it.
+// The effects. Those with a result have a key: the result is a Done with the key, and they come again at a Start until
+// it is there. Those that say "until" are not begun after that time, but have failed.
 const (
-	Append   Do = "append"   // the message to the transcript. Result
-	Publish  Do = "publish"  // the message on its lane. Result
-	Share    Do = "share"    // the record on the side lane. Result
-	Deliver  Do = "deliver"  // the message to the bot. Result: package deliver has it; Delivered follows
-	Give     Do = "give"     // a person's message to the bot, before Until. Result: the bot has it, or not
-	Ask      Do = "ask"      // the judge about the message. Result: Judged
-	Claim    Do = "claim"    // Key, for an hour. Result: Claimed
-	React    Do = "react"    // to the message ID. Result
-	Reply    Do = "reply"    // Text to the message ID. Result
-	Redact   Do = "redact"   // the text of the message ID in the transcript. Result
+	Append   Do = "append"   // Msg to the transcript. Result
+	Publish  Do = "publish"  // Msg on its lane. Result
+	Share    Do = "share"    // Record on the side lane. Result
+	Deliver  Do = "deliver"  // Msg to the bot. Result: package deliver has it; Delivered follows
+	Give     Do = "give"     // Msg, a person's, to the bot, until Until. Result: the bot has it, or not
+	Ask      Do = "ask"      // the judge about Msg. Result: Decision
+	Claim    Do = "claim"    // Key, for an hour. Result: this process holds it, or not
+	React    Do = "react"    // to the message ID, until Until. Result
+	Reply    Do = "reply"    // Text to the message ID, until Until. Result
+	Redact   Do = "redact"   // the text of the message ID in the transcript, and of its edits. Result
 	Withhold Do = "withhold" // a person's message from the bot, for Reason
 	Stop     Do = "stop"     // for log and metrics: the message was stopped for Reason
-	Retext   Do = "retext"   // the message, which may wait for the bot, has the new Text
+	Retext   Do = "retext"   // the message ID, which may wait for the bot, has the new Text
 	Review   Do = "review"   // what waits for the bot: ask Fate of each
 	Respond  Do = "respond"  // to the request Call, with Err or nil
 )
 
-// Effect is something to be done once the records are in the book.
+// Effect is something to be done once the event is in the book. What it points to is not changed later.
 type Effect struct {
-	Do     Do              `json:"do"`
-	Key    string          `json:"key,omitempty"` // "": it has no result
-	ID     relay.MessageID `json:"id,omitempty"`
-	Nr     uint64          `json:"nr,omitempty"` // the order of effects
-	Record *Record         `json:"record,omitempty"`
-	Reason relay.Reason    `json:"reason,omitempty"`
-	// Decision is of a Deliver; of an Ask it has the depth.
-	Decision *policy.Decision `json:"decision,omitempty"`
-	Text     string           `json:"text,omitempty"`
-	Until    relay.Millis     `json:"until,omitempty"`
-	Call     string           `json:"call,omitempty"`
-
-	Msg       *relay.Message `json:"-"` // the message ID, where its text is needed
-	Mentioned bool           `json:"-"` // of a Deliver and an Ask: it addresses this bot
-	Err       error          `json:"-"`
+	Do        Do               `json:"do"`
+	Key       string           `json:"key,omitempty"` // "": it has no result
+	Nr        uint64           `json:"nr,omitempty"`  // the order of effects
+	ID        relay.MessageID  `json:"id,omitempty"`
+	Msg       *relay.Message   `json:"msg,omitempty"`
+	Mentioned bool             `json:"mentioned,omitempty"` // of a Deliver and an Ask: it addresses this bot
+	Record    *Record          `json:"record,omitempty"`
+	Reason    relay.Reason     `json:"reason,omitempty"`
+	Decision  *policy.Decision `json:"decision,omitempty"` // of a Deliver and a Stop; of an Ask it has the depth
+	Text      string           `json:"text,omitempty"`
+	Until     relay.Millis     `json:"until,omitempty"`
+	Call      string           `json:"call,omitempty"`
+	Err       error            `json:"-"`
 }
 
 // Kind is what a record is.
 type Kind string
 
-// The kinds that sidecars share.
+// The kinds of records.
 const (
 	KindSet     Kind = "set"     // values of the settings; a bot in the chat
 	KindCommand Kind = "command" // a person's command, or one over the API
 	KindNotice  Kind = "notice"  // what the group was shown: a stop, an answer
-	KindFailed  Kind = "failed"  // a sidecar could not show Key
 	KindVerdict Kind = "verdict" // what became of the message Of at Agent
 	KindRecall  Kind = "recall"  // the text of the message Of is gone
-	KindEdit    Kind = "edit"    // the message Of has another text
-)
-
-// The kinds of the book alone.
-const (
-	kindLine     Kind = "line"     // a message was said
-	kindIn       Kind = "in"       // the bot is in the chat, or is not
-	kindQueue    Kind = "queue"    // a message waits for a stage
-	kindDo       Kind = "do"       // an effect begins
-	kindDone     Kind = "done"     // an effect has its result
-	kindDrop     Kind = "drop"     // a stopped message cannot be released any more
-	kindTurn     Kind = "turn"     // how far something is that one sidecar does
-	kindSnapshot Kind = "snapshot" // the whole State
 )
 
 // Act is what a command or a notice is about.
@@ -189,10 +143,10 @@ const (
 	ActAnswer   Act = "answer"   // the answer to a command
 )
 
-// Record is a change of a State. The fields up to TS are shared; channel and chat are the caller's to add.
+// Record is what sidecars tell each other over the side lane; channel and chat are the caller's to add.
 type Record struct {
 	Kind    Kind              `json:"kind"`
-	ID      string            `json:"id,omitempty"` // a record counts once
+	ID      string            `json:"id,omitempty"` // a command or a notice counts once
 	Act     Act               `json:"act,omitempty"`
 	Agent   relay.AgentName   `json:"agent,omitempty"` // whose sidecar made it
 	Thread  string            `json:"thread_id,omitempty"`
@@ -207,22 +161,9 @@ type Record struct {
 	Said    relay.Millis      `json:"said,omitempty"`  // of a stop: when the message was said
 	Verdict *Verdict          `json:"verdict,omitempty"`
 	Key     string            `json:"key,omitempty"` // of something that is shown once
-	Try     int               `json:"try,omitempty"`
 	Text    string            `json:"text,omitempty"`
 	Answer  string            `json:"answer,omitempty"` // of a command
 	TS      relay.Millis      `json:"ts,omitempty"`
-
-	// The rest is of the book alone.
-	Local  relay.Millis   `json:"local,omitempty"` // when this sidecar took it in, by its clock
-	Share  bool           `json:"share,omitempty"` // it is to be shared
-	Line   *Line          `json:"line,omitempty"`
-	Msg    *relay.Message `json:"msg,omitempty"` // the text of a line
-	Do     []Do           `json:"todo,omitempty"`
-	Effect *Effect        `json:"effect,omitempty"`
-	Wait   *arrival       `json:"wait,omitempty"`
-	Turn   *turn          `json:"turn,omitempty"`
-	State  *data          `json:"state,omitempty"`
-	In     bool           `json:"in,omitempty"`
 }
 
 // Verdict is what became of a message at one bot, as far as is known.

@@ -24,17 +24,19 @@ import (
 func TestConversations(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		c := &conversation{now: time.Date(2026, 1, 2, 14, 0, 0, 0, time.FixedZone("CST", 8*3600))}
-		c.s = New(c.config(nil))
+		c.s = New()
+		c.config(nil)
+		c.apply(t, Event{Kind: Start, Config: &c.cfg})
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return c.run(t, d) })
 	})
 }
 
 type conversation struct {
-	s       *State
-	cfg     Config
-	now     time.Time
-	records []Record
-	out     strings.Builder
+	s    *State
+	cfg  Config
+	now  time.Time
+	book []Event
+	out  strings.Builder
 }
 
 // arg is the value of an argument, "" if it is missing.
@@ -76,13 +78,13 @@ func directory() *mention.Directory {
 	return mention.NewDirectory(agents)
 }
 
-func (c *conversation) config(d *datadriven.TestData) Config {
+func (c *conversation) config(d *datadriven.TestData) *Config {
 	c.cfg = Config{Agent: "a", Name: "BotA", CanWrite: true,
 		Base:     Settings{Answer: ModeAll, Limit: 3, Threshold: 1, Judge: true},
 		MaxDepth: 10, SteerBy: "members", Commands: []string{"/relay", "/中继"}, Notice: true, Window: time.Hour,
-		MaxAge: 10 * time.Minute, ShareMessages: true, Directory: directory()}
+		MaxAge: 10 * time.Minute, ShareMessages: true}
 	if d == nil {
-		return c.cfg
+		return &c.cfg
 	}
 	for _, a := range d.CmdArgs {
 		v := strings.Join(a.Vals, ",")
@@ -122,7 +124,7 @@ func (c *conversation) config(d *datadriven.TestData) Config {
 			c.cfg.CanWrite = false
 		}
 	}
-	return c.cfg
+	return &c.cfg
 }
 
 // message is the message of an event.
@@ -163,9 +165,9 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 	}
 	switch d.Cmd {
 	case "group": // the bots that are in the group and online; a is
-		c.apply(t, Configure{c.config(d)})
-		c.apply(t, Membership{In: !has(d, "out")})
-		c.apply(t, CaughtUp{})
+		c.apply(t, Event{Kind: Configure, Config: c.config(d)})
+		c.member(t, !has(d, "out"))
+		c.apply(t, Event{Kind: CaughtUp})
 		for _, agent := range agentsIn(arg(d, "bots")) {
 			set := Changes{}
 			set.set(keyIn+string(agent), Member{Name: "Bot" + strings.ToUpper(string(agent)), CanWrite: !has(d, "no-write"),
@@ -173,39 +175,45 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 			for key, v := range set {
 				set[key] = Value{relay.MillisOf(c.now), string(agent), v.V}
 			}
-			c.apply(t, Side{Record{Kind: KindSet, Agent: agent, Set: set}})
+			c.side(t, Record{Kind: KindSet, Agent: agent, Set: set})
 		}
-		c.apply(t, Online{Agents: agentsIn(arg(d, "bots"))})
+		c.apply(t, Event{Kind: Online, Agents: agentsIn(arg(d, "bots"))})
 		c.now = c.now.Add(time.Second)
-		c.apply(t, Tick{})
+		c.apply(t, Event{Kind: Tick})
 		return ""
 	case "config":
-		c.apply(t, Configure{c.config(d)})
+		c.apply(t, Event{Kind: Configure, Config: c.config(d)})
 	case "online":
-		c.apply(t, Online{Agents: agentsIn(arg(d, "bots")), Away: has(d, "away")})
+		c.apply(t, Event{Kind: Online, Agents: agentsIn(arg(d, "bots")), Away: has(d, "away")})
 	case "member":
-		c.apply(t, Membership{In: !has(d, "out")})
+		c.member(t, !has(d, "out"))
 	case "say":
-		c.apply(t, Said{c.message(d)})
+		c.apply(t, c.said(Said, d))
 	case "arrive":
-		c.apply(t, Arrived{Msg: c.message(d), History: has(d, "history"), Stop: relay.Reason(arg(d, "stop"))})
+		e := c.said(Arrived, d)
+		e.History, e.Reason = has(d, "history"), relay.Reason(arg(d, "stop"))
+		c.apply(t, e)
 	case "hear":
-		c.apply(t, Heard{Msg: c.message(d), User: !has(d, "app"), MayEdit: !has(d, "may-not")})
+		e := c.said(Heard, d)
+		e.User, e.MayEdit = !has(d, "app"), !has(d, "may-not")
+		c.apply(t, e)
 	case "shared":
-		m := c.message(d)
-		m.Role = relay.RoleUser
-		c.apply(t, Shared{m})
+		e := c.said(Shared, d)
+		e.Msg.Role = relay.RoleUser
+		c.apply(t, e)
 	case "judged":
-		c.apply(t, Judged{id, policy.Decision{Allow: has(d, "yes"), Tier: policy.TierJudge, Reason: "judge_no"}})
+		c.apply(t, Event{Kind: Done, Key: "ask/" + string(id),
+			Decision: &policy.Decision{Allow: has(d, "yes"), Tier: policy.TierJudge, Reason: "judge_no"}})
 	case "delivered":
-		c.apply(t, Delivered{id, Verdict{Delivered: relay.MillisOf(c.now), Stopped: relay.Reason(arg(d, "stop"))}})
+		c.apply(t, Event{Kind: Delivered, ID: id,
+			Verdict: &Verdict{Delivered: relay.MillisOf(c.now), Stopped: relay.Reason(arg(d, "stop"))}})
 	case "stop": // the verdict of another sidecar
-		c.apply(t, Side{Record{Kind: KindVerdict, Agent: relay.AgentName(arg(d, "at")), Of: id, Thread: arg(d, "topic"),
+		c.side(t, Record{Kind: KindVerdict, Agent: relay.AgentName(arg(d, "at")), Of: id, Thread: arg(d, "topic"),
 			Sender: relay.AgentName(arg(d, "from")), Round: c.line(arg(d, "round")), Said: c.line(string(id)),
-			Verdict: &Verdict{At: relay.MillisOf(c.now), Stopped: relay.Reason(arg(d, "why"))}}})
+			Verdict: &Verdict{At: relay.MillisOf(c.now), Stopped: relay.Reason(arg(d, "why"))}})
 	case "took": // another bot was given a person's message
-		c.apply(t, Side{Record{Kind: KindVerdict, Agent: relay.AgentName(arg(d, "at")), Of: id,
-			Verdict: &Verdict{At: relay.MillisOf(c.now), Delivered: relay.MillisOf(c.now)}}})
+		c.side(t, Record{Kind: KindVerdict, Agent: relay.AgentName(arg(d, "at")), Of: id,
+			Verdict: &Verdict{At: relay.MillisOf(c.now), Delivered: relay.MillisOf(c.now)}})
 	case "side":
 		var r Record
 		if err := json.Unmarshal([]byte(d.Input), &r); err != nil {
@@ -216,26 +224,22 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 			v.At = cmp.Or(v.At, r.TS)
 			r.Set[key] = v
 		}
-		c.apply(t, Side{r})
+		c.side(t, r)
 	case "recall":
-		c.apply(t, Recalled{id})
-	case "edit":
-		c.apply(t, Edited{id, d.Input})
+		c.apply(t, Event{Kind: Recalled, ID: id})
 	case "patch", "api":
-		c.apply(t, Changed{Call: "call", Verb: Verb(id), Body: []byte(d.Input), Bots: agentsIn(arg(d, "bots"))})
+		c.apply(t, Event{Kind: Changed, Call: "call", Verb: Verb(id), Body: d.Input})
 	case "claimed":
-		c.apply(t, Claimed{Key: string(id), Holder: relay.AgentName(cmp.Or(arg(d, "by"), "a")), Mine: !has(d, "by")})
+		c.apply(t, Event{Kind: Done, Key: string(id), Failed: has(d, "by")})
 	case "done":
-		c.apply(t, Done{Key: string(id), Failed: has(d, "failed"), Message: relay.MessageID(arg(d, "message"))})
+		c.apply(t, Event{Kind: Done, Key: string(id), Failed: has(d, "failed"), ID: relay.MessageID(arg(d, "message"))})
 	case "wait":
 		c.now = c.now.Add(time.Duration(number2(d, "s", 1))*time.Second - 100*time.Millisecond)
-		c.apply(t, Tick{})
+		c.apply(t, Event{Kind: Tick})
 	case "restart":
-		c.s = Restore(c.cfg, c.records)
-		for _, e := range c.s.Pending() {
-			c.print("again ", effectText(&e))
-		}
-		c.apply(t, CaughtUp{})
+		c.s = replay(t, c.book)
+		c.apply(t, Event{Kind: Start, Config: &c.cfg})
+		c.apply(t, Event{Kind: CaughtUp})
 	case "next":
 		if at := c.s.Next(); !at.IsZero() {
 			return fmt.Sprintf("in %v\n", at.Sub(c.now.Truncate(time.Millisecond)))
@@ -252,11 +256,12 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 		out, _ := json.Marshal(c.s.View(c.now))
 		c.print("", string(out))
 	case "weigh":
-		m := c.message(d)
+		e := c.said(Arrived, d)
 		if arg(d, "by") != "" {
-			m.Role = relay.RoleUser
+			e.Kind, e.User = Heard, true
 		}
-		why, decision, asks := c.s.Weigh(c.now, m, true)
+		e.At = c.now
+		why, decision, asks := c.s.Weigh(e)
 		c.print("", strings.TrimSpace(fmt.Sprintf("%s judge=%t %s", cmp.Or(why, "pass"), asks, encode(decision))))
 	case "fate":
 		c.print("", string(cmp.Or(c.s.Fate(relay.MillisOf(c.now), id, has(d, "given")), "stays")))
@@ -264,6 +269,22 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 		t.Fatalf("%s: unknown event %s", d.Pos, d.Cmd)
 	}
 	return c.out.String()
+}
+
+// said is an event with a message.
+func (c *conversation) said(kind EventKind, d *datadriven.TestData) Event {
+	m := c.message(d)
+	return Event{Kind: kind, Msg: &m, Names: NamesOf(directory(), &m)}
+}
+
+func (c *conversation) side(t *testing.T, r Record) { c.apply(t, Event{Kind: Side, Record: &r}) }
+
+func (c *conversation) member(t *testing.T, in bool) {
+	if in {
+		c.apply(t, Event{Kind: Joined})
+	} else {
+		c.apply(t, Event{Kind: Left})
+	}
 }
 
 // line is when a message was said.
@@ -283,94 +304,114 @@ func (c *conversation) print(prefix, text string) {
 // apply applies an event, and the results of effects that only wait for a disk or a lane.
 func (c *conversation) apply(t *testing.T, e Event) {
 	t.Helper()
-	records, effects := c.s.Apply(c.now, e)
-	for i := range records {
-		c.print("", recordText(&records[i]))
-		raw, err := json.Marshal(&records[i])
-		if err != nil {
-			t.Fatal(err)
+	e.At = c.now
+	was, before := snapshot(t, c.s), tracked(c.s)
+	effects, changed := c.s.Apply(e)
+	if changed {
+		c.book = append(c.book, copied(t, e))
+	} else if is := snapshot(t, c.s); !bytes.Equal(was, is) {
+		t.Fatalf("%s changes the state, and says that it does not:\n%s\nwas\n%s", e.Kind, is, was)
+	}
+	for _, text := range tracked(c.s) {
+		if !slices.Contains(before, text) {
+			c.print("", text)
 		}
-		var r Record
-		if err := json.Unmarshal(raw, &r); err != nil {
-			t.Fatal(err)
-		}
-		c.records = append(c.records, r)
 	}
 	for i := range effects {
 		c.print("", effectText(&effects[i]))
 	}
-	if was, is := snapshot(t, c.s), snapshot(t, Restore(c.cfg, c.records)); !bytes.Equal(was, is) {
-		t.Fatalf("after %T the records make another state:\n%s\nwant\n%s", e, is, was)
+	if was, is := snapshot(t, c.s), snapshot(t, replay(t, c.book)); !bytes.Equal(was, is) {
+		t.Fatalf("after %s the events make another state:\n%s\nwant\n%s", e.Kind, is, was)
 	}
 	for _, e := range effects {
 		switch e.Do {
 		case Append, Publish, Share, Redact, Deliver:
-			c.apply(t, Done{Key: e.Key})
+			c.apply(t, Event{Kind: Done, Key: e.Key})
 		}
 	}
 }
 
+// copied is what the book has of a value.
+func copied[V any](t testing.TB, v V) (out V) {
+	raw, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func replay(t testing.TB, events []Event) *State {
+	s := New()
+	for _, e := range events {
+		s.Apply(copied(t, e))
+	}
+	return s
+}
+
 func snapshot(t *testing.T, s *State) []byte {
 	t.Helper()
-	raw, err := json.Marshal(s.Snapshot())
+	raw, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return raw
 }
 
-// recordText is a record in the trace; those that only keep books are left out.
-func recordText(r *Record) string {
-	var b strings.Builder
-	shared := ""
-	if r.Share {
-		shared = "share "
+// tracked is what a trace shows of a state where it is new.
+func tracked(s *State) (out []string) {
+	for _, l := range s.d.Lines[max(0, len(s.d.Lines)-20):] {
+		text := fmt.Sprintf("line %s %s", l.ID, cmp.Or(string(l.Bot), l.Person))
+		if l.Depth > 0 {
+			text += fmt.Sprintf(" depth=%d", l.Depth)
+		}
+		out = append(out, text)
 	}
+	for _, a := range s.d.Queue {
+		out = append(out, fmt.Sprintf("waits %s for %s", a.ID, stages[a.Stage].name))
+	}
+	for _, a := range s.d.Held {
+		out = append(out, fmt.Sprintf("holds %s", a.ID))
+	}
+	var turns []string
+	for _, turn := range s.d.Turns {
+		text := "turn " + turn.claim()
+		if turn.Kind == turnOne {
+			text += fmt.Sprintf(" of %v", turn.Bots)
+		}
+		turns = append(turns, text)
+	}
+	slices.Sort(turns)
+	return append(out, turns...)
+}
+
+// recordText is a record that is shared.
+func recordText(r *Record) string {
+	text := "share " + string(r.Kind)
 	switch r.Kind {
-	case kindLine:
-		if r.Line == nil {
-			return ""
-		}
-		fmt.Fprintf(&b, "line %s %s", r.Line.ID, cmp.Or(string(r.Line.Bot), r.Line.Person))
-		if r.Line.Depth > 0 {
-			fmt.Fprintf(&b, " depth=%d", r.Line.Depth)
-		}
-	case kindQueue:
-		fmt.Fprintf(&b, "waits %s for %s", r.Wait.ID, stages[r.Wait.Stage].name)
-	case kindDrop:
-		fmt.Fprintf(&b, "drop %s", r.Of)
-	case kindTurn:
-		if r.Turn.Over {
-			return ""
-		}
-		fmt.Fprintf(&b, "turn %s", r.Turn.claim())
-		if r.Turn.Kind == turnOne {
-			fmt.Fprintf(&b, " of %v", r.Turn.Bots)
-		}
 	case KindVerdict:
-		fmt.Fprintf(&b, "%sverdict %s %s", shared, r.Of, verdictText(r.Verdict))
-		if r.Msg != nil {
-			b.WriteString(", held")
-		}
+		text += fmt.Sprintf(" %s %s", r.Of, verdictText(r.Verdict))
 	case KindSet:
-		fmt.Fprintf(&b, "%sset %s", shared, changesText(r.Set))
+		text += " " + changesText(r.Set)
 	case KindCommand:
-		fmt.Fprintf(&b, "%scommand %s %s by=%s", shared, r.ID, r.Act, r.By)
+		text += fmt.Sprintf(" %s %s by=%s", r.ID, r.Act, r.By)
 		if len(r.Set) > 0 {
-			fmt.Fprintf(&b, " %s", changesText(r.Set))
+			text += " " + changesText(r.Set)
 		}
 		if len(r.Bots) > 0 {
-			fmt.Fprintf(&b, " bots=%v", r.Bots)
+			text += fmt.Sprintf(" bots=%v", r.Bots)
 		}
 		if r.Answer != "" {
-			fmt.Fprintf(&b, " answer=%q", r.Answer)
+			text += fmt.Sprintf(" answer=%q", r.Answer)
 		}
 	case KindNotice:
-		fmt.Fprintf(&b, "%snotice %s %s", shared, r.Key, r.Message)
-	case KindFailed, KindRecall, KindEdit:
-		fmt.Fprintf(&b, "%s%s %s", shared, r.Kind, cmp.Or(string(r.Of), r.Key))
+		text += fmt.Sprintf(" %s %s", r.Key, r.Message)
+	case KindRecall:
+		text += " " + string(r.Of)
 	}
-	return b.String()
+	return text
 }
 
 func verdictText(v *Verdict) string {
@@ -396,7 +437,7 @@ func effectText(e *Effect) string {
 	text := string(e.Do)
 	switch e.Do {
 	case Share:
-		return ""
+		return recordText(e.Record)
 	case Claim:
 		return text + " " + e.Key
 	case Review:

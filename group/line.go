@@ -88,29 +88,28 @@ func (l *Line) judge(v Verdict) {
 	*was = v
 }
 
-// lineOf is a message as a line. ts is when it was said, as far as that is believed.
-func (s *State) lineOf(m *relay.Message, ts relay.Millis) Line {
-	l := Line{ID: m.ID(), TS: ts, UserTS: m.UserTS, Parent: m.ParentID, Root: m.RootID, Thread: m.ThreadID,
-		PartOf: relay.MessageID(m.Metadata.Text("part_of")), Named: s.names(m)}
+// lineOf is the message of an event as a line.
+func (s *State) lineOf(e *Event) *Line {
+	m := e.Msg
+	l := &Line{ID: m.ID(), TS: s.believed(m.TS), UserTS: m.UserTS, Parent: m.ParentID, Root: m.RootID, Thread: m.ThreadID,
+		PartOf: relay.MessageID(m.Metadata.Text("part_of")), Named: e.Names}
 	if m.Role == relay.RoleUser {
 		l.Person = cmp.Or(m.SenderName, string(m.SenderID))
 	} else {
-		l.Bot = cmp.Or(m.SenderAgentName, relay.AgentName(m.SenderBotOpenID))
+		l.Bot = cmp.Or(m.SenderAgentName, relay.AgentName(m.SenderBotOpenID), unknownBot)
+		l.Depth, l.Round = s.depth(l)
 	}
 	return l
 }
 
-// names is who a message names.
-func (s *State) names(m *relay.Message) (n Names) {
+// NamesOf is whom a message names, by a directory of the bots that are known.
+func NamesOf(d *mention.Directory, m *relay.Message) (n Names) {
 	refs := make([]mention.Ref, len(m.Mentions))
 	for i, x := range m.Mentions {
 		refs[i] = mention.Ref{Key: x.Key, Name: x.Name, OpenID: string(x.OpenID), AgentName: string(x.AgentName)}
 		n.Others = n.Others || x.AgentName == "" && x.OpenID != ""
 	}
-	if s.cfg.Directory == nil {
-		return n
-	}
-	found := s.cfg.Directory.Find(mention.Text{Content: m.Content, MsgType: m.MsgType, Refs: refs})
+	found := d.Find(mention.Text{Content: m.Content, MsgType: m.MsgType, Refs: refs})
 	n.All = found.All
 	for _, agent := range found.Agents[:min(len(found.Agents), maxNamed)] {
 		n.Bots = append(n.Bots, relay.AgentName(agent))
@@ -121,6 +120,11 @@ func (s *State) names(m *relay.Message) (n Names) {
 // insert adds a line in the order of time; of equal times the later one is last.
 func (s *State) insert(l *Line) {
 	d := s.d
+	l.Recalled = l.Recalled || s.gone[l.ID]
+	for _, v := range d.Early[l.ID] {
+		l.judge(v)
+	}
+	delete(d.Early, l.ID)
 	d.Nr++
 	l.Nr = d.Nr
 	at := s.after(l.TS)

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -9,111 +8,128 @@ import (
 	"feishu-relay/relay"
 )
 
-// said records and publishes what this bot has sent.
-func (s *State) said(e *relay.Message) {
-	m := bounded(e)
-	m.SenderAgentName = s.cfg.Agent
-	of := editOf(m)
-	why := relay.Pass
-	switch {
-	case s.gone[m.ID()], s.gone[of]:
-		why = relay.Recalled
-	case s.byID[m.ID()] != nil:
-		why = relay.Duplicate
+// bounded copies the message of an event, without what is not for us.
+func (s *State) bounded(e *Event) *relay.Message {
+	m := *e.Msg
+	m.SenderName = runes.Cut(m.SenderName, relay.MaxName)
+	m.Mentions = m.Mentions[:min(len(m.Mentions), relay.MaxMentions)]
+	e.Msg = &m
+	if s.gone[m.ID()] || s.gone[editOf(&m)] {
+		e.Msg = blank(&m)
 	}
-	if why != relay.Pass {
-		s.effect(Effect{Do: Stop, ID: m.ID(), Reason: why})
+	return e.Msg
+}
+
+// record adds a message to the lines and to the transcript.
+func (s *State) record(l *Line, m *relay.Message) {
+	if l != nil {
+		s.insert(l)
+	}
+	s.do(Effect{Do: Append, Key: "append/" + string(m.ID()), ID: m.ID(), Msg: m})
+}
+
+// ignore ends an event that changes nothing.
+func (s *State) ignore(e Effect) {
+	s.changed = false
+	s.effect(e)
+}
+
+// said records and publishes what this bot has sent.
+func (s *State) said(e *Event) {
+	m := s.bounded(e)
+	id, of := m.ID(), editOf(m)
+	switch {
+	case s.gone[id], s.gone[of]:
+		s.ignore(Effect{Do: Stop, ID: id, Reason: relay.Recalled})
+		return
+	case s.byID[id] != nil:
+		s.ignore(Effect{Do: Stop, ID: id, Reason: relay.Duplicate})
 		return
 	}
+	m.SenderAgentName = s.d.Config.Agent
 	if m.TS <= 0 { // never before what the bot may answer, whatever the clocks of the others
 		m.TS = s.now
 		if n := len(s.d.Lines); n > 0 {
 			m.TS = max(m.TS, min(s.d.Lines[n-1].TS+1, s.believed(s.d.Lines[n-1].TS+1)))
 		}
 	}
-	r := Record{Kind: kindLine, Msg: m, Do: []Do{Append, Publish}}
+	var l *Line
 	if of == "" {
-		ts := s.believed(m.TS)
-		m.UserTS = s.spoke(m.ThreadID, ts)
-		l := s.lineOf(m, ts)
-		l.Depth, l.Round = s.depth(&l)
-		r.Line = &l
-	} else {
-		s.effect(Effect{Do: Retext, ID: of, Text: m.Content})
+		m.UserTS = s.spoke(m.ThreadID, s.believed(m.TS))
+		l = s.lineOf(e)
 	}
-	s.add(r)
+	s.record(l, m)
+	s.do(Effect{Do: Publish, Key: "publish/" + string(id), ID: id, Msg: m})
 }
 
 // heard decides about a person's message that this bot received.
-func (s *State) heard(e *Heard) {
-	m := bounded(&e.Msg)
+func (s *State) heard(e *Event) {
+	m := s.bounded(e)
 	m.Role = relay.RoleUser
 	id := m.ID()
-	l := s.lineOf(m, s.believed(m.TS))
-	if known := s.byID[id]; known != nil {
-		l = *known
-		if v := known.of(s.cfg.Agent); v != nil { // it was decided
+	l, known := s.byID[id], s.byID[id] != nil
+	if known {
+		if v := l.of(s.d.Config.Agent); v != nil { // it was decided
 			again := Effect{Do: Give, ID: id, Msg: m}
 			if v.Stopped != relay.Pass {
 				again = Effect{Do: Withhold, ID: id, Reason: v.Stopped}
 			}
-			s.effect(again)
+			s.ignore(again)
 			return
 		}
+	} else {
+		l = s.lineOf(e)
 	}
 	if s.gone[id] {
-		s.effect(Effect{Do: Withhold, ID: id, Reason: relay.Recalled})
+		s.ignore(Effect{Do: Withhold, ID: id, Reason: relay.Recalled})
 		return
 	}
 	if e.User && s.command(m, e.MayEdit) {
 		s.effect(Effect{Do: Withhold, ID: id, Reason: relay.Command})
 		return
 	}
-	bots, goOn := s.continueWord(m)
-	goOn = goOn && e.User
-	if s.byID[id] == nil {
-		s.add(Record{Kind: kindLine, Line: &l, Msg: m, Do: []Do{Append}})
-		if s.cfg.ShareMessages {
-			s.begin(turn{Key: "publish/" + string(id), Kind: turnPublish, Of: id}, m)
+	word := e.User && s.isContinue(m)
+	if !known {
+		s.record(l, m)
+		if s.d.Config.ShareMessages {
+			s.begin(turn{Key: "publish/" + string(id), Kind: turnPublish, Of: id, Msg: m})
 		}
 	}
 	set := s.settings()
-	switch a := s.audience(&l, &set); {
-	case goOn:
-		s.begin(turn{Key: commandKey(id), Kind: turnCommand, Of: id, Bots: bots, Word: true}, m)
+	switch a := s.audience(l, &set); {
+	case word:
+		s.begin(turn{Key: commandKey(id), Kind: turnCommand, Of: id, Msg: m})
 		s.effect(Effect{Do: Withhold, ID: id, Reason: relay.Continue})
-	case set.Muted[s.cfg.Agent] != nil:
-		s.withhold(&l, relay.Muted)
-	case len(a.oneOf) > 0:
+	case set.Muted[s.d.Config.Agent] != nil:
+		s.withhold(l, relay.Muted)
+	case len(a.oneOf) > 0 && !slices.ContainsFunc(l.Verdicts, func(v Verdict) bool { return v.delivered() }):
 		bots := slices.DeleteFunc(a.oneOf, func(b relay.AgentName) bool { return set.Muted[b] != nil })
-		known := cmp.Or(s.byID[id], &l)
-		if slices.ContainsFunc(known.Verdicts, func(v Verdict) bool { return v.delivered() }) {
-			s.withhold(&l, relay.NotForMe) // another bot has it
-		} else {
-			s.begin(turn{Key: oneKey(id), Kind: turnOne, Of: id, Bots: bots}, m)
-		}
+		s.begin(turn{Key: oneKey(id), Kind: turnOne, Of: id, Bots: bots, Msg: m})
 	case !s.isFor(a):
-		s.withhold(&l, relay.NotForMe)
+		s.withhold(l, relay.NotForMe)
 	default:
-		s.do(Effect{Do: Give, Key: "give/" + string(id), ID: id}, m)
+		s.do(Effect{Do: Give, Key: "give/" + string(id), ID: id, Msg: m})
 	}
 }
 
 // withhold keeps a person's message from this bot.
 func (s *State) withhold(l *Line, why relay.Reason) {
-	if l == nil {
-		return
+	if l != nil {
+		s.effect(Effect{Do: Withhold, ID: l.ID, Reason: why})
+		s.verdict(l.ID, l.Thread, Verdict{Stopped: why})
 	}
-	s.effect(Effect{Do: Withhold, ID: l.ID, Reason: why})
-	s.share(Record{Kind: KindVerdict, Of: l.ID, Thread: l.Thread,
-		Verdict: &Verdict{Agent: s.cfg.Agent, At: s.now, Stopped: why}})
+}
+
+// verdict shares what became of a message at this bot.
+func (s *State) verdict(of relay.MessageID, thread string, v Verdict) {
+	v.Agent, v.At = s.d.Config.Agent, s.now
+	s.share(Record{Kind: KindVerdict, Of: of, Thread: thread, Verdict: &v})
 }
 
 // shared records a person's message that another sidecar heard.
-func (s *State) shared(e *relay.Message) {
-	m := bounded(e)
+func (s *State) shared(e *Event) {
+	m := s.bounded(e)
 	id := m.ID()
-	s.over("publish/" + string(id))
 	why := relay.Pass
 	switch {
 	case m.Role != relay.RoleUser:
@@ -123,65 +139,14 @@ func (s *State) shared(e *relay.Message) {
 	case s.byID[id] != nil:
 		why = relay.Duplicate
 	}
+	waits := s.d.Turns["publish/"+string(id)] != nil
+	delete(s.d.Turns, "publish/"+string(id))
 	if why != relay.Pass {
 		s.effect(Effect{Do: Stop, ID: id, Reason: why})
+		s.changed = waits
 		return
 	}
-	l := s.lineOf(m, s.believed(m.TS))
-	s.add(Record{Kind: kindLine, Line: &l, Msg: m, Do: []Do{Append}})
-}
-
-// recalled takes in that a message was recalled, which several sidecars may hear.
-func (s *State) recalled(id relay.MessageID) {
-	if s.gone[id] {
-		return
-	}
-	s.add(Record{Kind: KindRecall, Of: id})
-	s.forget(id)
-	s.begin(turn{Key: "recall/" + string(id), Kind: turnRecall, Of: id}, nil)
-}
-
-// forget takes the text of a recalled message away.
-func (s *State) forget(id relay.MessageID) {
-	s.do(Effect{Do: Redact, Key: "redact/" + string(id), ID: id}, nil)
-	if slices.Contains(s.d.Held, id) {
-		s.add(Record{Kind: kindDrop, Of: id})
-	}
-	if s.d.Turns[oneKey(id)] != nil {
-		s.withhold(s.byID[id], relay.Recalled)
-	}
-	s.over(commandKey(id))
-	s.effect(Effect{Do: Review})
-}
-
-// edited shares the new text of a message of this bot.
-func (s *State) edited(e Edited) {
-	l := s.byID[e.ID]
-	if l == nil || l.Bot != s.cfg.Agent || l.Recalled {
-		return
-	}
-	r := Record{Kind: KindEdit, ID: "edit/" + string(e.ID) + "/" + nr(s.d.Nr), Of: e.ID, Thread: l.Thread,
-		Agent: s.cfg.Agent, Text: runes.Cut(e.Text, maxEditText), Said: l.TS}
-	s.carry(r)
-}
-
-// appendEdit records the new text of a message. All sidecars give it the same id.
-func (s *State) appendEdit(r *Record) {
-	if s.gone[r.Of] {
-		return
-	}
-	id := relay.MessageID(r.ID)
-	m := &relay.Message{RelayMsgID: id, MessageID: id, SenderAgentName: r.Agent, ThreadID: r.Thread, Content: r.Text,
-		MsgType: "text", TS: r.Said, Role: relay.RoleAssistant, Metadata: relay.Metadata{metaEditOf: encode(r.Of)}}
-	s.do(Effect{Do: Append, Key: "append/" + r.ID, ID: id}, m)
-}
-
-// bounded is a copy of a message from outside, without what is not for us.
-func bounded(m *relay.Message) *relay.Message {
-	out := *m
-	out.SenderName = runes.Cut(out.SenderName, relay.MaxName)
-	out.Mentions = out.Mentions[:min(len(out.Mentions), relay.MaxMentions)]
-	return &out
+	s.record(s.lineOf(e), m)
 }
 
 // blank is a message without what it says.
@@ -191,12 +156,6 @@ func blank(m *relay.Message) *relay.Message {
 	if of := editOf(m); of != "" {
 		out.Metadata[metaEditOf] = encode(of)
 	}
-	return &out
-}
-
-func withText(m *relay.Message, text string) *relay.Message {
-	out := *m
-	out.Content = text
 	return &out
 }
 

@@ -178,29 +178,29 @@ func (s *State) member(agent relay.AgentName) bool {
 
 // announce says that this bot is in the group, or is not, where the others have to know it.
 func (s *State) announce() {
-	self := Member{Agent: s.cfg.Agent, Name: runes.Cut(s.cfg.Name, maxBotName), MentionAll: s.cfg.MentionAll,
-		CanWrite: s.cfg.CanWrite, Answer: s.cfg.Base.Answer, Budget: s.cfg.Base.Budget}
-	key, c := keyIn+string(s.cfg.Agent), Changes{}
+	self := Member{Agent: s.d.Config.Agent, Name: runes.Cut(s.d.Config.Name, maxBotName), MentionAll: s.d.Config.MentionAll,
+		CanWrite: s.d.Config.CanWrite, Answer: s.d.Config.Base.Answer, Budget: s.d.Config.Base.Budget}
+	key, c := keyIn+string(s.d.Config.Agent), Changes{}
 	switch {
 	case s.isMember() && !slices.Contains(s.members(), self):
 		c.set(key, self)
-	case s.d.In == isOut && s.member(s.cfg.Agent):
+	case s.d.In == isOut && s.member(s.d.Config.Agent):
 		c.set(key, nil)
 	default:
 		return
 	}
-	s.share(Record{Kind: KindSet, Set: s.at(c, s.now, string(s.cfg.Agent), true)})
+	s.share(Record{Kind: KindSet, Set: s.at(c, s.now, string(s.d.Config.Agent), true)})
 }
 
 // base is what holds where people have set nothing. How bots share a group is the same at all sidecars: where their
 // environments differ, that of the first agent holds.
 func (s *State) base() Settings {
-	set := s.cfg.Base
+	set := s.d.Config.Base
 	if m := s.members(); len(m) > 0 && m[0].Answer != "" {
-		if !s.cfg.File[keyAnswer] {
+		if !s.d.Config.File[keyAnswer] {
 			set.Answer = m[0].Answer
 		}
-		if !s.cfg.File[keyBudget] {
+		if !s.d.Config.File[keyBudget] {
 			set.Budget = m[0].Budget
 		}
 	}
@@ -215,8 +215,8 @@ func (s *State) settings() Settings {
 	}
 	c.get(keyDefaultBot, &set.DefaultBot)
 	limited := c.get(keyLimit, &set.Limit)
-	if limited && s.cfg.MaxDepth > 0 { // which may have been higher when it was set
-		set.Limit = min(set.Limit, s.cfg.MaxDepth)
+	if limited && s.d.Config.MaxDepth > 0 { // which may have been higher when it was set
+		set.Limit = min(set.Limit, s.d.Config.MaxDepth)
 	}
 	if c.get(keyThreshold, &set.Threshold) || limited { // two changes at once may have crossed
 		set.Threshold = min(set.Threshold, set.Limit)
@@ -243,7 +243,7 @@ func (s *State) sources() map[string]string {
 	from := map[string]string{}
 	for _, key := range append(settingKeys, "muted") {
 		from[key] = FromEnv
-		if s.cfg.File[key] {
+		if s.d.Config.File[key] {
 			from[key] = FromFile
 		}
 		if s.d.Settings.get(key, new(any)) || key == "muted" && len(s.settings().Muted) > 0 {

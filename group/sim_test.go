@@ -43,9 +43,9 @@ type fault struct {
 	name   string
 	want   string                        // what is found
 	change func(*Config)                 // of the first sidecar
-	apply  func(n *node, e Event) Event  // nil: the event is lost
+	apply  func(n *node, e *Event) bool  // false: the event is lost
 	effect func(n *node, e *Effect) bool // false: it is not run
-	record func(r *Record) bool          // false: it is not in the book
+	book   func(e *Event) bool           // false: it is not in the book
 }
 
 // claimAgain lets everybody have the claims whose keys begin so, and none hears that it was done.
@@ -61,12 +61,13 @@ func claimAgain(prefix string) func(n *node, e *Effect) bool {
 var faults = []fault{
 	{name: "a sidecar knows no limit", want: "of depth",
 		change: func(cfg *Config) { cfg.Base.Limit, cfg.Base.Threshold = 1000, 1000 }},
-	{name: "each message ends the count", want: "after the last one of a person", apply: func(_ *node, e Event) Event {
-		if a, ok := e.(Arrived); ok {
-			a.Msg.UserTS, a.Msg.ParentID = a.Msg.TS-1, ""
-			return a
+	{name: "each message ends the count", want: "after the last one of a person", apply: func(_ *node, e *Event) bool {
+		if e.Kind == Arrived {
+			m := *e.Msg
+			m.UserTS, m.ParentID = m.TS-1, ""
+			e.Msg = &m
 		}
-		return e
+		return true
 	}},
 	{name: "everybody has the claim to a notice", want: "shown 2 times", effect: claimAgain("stop/")},
 	{name: "everybody has the claim to an answer", want: "answered 2 times", effect: claimAgain("answer/")},
@@ -80,26 +81,20 @@ var faults = []fault{
 	{name: "commands are not shared", want: "different settings", effect: func(_ *node, e *Effect) bool {
 		return e.Do != Share || e.Record.Kind != KindCommand
 	}},
-	{name: "a verdict is not in the book", want: "another state",
-		record: func(r *Record) bool { return r.Kind != KindVerdict }},
-	{name: "a turn is not in the book", want: "another state",
-		record: func(r *Record) bool { return r.Kind != kindTurn }},
-	{name: "repeats are not known", want: "again", apply: func(n *node, e Event) Event {
-		if a, ok := e.(Arrived); ok {
-			delete(n.s.byID, a.Msg.MessageID)
+	{name: "a delivery is not in the book", want: "another state",
+		book: func(e *Event) bool { return e.Kind != Delivered }},
+	{name: "a tick is not in the book", want: "another state",
+		book: func(e *Event) bool { return e.Kind != Tick }},
+	{name: "repeats are not known", want: "again", apply: func(n *node, e *Event) bool {
+		if e.Kind == Arrived {
+			delete(n.s.byID, e.Msg.MessageID)
 		}
-		return e
+		return true
 	}},
 	{name: "the transcript keeps what was recalled", want: "transcript",
 		effect: func(_ *node, e *Effect) bool { return e.Do != Redact }},
-	{name: "a recall is not heard", want: "still has", apply: func(n *node, e Event) Event {
-		if r, ok := e.(Side); ok && r.Record.Kind == KindRecall && n.agent == "b" {
-			return nil
-		}
-		if _, ok := e.(Recalled); ok && n.agent == "b" {
-			return nil
-		}
-		return e
+	{name: "a recall is not heard", want: "still has", apply: func(n *node, e *Event) bool {
+		return n.agent != "b" || e.Kind != Recalled && (e.Kind != Side || e.Record.Kind != KindRecall)
 	}},
 }
 
@@ -170,7 +165,8 @@ type node struct {
 	cfg    Config
 	skew   int64
 	s      *State
-	book   []Record
+	book   []Event
+	from   []byte // the snapshot before the book; nil: none
 	life   int
 	todo   []Effect
 	lanes  map[relay.AgentName][]parcel // by sender, in its order
@@ -198,6 +194,8 @@ func (w *world) failf(format string, args ...any) {
 
 const simStart = 1_767_000_000_000
 
+var simNames = directory()
+
 // simulate runs a seed and returns the first invariant that fails.
 func simulate(seed uint64, f *fault, trace func(string)) error {
 	w := &world{r: rand.New(rand.NewPCG(seed, 7)), now: simStart, claims: map[string]holder{}, trace: trace, fault: f,
@@ -210,7 +208,7 @@ func simulate(seed uint64, f *fault, trace func(string)) error {
 		n.cfg = Config{Agent: n.agent, Name: "Bot" + strings.ToUpper(string(n.agent)), CanWrite: w.r.IntN(4) > 0,
 			Base:     Settings{Answer: ModeAll, Limit: w.limit, Threshold: w.limit - 1, Judge: true},
 			MaxDepth: 6, SteerBy: "members", Commands: []string{"/relay"}, Notice: true, Window: time.Hour,
-			MaxAge: 10 * time.Minute, ShareMessages: true, Directory: directory()}
+			MaxAge: 10 * time.Minute, ShareMessages: true}
 		if w.one {
 			n.cfg.Base.Answer = ModeOne
 		}
@@ -224,10 +222,11 @@ func simulate(seed uint64, f *fault, trace func(string)) error {
 		if f != nil && f.change != nil && i == 0 {
 			f.change(&n.cfg)
 		}
-		n.s = New(n.cfg)
+		n.s = New()
 		w.nodes = append(w.nodes, n)
 	}
 	for _, n := range w.nodes {
+		n.apply(Event{Kind: Start, Config: &n.cfg})
 		n.join()
 	}
 	for range 20 { // they get to know each other
@@ -248,9 +247,9 @@ func (n *node) join() {
 	for _, o := range n.w.nodes {
 		all = append(all, o.agent)
 	}
-	n.apply(Online{Agents: all})
-	n.apply(Membership{In: true})
-	n.apply(CaughtUp{})
+	n.apply(Event{Kind: Online, Agents: all})
+	n.apply(Event{Kind: Joined})
+	n.apply(Event{Kind: CaughtUp})
 }
 
 func (n *node) clock() time.Time { return time.UnixMilli(n.w.now + n.skew).UTC() }
@@ -258,35 +257,37 @@ func (n *node) clock() time.Time { return time.UnixMilli(n.w.now + n.skew).UTC()
 // apply applies an event, and collects what is to be done.
 func (n *node) apply(e Event) {
 	w := n.w
-	if w.fault != nil && w.fault.apply != nil {
-		if e = w.fault.apply(n, e); e == nil {
-			return
-		}
+	if w.fault != nil && w.fault.apply != nil && !w.fault.apply(n, &e) {
+		return
 	}
-	records, effects := n.s.Apply(n.clock(), e)
-	for i := range records {
-		if w.fault == nil || w.fault.record == nil || w.fault.record(&records[i]) {
-			n.book = append(n.book, records[i])
-		}
+	e.At = n.clock()
+	if e.Msg != nil {
+		e.Names = NamesOf(simNames, e.Msg)
 	}
+	limit := n.limit() // which this event may change
+	effects, changed := n.s.Apply(e)
+	limit = max(limit, n.limit())
+	if changed && (w.fault == nil || w.fault.book == nil || w.fault.book(&e)) {
+		n.book = append(n.book, e)
+	}
+	again := e.Kind == Start
 	for _, e := range effects {
-		if e.Do == Deliver {
+		if e.Do == Deliver && !again {
 			if n.issued[e.ID]++; n.issued[e.ID] > 1 {
 				w.failf("%s delivers %s again", n.agent, e.ID)
 			}
-			if e.Decision.Depth >= 6 || e.Decision.Tier != policy.TierReleased && e.Decision.Depth >= n.limit() {
+			if editOf(e.Msg) != "" { // of a message that the bot was given, or was released
+				n.todo = append(n.todo, e)
+				continue
+			}
+			if e.Decision.Depth >= 6 || e.Decision.Tier != policy.TierReleased && e.Decision.Depth >= limit {
 				w.failf("%s delivers %s of depth %d", n.agent, e.ID, e.Decision.Depth)
 			}
 		}
 		n.todo = append(n.todo, e)
 	}
 	if w.trace != nil {
-		w.logf("%s %T", n.agent, e)
-		for i := range records {
-			if text := recordText(&records[i]); text != "" {
-				w.logf("    %s", text)
-			}
-		}
+		w.logf("%s %s %s%s", n.agent, e.Kind, e.Key, e.ID)
 		for i := range effects {
 			if text := effectText(&effects[i]); text != "" {
 				w.logf("    > %s", text)
@@ -308,7 +309,7 @@ func (n *node) send(from relay.AgentName, e Event) {
 		at = max(at, lane[len(lane)-1].at)
 	}
 	n.lanes[from] = append(lane, parcel{at, e})
-	if n.w.r.IntN(20) == 0 {
+	if n.w.r.IntN(20) == 0 && (e.Msg == nil || editOf(e.Msg) == "") { // the loop knows the ids of edits
 		n.lanes[from] = append(n.lanes[from], parcel{at, e})
 	}
 }
@@ -334,7 +335,7 @@ func (w *world) step(people int) {
 				some = append(some, o.agent)
 			}
 		}
-		n.apply(Online{Agents: some, Away: w.r.IntN(2) == 0})
+		n.apply(Event{Kind: Online, Agents: some, Away: w.r.IntN(2) == 0})
 	case people == 0:
 	default:
 		w.person()
@@ -362,7 +363,7 @@ func (w *world) deliver(n *node) {
 func (w *world) tick() {
 	for _, n := range w.nodes {
 		if at := n.s.Next(); !at.IsZero() && !at.After(n.clock()) {
-			n.apply(Tick{})
+			n.apply(Event{Kind: Tick})
 		}
 	}
 }
@@ -370,23 +371,27 @@ func (w *world) tick() {
 // kill ends a node between two effects, and starts it again from its records.
 func (n *node) kill() {
 	w := n.w
-	was, _ := json.Marshal(n.s.Snapshot())
+	was, _ := json.Marshal(n.s)
 	raw, _ := json.Marshal(n.book)
-	var book []Record
+	var book []Event
+	n.s = New()
 	if err := json.Unmarshal(raw, &book); err != nil {
 		panic(err)
 	}
-	n.s = Restore(n.cfg, book)
-	is, _ := json.Marshal(n.s.Snapshot())
-	if !bytes.Equal(was, is) {
-		w.failf("%s: the records make another state:\n%s\nwant\n%s", n.agent, is, was)
+	if n.from != nil {
+		if err := json.Unmarshal(n.from, n.s); err != nil {
+			panic(err)
+		}
 	}
-	if w.r.IntN(2) == 0 { // the book is written anew
-		snapshot := n.s.Snapshot()
-		raw, _ := json.Marshal(snapshot)
-		var again Record
-		_ = json.Unmarshal(raw, &again)
-		n.book = []Record{again}
+	for _, e := range book {
+		n.s.Apply(e)
+	}
+	is, _ := json.Marshal(n.s)
+	if !bytes.Equal(was, is) {
+		w.failf("%s: the events make another state:\n%s\nwant\n%s", n.agent, is, was)
+	}
+	if w.r.IntN(2) == 0 { // the book begins again
+		n.from, n.book = is, nil
 	}
 	for _, e := range n.todo {
 		if e.Do == Give {
@@ -397,7 +402,8 @@ func (n *node) kill() {
 	}
 	w.logf("%s is killed", n.agent)
 	n.life++
-	n.todo = n.s.Pending()
+	n.todo = nil
+	n.apply(Event{Kind: Start, Config: &n.cfg})
 	n.join()
 }
 
@@ -447,25 +453,23 @@ func (n *node) run(e *Effect) {
 	case Publish:
 		for _, o := range w.nodes {
 			if o != n && e.Msg.Role == relay.RoleUser {
-				o.send(n.agent+" people", Shared{*e.Msg})
+				o.send(n.agent+" people", Event{Kind: Shared, Msg: e.Msg})
 			} else if o != n {
-				o.send(n.agent+" bots", Arrived{Msg: *e.Msg})
+				o.send(n.agent+" bots", Event{Kind: Arrived, Msg: e.Msg})
 			}
 		}
 	case Share:
 		for _, o := range w.nodes {
-			r := *e.Record
-			if r.Verdict != nil {
-				r.Verdict = new(*r.Verdict)
-			}
 			if o != n {
-				o.send(n.agent+" side", Side{r})
+				o.send(n.agent+" side", Event{Kind: Side, Record: e.Record})
 			}
 		}
 	case Deliver:
-		n.apply(Done{Key: e.Key})
-		n.apply(Delivered{e.ID, Verdict{Door: "stream"}})
-		n.answer(e.Msg)
+		n.apply(Event{Kind: Done, Key: e.Key})
+		n.apply(Event{Kind: Delivered, ID: e.ID, Verdict: &Verdict{Door: "stream"}})
+		if editOf(e.Msg) == "" {
+			n.answer(e.Msg)
+		}
 		return
 	case Give:
 		late := e.Until > 0 && n.clock().UnixMilli() > int64(e.Until) || w.r.IntN(30) == 0 && e.Until > 0
@@ -477,10 +481,11 @@ func (n *node) run(e *Effect) {
 			}
 			n.answer(e.Msg)
 		}
-		n.apply(Done{Key: e.Key, Failed: late})
+		n.apply(Event{Kind: Done, Key: e.Key, Failed: late})
 		return
 	case Ask:
-		n.apply(Judged{e.ID, policy.Decision{Allow: w.r.IntN(3) > 0, Tier: policy.TierJudge, Reason: "judge_no"}})
+		n.apply(Event{Kind: Done, Key: e.Key,
+			Decision: &policy.Decision{Allow: w.r.IntN(3) > 0, Tier: policy.TierJudge, Reason: "judge_no"}})
 		return
 	case Claim:
 		h, ok := w.claims[e.Key]
@@ -488,25 +493,25 @@ func (n *node) run(e *Effect) {
 			h = holder{n.agent, n.life}
 			w.claims[e.Key] = h
 		}
-		n.apply(Claimed{Key: e.Key, Holder: h.agent, Mine: h == holder{n.agent, n.life}})
+		n.apply(Event{Kind: Done, Key: e.Key, Failed: h != holder{n.agent, n.life}})
 		return
 	case React, Reply:
-		if w.r.IntN(8) == 0 && len(w.nodes) > 2 {
+		if late := n.clock().UnixMilli() > int64(e.Until); late || w.r.IntN(8) == 0 && len(w.nodes) > 2 {
 			w.failed = w.failed || e.Do == React
-			n.apply(Done{Key: e.Key, Failed: true})
+			n.apply(Event{Kind: Done, Key: e.Key, Failed: true})
 			return
 		}
 		if e.Do == Reply {
-			w.replies[string(e.ID)+" "+e.Key] = 1
+			w.replies[string(e.ID)+" "+string(n.agent)] = 1
 		} else {
-			if !w.reacted[e.Key] {
+			if key := e.Key + " " + string(n.agent); !w.reacted[key] {
 				w.shown++
+				w.reacted[key] = true
 			}
-			w.reacted[e.Key] = true
 		}
 	}
 	if e.Key != "" {
-		n.apply(Done{Key: e.Key, Message: relay.MessageID("om_shown_" + e.Key)})
+		n.apply(Event{Kind: Done, Key: e.Key, ID: relay.MessageID("om_shown_" + e.Key)})
 	}
 }
 
@@ -532,9 +537,13 @@ func (n *node) answer(to *relay.Message) {
 		m.TS = 0
 	}
 	w.talk++
-	n.apply(Said{m})
+	n.apply(Event{Kind: Said, Msg: &m})
 	if w.r.IntN(25) == 0 {
-		n.apply(Edited{m.MessageID, "edited " + string(m.MessageID)})
+		edit := m
+		edit.MessageID += "_edit"
+		edit.RelayMsgID = edit.MessageID
+		edit.Content, edit.Metadata = "edited "+string(m.MessageID), relay.Metadata{metaEditOf: encode(m.MessageID)}
+		n.apply(Event{Kind: Said, Msg: &edit})
 	}
 }
 
@@ -569,7 +578,8 @@ func (w *world) person() {
 	case x == 2:
 		bodies := []string{`{"limit":3}`, `{"paused":true}`, `{"paused":false,"limit":2}`, `{"budget":7}`, `{"muted":{"a":"1m"}}`}
 		n := w.nodes[w.r.IntN(len(w.nodes))]
-		n.apply(Changed{Verb: []Verb{"", "", VerbForget, VerbStop}[w.r.IntN(4)], Body: []byte(bodies[w.r.IntN(len(bodies))])})
+		n.apply(Event{Kind: Changed, Verb: []Verb{"", "", VerbForget, VerbStop}[w.r.IntN(4)],
+			Body: bodies[w.r.IntN(len(bodies))]})
 		w.muted = true
 		return
 	case x < 5:
@@ -595,7 +605,7 @@ func (w *world) person() {
 	for i, n := range w.nodes {
 		if w.r.IntN(6) > 0 || i == len(w.nodes)-1 && !heard {
 			heard = true
-			n.send("feishu", Heard{Msg: p.m, User: true, MayEdit: w.r.IntN(10) > 0 || i == 0})
+			n.send("feishu", Event{Kind: Heard, Msg: &p.m, User: true, MayEdit: w.r.IntN(10) > 0 || i == 0})
 		}
 	}
 	w.logf("%s says %s %q", p.m.SenderName, p.m.MessageID, p.m.Content)
@@ -606,7 +616,7 @@ func (w *world) recall(id relay.MessageID) {
 	w.recalled[id] = true
 	for i, n := range w.nodes {
 		if w.r.IntN(3) > 0 || i == 0 {
-			n.send("feishu", Recalled{id})
+			n.send("feishu", Event{Kind: Recalled, ID: id})
 		}
 	}
 }
@@ -723,7 +733,7 @@ func (n *node) checkRounds() {
 
 // checkRecalled holds that a recalled text is nowhere.
 func (n *node) checkRecalled() {
-	raw, _ := json.Marshal(n.s.Snapshot())
+	raw, _ := json.Marshal(n.s)
 	for id := range n.w.recalled {
 		for _, text := range []string{"text " + string(id), "says " + string(id), "edited " + string(id)} {
 			if bytes.Contains(raw, []byte(`"`+text+`"`)) {

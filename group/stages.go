@@ -17,7 +17,7 @@ var stages = []struct {
 	do   func(*State, *arrival) verdict
 }{
 	{"source", (*State).stopForeign},
-	{"record", (*State).record},
+	{"record", (*State).addLine},
 	{"turn", (*State).awaitTurn},
 	{"settings", (*State).stopBySettings},
 	{"policy", (*State).stopByPolicy},
@@ -37,18 +37,16 @@ func stop(why relay.Reason) verdict { return verdict{stop: why} }
 
 // arrival is another bot's message on its way through the stages.
 type arrival struct {
-	ID      relay.MessageID `json:"id"`
-	Stage   int             `json:"stage"` // the next one
-	At      relay.Millis    `json:"at"`    // when it came
-	Final   relay.Millis    `json:"final"` // when its text was final, as far as that is believed
-	History bool            `json:"history,omitempty"`
-	Asked   relay.Millis    `json:"asked,omitempty"` // since when the judge is asked
-	// Judged is the judge's verdict, if it has one.
-	Judged *policy.Decision `json:"judged,omitempty"`
-
-	msg    *relay.Message
-	unread relay.Reason
-	queued bool
+	ID      relay.MessageID  `json:"id"`
+	Msg     *relay.Message   `json:"msg"`
+	Names   Names            `json:"names,omitzero"`
+	Stage   int              `json:"stage"` // the next one
+	At      relay.Millis     `json:"at"`    // when it came
+	Final   relay.Millis     `json:"final"` // when its text was final, as far as that is believed
+	History bool             `json:"history,omitempty"`
+	Asked   relay.Millis     `json:"asked,omitempty"`  // since when the judge is asked
+	Judged  *policy.Decision `json:"judged,omitempty"` // the judge's verdict
+	unread  relay.Reason     // it does not wait with that
 }
 
 // believed is a time that a message says, as far as it is believed: one that is missing or too far ahead is now.
@@ -60,25 +58,30 @@ func (s *State) believed(at relay.Millis) relay.Millis {
 }
 
 // arrived takes another bot's message through the stages.
-func (s *State) arrived(e *Arrived) {
-	m := bounded(&e.Msg)
-	a := &arrival{ID: m.ID(), At: s.now, Final: s.believed(m.Final()), History: e.History, msg: m, unread: e.Stop}
-	s.walk(a)
+func (s *State) arrived(e *Event) {
+	m := s.bounded(e)
+	a := &arrival{ID: m.ID(), Msg: m, Names: e.Names, At: s.now, Final: s.believed(m.Final()), History: e.History,
+		unread: e.Reason}
+	if !s.walk(a) {
+		s.d.Queue = append(s.d.Queue, a)
+	}
 }
 
 // pump takes messages that wait through further stages, in their order.
 func (s *State) pump() {
 	for i := 0; i < len(s.d.Queue); {
-		a, was := *s.d.Queue[i], len(s.d.Queue)
-		a.msg, a.queued = s.d.Texts[a.ID].Msg, true
-		if i == 0 && s.judgeFailed(&a) {
-			s.done(Done{Key: "ask/" + string(a.ID)})
+		a := s.d.Queue[i]
+		if i == 0 && s.judgeFailed(a) {
+			delete(s.d.Todo, "ask/"+string(a.ID))
 			a.Judged = &policy.Decision{Tier: policy.TierJudge, Reason: policy.StopJudgeError, Detail: "no verdict in time"}
-			if s.cfg.OnErrorAllow {
+			if s.d.Config.OnErrorAllow {
 				a.Judged.Allow, a.Judged.Reason = true, "judge failed, passed as configured"
 			}
 		}
-		if s.walk(&a); len(s.d.Queue) == was {
+		if s.walk(a) {
+			s.d.Queue = slices.Delete(s.d.Queue, i, i+1)
+			s.changed = true
+		} else {
 			i++
 		}
 	}
@@ -86,82 +89,78 @@ func (s *State) pump() {
 
 // judgeTime is how long the judge may take; it ends its own calls in half of it.
 func (s *State) judgeTime() relay.Millis {
-	return relay.Millis(2 * cmp.Or(s.cfg.JudgeTimeout, policy.DefaultTimeout).Milliseconds())
+	return relay.Millis(2 * cmp.Or(s.d.Config.JudgeTimeout, policy.DefaultTimeout).Milliseconds())
 }
 
 // judgeFailed reports whether the judge does not answer, or too much waits for its answer.
 func (s *State) judgeFailed(a *arrival) bool {
-	if a.Asked == 0 || a.Judged != nil {
-		return false
-	}
-	bytes := 0
-	for _, a := range s.d.Queue {
-		bytes += len(s.d.Texts[a.ID].Msg.Content)
-	}
-	return s.now >= a.Asked+s.judgeTime() || len(s.d.Queue) > maxWaiting || bytes > maxWaitingBytes
+	return a.Asked > 0 && a.Judged == nil &&
+		(s.now >= a.Asked+s.judgeTime() || len(s.d.Queue) > maxWaiting || sizeOf(s.d.Queue) > maxWaitingBytes)
 }
 
-// walk takes a through the stages until one has it wait or stops it, or the bot is given it.
-func (s *State) walk(a *arrival) {
-	from := *a
+func sizeOf(waiting []*arrival) (bytes int) {
+	for _, a := range waiting {
+		bytes += len(a.Msg.Content)
+	}
+	return bytes
+}
+
+// walk takes a through the stages. It reports whether that ended: one stopped it, or the bot is given it.
+func (s *State) walk(a *arrival) (ended bool) {
 	for ; a.Stage < len(stages); a.Stage++ {
 		v := stages[a.Stage].do(s, a)
 		switch {
 		case v.wait:
-			if !a.queued || from.Stage != a.Stage || from.Asked != a.Asked || from.Judged != a.Judged {
-				s.add(Record{Kind: kindQueue, Wait: new(*a), Msg: a.msg})
-			}
-			return
+			return false
 		case v.stop != relay.Pass:
-			s.stopped(a, v)
-			return
+			s.stop(a, v)
+			return true
 		case v.decision != nil:
-			s.pass(a.ID, a.msg, v.decision)
-			return
+			s.pass(a, v.decision)
+			return true
 		}
 	}
+	return true
 }
 
-// stopped ends a message that does not reach the bot.
-func (s *State) stopped(a *arrival, v verdict) {
-	l := s.byID[a.ID]
-	untold := slices.Contains([]relay.Reason{relay.OwnMessage, relay.Duplicate, relay.Malformed, relay.NotAMember}, v.stop)
-	if !untold || a.queued {
-		r := Record{Kind: KindVerdict, Of: a.ID, Sender: a.msg.SenderAgentName, Thread: a.msg.ThreadID,
-			Verdict: &Verdict{Agent: s.cfg.Agent, At: s.now, Stopped: v.stop, Decision: v.decision}}
-		if releasable(v.stop) && l != nil {
-			r.Round, r.Said, r.Msg = s.roundOf(l), l.TS, a.msg
-		}
-		if untold {
-			s.add(r)
-		} else {
-			s.share(r)
-		}
-	}
+// stop ends a message that does not reach the bot. What is not recorded is nobody else's concern.
+func (s *State) stop(a *arrival, v verdict) {
 	s.effect(Effect{Do: Stop, ID: a.ID, Reason: v.stop, Decision: v.decision})
+	if a.Stage == 0 && v.stop != relay.BadSignature {
+		s.changed = false // a caller that has taken it from the queue says otherwise
+		return
+	}
+	r := Record{Kind: KindVerdict, Of: a.ID, Sender: a.Msg.SenderAgentName, Thread: a.Msg.ThreadID,
+		Verdict: &Verdict{Agent: s.d.Config.Agent, At: s.now, Stopped: v.stop, Decision: v.decision}}
+	if l := s.byID[a.ID]; releasable(v.stop) && l != nil {
+		r.Round, r.Said = s.exchange(l).began, l.TS
+		s.hold(a)
+	}
+	s.share(r)
 }
 
 // pass gives the bot a message.
-func (s *State) pass(id relay.MessageID, m *relay.Message, d *policy.Decision) {
-	s.do(Effect{Do: Deliver, Key: "deliver/" + string(id), ID: id, Decision: d}, m)
-	s.add(Record{Kind: KindVerdict, Of: id, Verdict: &Verdict{Agent: s.cfg.Agent, At: s.now, Decision: d}})
+func (s *State) pass(a *arrival, d *policy.Decision) {
+	s.do(Effect{Do: Deliver, Key: "deliver/" + string(a.ID), ID: a.ID, Msg: a.Msg, Mentioned: s.mentioned(a), Decision: d})
+	if l := s.byID[a.ID]; l != nil {
+		l.judge(Verdict{Agent: s.d.Config.Agent, At: s.now, Decision: d})
+	}
 }
 
 // delivered takes in whether the bot has a message.
-func (s *State) delivered(e Delivered) {
-	l := s.byID[e.ID]
-	if l == nil {
+func (s *State) delivered(id relay.MessageID, v Verdict) {
+	l := s.byID[id]
+	if s.changed = l != nil; !s.changed {
 		return
 	}
-	v := e.Verdict
-	v.Agent, v.At, v.Detail = s.cfg.Agent, s.now, runes.Cut(v.Detail, maxDetail)
-	if v.Delivered = cmp.Or(v.Delivered, s.now); v.Stopped != "" {
-		v.Delivered = 0
+	v.Detail = runes.Cut(v.Detail, maxDetail)
+	if v.Stopped == "" {
+		v.Delivered = cmp.Or(v.Delivered, s.now)
 	}
-	if was := l.of(s.cfg.Agent); was != nil {
-		v.Decision, v.At = was.Decision, max(v.At, was.At)
+	if was := l.of(s.d.Config.Agent); was != nil {
+		v.Decision = was.Decision
 	}
-	s.share(Record{Kind: KindVerdict, Of: e.ID, Sender: l.Bot, Thread: l.Thread, Verdict: &v})
+	s.verdict(id, l.Thread, v)
 }
 
 // maxDetail is the most bytes of an error in a verdict.
@@ -173,15 +172,15 @@ func (s *State) stopForeign(a *arrival) verdict {
 	switch {
 	case a.unread != relay.Pass:
 		return stop(a.unread)
-	case a.msg.Role == relay.RoleUser: // it would end the count of depth
+	case a.Msg.Role == relay.RoleUser: // it would end the count of depth
 		return stop(relay.Malformed)
-	case a.msg.SenderAgentName == s.cfg.Agent: // its own words, under whatever name they come back
+	case a.Msg.SenderAgentName == s.d.Config.Agent: // its own words, under whatever name they come back
 		return stop(relay.OwnMessage)
 	case !s.isMember() && s.d.In == isUnknown:
 		return wait
 	case !s.isMember():
 		return stop(relay.NotAMember)
-	case editOf(a.msg) != "": // package dedup knows its id
+	case editOf(a.Msg) != "": // package dedup knows its id
 		return goOn
 	case s.byID[a.ID] != nil || slices.ContainsFunc(s.d.Shown, isNotice):
 		return stop(relay.Duplicate)
@@ -189,18 +188,12 @@ func (s *State) stopForeign(a *arrival) verdict {
 	return goOn
 }
 
-// record adds the message to the transcript and to the lines.
-func (s *State) record(a *arrival) verdict {
-	r := Record{Kind: kindLine, Msg: a.msg, Do: []Do{Append}}
-	if editOf(a.msg) == "" {
-		l := s.lineOf(a.msg, s.believed(a.msg.TS))
-		l.Bot = cmp.Or(l.Bot, unknownBot)
-		l.Depth, l.Round = s.depth(&l)
-		r.Line = &l
-	}
-	s.add(r)
-	if r.Line == nil && s.gone[editOf(a.msg)] {
-		return stop(relay.Recalled)
+// addLine adds the message to the transcript and to the lines.
+func (s *State) addLine(a *arrival) verdict {
+	if editOf(a.Msg) != "" {
+		s.record(nil, a.Msg)
+	} else {
+		s.record(s.lineOf(&Event{Msg: a.Msg, Names: a.Names}), a.Msg)
 	}
 	return goOn
 }
@@ -210,7 +203,7 @@ func (s *State) awaitTurn(a *arrival) verdict {
 	if len(s.d.Queue) > 0 && s.d.Queue[0].ID != a.ID {
 		return wait
 	}
-	if of := editOf(a.msg); of != "" {
+	if of := editOf(a.Msg); of != "" {
 		return s.edit(a, of)
 	}
 	return goOn
@@ -219,12 +212,20 @@ func (s *State) awaitTurn(a *arrival) verdict {
 // edit lets the new text of a message through to a bot that has the message. One that waits gets the new text; for
 // others it is only recorded.
 func (s *State) edit(a *arrival, of relay.MessageID) verdict {
-	if s.d.Texts[of] != nil {
-		s.add(Record{Kind: KindEdit, Of: of, Agent: a.msg.SenderAgentName, Text: a.msg.Content})
-	}
-	s.effect(Effect{Do: Retext, ID: of, Text: a.msg.Content})
 	l := s.byID[of]
-	if l == nil || l.Bot != a.msg.SenderAgentName || !s.had(l) || !l.of(s.cfg.Agent).delivered() {
+	switch {
+	case s.gone[of]:
+		return stop(relay.Recalled)
+	case l == nil || l.Bot != a.Msg.SenderAgentName:
+		return stop(relay.Duplicate)
+	}
+	s.texts(of, func(m *relay.Message) *relay.Message {
+		out := *m
+		out.Content = a.Msg.Content
+		return &out
+	})
+	s.effect(Effect{Do: Retext, ID: of, Text: a.Msg.Content})
+	if v := l.of(s.d.Config.Agent); v == nil || !v.delivered() {
 		return stop(relay.Duplicate)
 	}
 	return verdict{decision: &policy.Decision{Allow: true, Tier: policy.TierThreshold, Depth: l.Depth,
@@ -242,7 +243,7 @@ func (s *State) stopBySettings(a *arrival) verdict {
 		return stop(why)
 	case !s.isFor(s.audience(l, &set)):
 		return stop(relay.NotForMe)
-	case s.cfg.GroupPolicy == "mention" && !s.mentioned(a.msg):
+	case s.d.Config.GroupPolicy == "mention" && !s.mentioned(a):
 		return stop(relay.NotMentioned)
 	case set.Budget > 0 && s.hourly(l.TS) > min(set.Budget, maxLines-1) && !s.released(a): // it is counted itself
 		return stop(relay.Budget)
@@ -250,9 +251,11 @@ func (s *State) stopBySettings(a *arrival) verdict {
 	return goOn
 }
 
+func (s *State) maxAge() relay.Millis { return relay.Millis(s.d.Config.MaxAge.Milliseconds()) }
+
 // isOld reports whether it is too late for what was said at a time.
 func (s *State) isOld(said, now relay.Millis) bool {
-	return now-said > relay.Millis(s.cfg.MaxAge.Milliseconds())
+	return now-said > s.maxAge()
 }
 
 // bySettings is why people's settings keep a bot's message from this bot.
@@ -262,7 +265,7 @@ func (s *State) bySettings(l *Line, set *Settings) relay.Reason {
 		return relay.Expired // more messages have come since than are known
 	case l.Recalled:
 		return relay.Recalled
-	case set.Muted[s.cfg.Agent] != nil:
+	case set.Muted[s.d.Config.Agent] != nil:
 		return relay.Muted
 	case set.Paused != nil:
 		return relay.Paused
@@ -292,9 +295,8 @@ func (s *State) stoppedByPerson(l *Line) bool {
 }
 
 // mentioned reports whether a message addresses this bot. What the sender's metadata says of that is not believed.
-func (s *State) mentioned(m *relay.Message) bool {
-	n := s.names(m)
-	return slices.Contains(n.Bots, s.cfg.Agent) || n.All && s.cfg.MentionAll
+func (s *State) mentioned(a *arrival) bool {
+	return slices.Contains(a.Names.Bots, s.d.Config.Agent) || a.Names.All && s.d.Config.MentionAll
 }
 
 // stopByPolicy goes through the tiers of the stop policy.
@@ -322,7 +324,7 @@ func (s *State) stopByPolicy(a *arrival) verdict {
 	default:
 		if a.Asked == 0 {
 			a.Asked = s.now
-			s.do(Effect{Do: Ask, Key: "ask/" + string(a.ID), ID: a.ID, Decision: &d}, a.msg)
+			s.do(Effect{Do: Ask, Key: "ask/" + string(a.ID), ID: a.ID, Msg: a.Msg, Mentioned: s.mentioned(a), Decision: &d})
 		}
 		return wait
 	}
@@ -330,19 +332,6 @@ func (s *State) stopByPolicy(a *arrival) verdict {
 		return verdict{stop: relay.Reason(d.Reason), decision: &d}
 	}
 	return verdict{decision: &d}
-}
-
-// judged takes in the judge's verdict on the message at the head of the queue.
-func (s *State) judged(e Judged) {
-	s.done(Done{Key: "ask/" + string(e.ID)})
-	for _, a := range s.d.Queue {
-		if a.ID == e.ID && a.Asked > 0 {
-			next := *a
-			next.Judged = &e.Decision
-			s.add(Record{Kind: kindQueue, Wait: &next})
-			return
-		}
-	}
 }
 
 // Fate is why a message that waits for the bot is withdrawn, Pass if it is not. A pause holds back what the bot was

@@ -2,6 +2,7 @@ package group
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -42,10 +43,10 @@ type LastStop struct {
 // View is the group at a time.
 func (s *State) View(now time.Time) Group {
 	s.clock, s.now = now, relay.MillisOf(now)
-	g := Group{Locked: s.cfg.Locked, Version: s.d.Settings.version(), Settings: s.settings(), Sources: s.sources(),
+	g := Group{Locked: s.d.Config.Locked, Version: s.d.Settings.version(), Settings: s.settings(), Sources: s.sources(),
 		Bots: []Bot{}, LastStop: s.lastStop()}
 	for _, m := range s.members() {
-		g.Bots = append(g.Bots, Bot{m.Agent, m.Name, m.Agent == s.cfg.Agent || s.online[m.Agent]})
+		g.Bots = append(g.Bots, Bot{m.Agent, m.Name, m.Agent == s.d.Config.Agent || s.d.Online[m.Agent]})
 	}
 	if n := len(s.d.Lines); n > 0 {
 		newest := s.d.Lines[n-1]
@@ -179,7 +180,7 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 		switch {
 		case v.Stopped != "":
 			line("was stopped", bot, means(v.Stopped), s.moment(v.At))
-			if h := hint(v.Stopped, s.cfg.Commands, chinese); h != "" && !slices.Contains(hints, h) {
+			if h := hint(v.Stopped, s.d.Config.Commands, chinese); h != "" && !slices.Contains(hints, h) {
 				hints = append(hints, h)
 			}
 		case v.delivered():
@@ -191,18 +192,20 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 	return strings.Join(append(lines, hints...), "\n")
 }
 
-// Weigh is what would become of a message if it came now, for POST /v1/decide; nothing is changed. user: Feishu calls
-// its sender a user. Without a decision the message is for this bot, or why says why not; asks: the judge has to say.
-func (s *State) Weigh(now time.Time, m relay.Message, user bool) (why relay.Reason, d *policy.Decision, asks bool) {
-	t := &State{cfg: s.cfg, d: s.d.copy(), online: s.online, caughtUp: true}
-	t.d.Queue = nil
-	t.d.Lines = slices.DeleteFunc(t.d.Lines, func(l *Line) bool { return l.ID == m.ID() })
-	t.load()
-	var e Event = Arrived{Msg: m}
-	if m.Role == relay.RoleUser {
-		e, why = Heard{Msg: m, User: user}, relay.NotForMe
+// Weigh is what would become of a message if it came at the time of an [Arrived] or a [Heard]; nothing is changed.
+// Without a decision the message is for this bot, or why says why not; asks: the judge has to say.
+func (s *State) Weigh(e Event) (why relay.Reason, d *policy.Decision, asks bool) {
+	t := New()
+	if err := json.Unmarshal(encode(s), t); err != nil {
+		panic(err) // it is what MarshalJSON has made
 	}
-	_, effects := t.Apply(now, e)
+	t.d.Queue, t.d.CaughtUp = nil, true
+	t.d.Lines = slices.DeleteFunc(t.d.Lines, func(l *Line) bool { return l.ID == e.Msg.ID() })
+	delete(t.byID, e.Msg.ID())
+	if e.Kind == Heard {
+		why = relay.NotForMe
+	}
+	effects, _ := t.Apply(e)
 	for _, e := range effects {
 		switch e.Do {
 		case Give, Claim:
