@@ -21,7 +21,8 @@ func roomBots() []Member {
 // room is a group of these bots.
 func room() *State {
 	s := New()
-	s.d.Config = Config{Agent: "agent_a", Base: Settings{Answer: ModeAll, Limit: 5, Threshold: 2, Judge: true}, MaxDepth: 10,
+	s.d.Config = Config{Agent: "agent_a", Base: Settings{Answer: ModeAll, Limit: 5, Threshold: 2, Judge: true},
+		MaxDepth: 10,
 		Commands: commandWords, AnyChat: true, MaxAge: time.Hour, SteerBy: "members"}
 	for _, b := range roomBots() {
 		c := Changes{}

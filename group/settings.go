@@ -178,8 +178,9 @@ func (s *State) member(agent relay.AgentName) bool {
 
 // announce says that this bot is in the group, or is not, where the others have to know it.
 func (s *State) announce() {
-	self := Member{Agent: s.d.Config.Agent, Name: runes.Cut(s.d.Config.Name, maxBotName), MentionAll: s.d.Config.MentionAll,
-		CanWrite: s.d.Config.CanWrite, Answer: s.d.Config.Base.Answer, Budget: s.d.Config.Base.Budget}
+	cfg := &s.d.Config
+	self := Member{Agent: cfg.Agent, Name: runes.Cut(cfg.Name, maxBotName), MentionAll: cfg.MentionAll,
+		CanWrite: cfg.CanWrite, Answer: cfg.Base.Answer, Budget: cfg.Base.Budget}
 	key, c := keyIn+string(s.d.Config.Agent), Changes{}
 	switch {
 	case s.isMember() && !slices.Contains(s.members(), self):
