@@ -53,7 +53,8 @@ type Audience struct {
 //
 // In order: the bots that m names, and nobody where it only names others; the bot that it
 // replies to; in a topic, the bots that the newest line names which names some or is from
-// one, else its sender; for a person's message, the default bot, else what the mode says.
+// one, else its sender; for a person's message, the default bot, else what the mode says. A person's @all goes by the
+// mode where no bot takes it.
 func AudienceOf(m Line, s Settings, bots []Bot, before iter.Seq[Line]) Audience {
 	if s.Answer == All || s.Answer == "" {
 		return Audience{Everybody: true}
@@ -71,7 +72,10 @@ func AudienceOf(m Line, s Settings, bots []Bot, before iter.Seq[Line]) Audience 
 func addressed(m Line, bots []Bot, before iter.Seq[Line]) (a Audience, decided bool) {
 	if m.Named != nil {
 		if n := m.Named(); n.any() {
-			return Audience{Bots: n.among(bots)}, true
+			named := n.among(bots)
+			if m.Bot != "" || !n.All || len(named)+len(n.Bots) > 0 || n.Others {
+				return Audience{Bots: named}, true
+			}
 		}
 	}
 	if m.ParentID != "" {

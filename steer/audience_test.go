@@ -277,3 +277,23 @@ func TestSidecarsAgreeOnAudiences(t *testing.T) {
 		}
 	}
 }
+
+// A person's @all that no bot takes goes by the mode.
+func TestAPersonsAllGoesByTheMode(t *testing.T) {
+	t.Parallel()
+	two := []steer.Bot{{Agent: "a", Online: true}, {Agent: "b", Online: true}}
+	for mode, want := range map[steer.Mode]string{steer.One: "[] [a b]", steer.Default: "[b] []", steer.Named: "[] []"} {
+		set := steer.Settings{Answer: mode}
+		if mode == steer.Default {
+			set.DefaultBot = "b"
+		}
+		got := steer.AudienceOf(steer.Line{Person: "p", Named: names("all")}, set, two, newestFirst(nil))
+		if fmt.Sprint(got.Bots, got.OneOf) != want {
+			t.Errorf("%s: got %v %v, want %s", mode, got.Bots, got.OneOf, want)
+		}
+		bot := steer.AudienceOf(steer.Line{Bot: "a", Named: names("all")}, set, two, newestFirst(nil))
+		if len(bot.Bots)+len(bot.OneOf) > 0 {
+			t.Errorf("%s: a bot's @all: got %+v", mode, bot)
+		}
+	}
+}
