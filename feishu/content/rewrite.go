@@ -35,8 +35,8 @@ var linkRE = regexp.MustCompile(`\[[^\[\]\n]*\]\([^()\n]*(?:\([^()\n]*\)[^()\n]*
 // code, titles, buttons, notes and panels stay. changed is false if there is nothing to change.
 func Rewrite(msgType, raw string, find func(text string) []Named) (out string, changed bool) {
 	root, err := jsontree.Object([]byte(raw), MaxBytes)
-	if err != nil {
-		return raw, false
+	if err != nil || jsontree.Field(root, "user_dsl") != "" || root["type"] == "card_json" {
+		return raw, false // or a card in a string, which is left as it is
 	}
 	locales := slices.Concat([]string{""}, slices.Sorted(maps.Keys(root)),
 		slices.Sorted(maps.Keys(jsontree.Member(root, "i18n_elements"))))

@@ -104,3 +104,19 @@ func FuzzRewrite(f *testing.F) {
 		}
 	})
 }
+
+// A card in a string is not rewritten, and its wrapper passes byte for byte.
+func TestRewriteLeavesACardInAString(t *testing.T) {
+	card := `"{\"schema\":\"2.0\",\"body\":{\"elements\":[{\"tag\":\"markdown\",\"content\":\"@Ann hi\"}]}}"`
+	for _, raw := range []string{`{ "type":"card_json","data":` + card + `}`, `{ "user_dsl":` + card + `}`} {
+		out, changed := content.Rewrite("interactive", raw, func(text string) []content.Named {
+			if i := strings.Index(text, "@Ann"); i >= 0 {
+				return []content.Named{{From: i, To: i + 4, OpenID: "ou_a", Name: "Ann"}}
+			}
+			return nil
+		})
+		if changed || out != raw {
+			t.Errorf("%s: got %v %s", raw, changed, out)
+		}
+	}
+}
