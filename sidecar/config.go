@@ -67,7 +67,7 @@ type Config struct {
 
 	InjectURL       string        `envconfig:"INJECT_URL" is:"url" unset:"none: the bot reads /v1/stream" desc:"where messages are posted to the bot"`
 	InjectSecret    Secret        `envconfig:"INJECT_SECRET" is:"secret" unset:"none: not signed" desc:"signs the posts to INJECT_URL; docs/api.md shows how to verify them"`
-	InjectContext   int           `envconfig:"INJECT_CONTEXT" default:"0" range:"0..200" desc:"put up to this many earlier messages that the bot was not given in front of a message"`
+	InjectContext   int           `envconfig:"INJECT_CONTEXT" default:"0" range:"0..200" desc:"put up to this many earlier messages that the bot was not given in front of a message, at most 16 KiB of them"`
 	FileMax         int           `envconfig:"FILE_MAX" default:"31457280" range:"1..104857600" desc:"bytes of the largest picture or file of a message that the local API hands out; the default is 30 MiB"`
 	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message that it was given; after that the message is undeliverable"`
 

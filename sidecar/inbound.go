@@ -3,13 +3,15 @@ package sidecar
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"feishu-relay/dedup"
 	"feishu-relay/feishu/content"
+	"feishu-relay/internal/runes"
 	"feishu-relay/relay"
-	"feishu-relay/transcript"
 )
 
 // inbound makes of p what the bot gets, and tells which lines of the transcript
@@ -44,7 +46,7 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 		delete(meta, key)
 	}
 
-	text := m.Content
+	text := d.quoted(m)
 	given = []string{givenBy(m.SenderAgentName, p.key), givenAs(m.RelayMsgID)}
 	var shows []string
 	if n := d.contextLines(m.ChatID); n > 0 {
@@ -63,6 +65,33 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 	return in, given
 }
 
+// quoted is the text of m. Where a bot says only a name, the message that it replies to stands before it.
+func (d *deliverer) quoted(m *relay.Message) string {
+	if m.Role == relay.RoleUser || m.ParentID == "" || !d.bare(m.Content) {
+		return m.Content
+	}
+	entries, err := d.chats.transcript.Tail(m.Channel, string(m.ChatID), contextTail)
+	if err != nil {
+		d.problems.set("context", err) // the message itself goes on
+	}
+	inTime(entries)
+	for _, e := range entries {
+		if e.MessageID == string(m.ParentID) && !e.Recalled &&
+			!d.chats.recalls.has(m.Channel, m.ChatID, m.ParentID) {
+			return "> " + oneLine(cmp.Or(e.SenderName, e.Sender)) + ": " + oneLine(e.Content) + "\n" + m.Content
+		}
+	}
+	return m.Content
+}
+
+// bare reports whether a text has no letter or digit but those of names that it addresses.
+func (d *deliverer) bare(text string) bool {
+	for _, hit := range slices.Backward(d.app.directory().Plain(text)) {
+		text = text[:hit.From] + text[hit.To:]
+	}
+	return !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
+}
+
 // mentionsShown is a list also where there are none.
 func mentionsShown(mentions []relay.Mention) []relay.Mention {
 	if mentions == nil {
@@ -74,8 +103,11 @@ func mentionsShown(mentions []relay.Mention) []relay.Mention {
 // contextTail is how far back lines for INJECT_CONTEXT are looked for.
 const contextTail = 200
 
-// maxContextLine is the most runes of one line of context; the rest is cut.
-const maxContextLine = 1000
+// Bounds of the context in bytes: of one line, whose rest is cut, and of all, beyond which the oldest are left out.
+const (
+	maxContextLine = 4 << 10
+	maxContext     = 16 << 10
+)
 
 // contextLines is how many lines that the bot was not given stand before a text in a chat.
 func (d *deliverer) contextLines(chat relay.ChatID) int {
@@ -93,7 +125,8 @@ func (d *deliverer) context(m *relay.Message, sent time.Time, n int) (text strin
 		return "", nil
 	}
 	inTime(entries)
-	var lines []transcript.Entry
+	var lines []string // the newest first
+	size := 0
 	for i := len(entries) - 1; i >= 0 && len(lines) < n; i-- {
 		e := entries[i]
 		if e.MessageID == string(m.ID()) || e.TS > sent.UnixMilli() || e.ThreadID != m.ThreadID ||
@@ -102,17 +135,19 @@ func (d *deliverer) context(m *relay.Message, sent time.Time, n int) (text strin
 			d.given.has(e.MessageID) {
 			continue
 		}
-		lines = append(lines, e)
+		line := oneLine(cmp.Or(e.SenderName, e.Sender)) + ": " + oneLine(e.Content) + "\n"
+		if size += len(line); size > maxContext {
+			break
+		}
+		lines, ids = append(lines, line), append(ids, e.MessageID)
 	}
 	if len(lines) == 0 {
 		return "", nil
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "[context: %d earlier messages of this group, not addressed to you]\n", len(lines))
-	for i := len(lines) - 1; i >= 0; i-- {
-		e := lines[i]
-		fmt.Fprintf(&b, "%s: %s\n", oneLine(cmp.Or(e.SenderName, e.Sender)), oneLine(e.Content))
-		ids = append(ids, e.MessageID)
+	for _, line := range slices.Backward(lines) {
+		b.WriteString(line)
 	}
 	b.WriteString(relay.ContextEnd)
 	return b.String(), ids
@@ -121,11 +156,11 @@ func (d *deliverer) context(m *relay.Message, sent time.Time, n int) (text strin
 // oneLine keeps a text, or a name that anybody can choose, from ending its line
 // and with it the context.
 func oneLine(text string) string {
-	runes := []rune(strings.Join(strings.Fields(text), " "))
-	if len(runes) > maxContextLine {
-		return string(runes[:maxContextLine]) + "…"
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxContextLine {
+		return runes.Cut(text, maxContextLine) + "…"
 	}
-	return string(runes)
+	return text
 }
 
 // givenLines remembers which lines of transcripts the bot was given, and which messages
