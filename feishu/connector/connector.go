@@ -43,6 +43,7 @@ type Options struct {
 
 	Logger  *slog.Logger
 	Counter func(feishu.Counted) // its values are in Counted
+	Refused func(error)          // called with a refusal that a person has to fix, and how; may be nil
 }
 
 // Connector is a bot's connection to Feishu. Its methods may be called from
@@ -115,8 +116,8 @@ func (e *RefusedError) Fix() string {
 	switch e.Code {
 	case codeConnLimit:
 		return "another program holds connections of this app (at most 50): stop it"
-	case codeWrongDomain:
-		return "set FEISHU_BASE_URL to https://open.larksuite.com for a Lark app, https://open.feishu.cn for a Feishu app"
+	case conn.CodeWrongDomain:
+		return conn.FixDomain
 	case codeNoCredential, codeAuthFailed, http.StatusForbidden:
 		return "check FEISHU_APP_ID and FEISHU_APP_SECRET, and that the app is self-built and published"
 	}
@@ -128,7 +129,6 @@ const (
 	codeAuthFailed   = larkws.AuthFailed
 	codeConnLimit    = larkws.ExceedConnLimit
 	codeNoCredential = 1000040344
-	codeWrongDomain  = 1000040351
 )
 
 // Reconnecting. Feishu proposes up to 150 s, in which a bot receives nothing and events
@@ -164,6 +164,9 @@ func (c *Connector) Run(ctx context.Context) error {
 			c.opts.Counter(countedRefused)
 			c.opts.Logger.Error("Feishu refused the long connection", "err", err, "mend", refused.Fix(),
 				"again_in", c.refused.String())
+			if c.opts.Refused != nil {
+				c.opts.Refused(fmt.Errorf("%w; %s", refused, refused.Fix()))
+			}
 			pause = c.refused
 			continue
 		}

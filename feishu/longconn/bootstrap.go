@@ -61,6 +61,9 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	feishu.CopyHeader(w.Header(), resp.Header)
 	if resp.StatusCode == http.StatusOK {
 		ours, err := s.replace(r, resp.Header.Get("Content-Encoding"), answer, credentialsOf(body))
+		if feishu.CodeOf(err) == conn.CodeWrongDomain {
+			s.Logger.Error("feishu refused a bot's bootstrap call", "err", err, "fix", conn.FixDomain)
+		}
 		if _, refused := errors.AsType[*feishu.CodeError](err); err != nil && !refused {
 			s.Logger.Warn("the answer to a bootstrap call cannot be read: the bot connects to feishu directly", "err", err)
 			s.Counter(countedBootstrapFailed)
