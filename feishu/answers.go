@@ -149,8 +149,13 @@ func ParseChat(answer []byte) (chat Chat, mode string, err error) {
 	data, err := ReadAnswer[struct {
 		Mode string `json:"chat_mode"`
 		Name string `json:"name"`
+		// of a dissolved group: dissolved or dissolved_save; the bot may still count as a member
+		Status string `json:"chat_status"`
 	}](answer)
 	chat.Name = data.Name
+	if strings.HasPrefix(data.Status, "dissolved") {
+		chat.In = No
+	}
 	switch data.Mode {
 	case "group":
 		chat.Kind = ChatGroup

@@ -34,6 +34,7 @@ type Self struct {
 	AppID  string       `json:"app_id,omitempty"`
 	Name   string       `json:"name,omitempty"`
 	OpenID relay.OpenID `json:"open_id,omitempty"`
+	Tenant string       `json:"tenant_key,omitempty"`
 }
 
 // Membership is whether the bot is in a chat.
@@ -111,7 +112,7 @@ func (b *Book) Self() Self {
 // LearnSelf sets the fields that s has. It reports whether anything changed;
 // another app than the known one is ignored.
 func (b *Book) LearnSelf(s Self) (changed bool) {
-	if checkIDs("", s.AppID, "", string(s.OpenID)) != nil {
+	if checkIDs("", s.AppID, "", string(s.OpenID), "", s.Tenant) != nil {
 		return false
 	}
 	b.mu.Lock()
@@ -120,7 +121,7 @@ func (b *Book) LearnSelf(s Self) (changed bool) {
 		return false
 	}
 	now := Self{AppID: cmp.Or(s.AppID, b.self.AppID), Name: cmp.Or(bounded(s.Name), b.self.Name),
-		OpenID: cmp.Or(s.OpenID, b.self.OpenID)}
+		OpenID: cmp.Or(s.OpenID, b.self.OpenID), Tenant: cmp.Or(s.Tenant, b.self.Tenant)}
 	if now == b.self {
 		return false
 	}
@@ -261,6 +262,47 @@ func (b *Book) Agent(name relay.AgentName, appID, botName string) (Bot, bool) {
 	return found[0], true
 }
 
+// LearnChatBots learns the bots of a chat. An id of another bot with the name of one of them is forgotten: a bot that
+// was removed and added has a new one.
+func (b *Book) LearnChatBots(bots []Bot) {
+	b.forget(func(o Bot) bool {
+		return slices.ContainsFunc(bots, func(n Bot) bool { return same(bounded(n.Name), o.Name) }) &&
+			!slices.ContainsFunc(bots, func(n Bot) bool { return n.OpenID == o.OpenID })
+	})
+	for _, bot := range bots {
+		b.LearnBot(bot)
+	}
+}
+
+// Added learns that the app of an agent, whose bot has a name, sees its own bot under own. It reports whether that has
+// changed: then the app was removed and added, and the bot's id is forgotten.
+func (b *Book) Added(agent relay.AgentName, name string, own relay.OpenID) bool {
+	key := "own/" + string(agent) // among the names, since it is no id of this app's
+	was, _ := b.Name(key)
+	if own == "" || was.Name == string(own) {
+		return false
+	}
+	b.LearnName(key, Who{Name: string(own)})
+	if was.Name == "" {
+		return false
+	}
+	b.forget(func(o Bot) bool { return o.Agent == agent || o.Agent == "" && same(o.Name, bounded(name)) })
+	return true
+}
+
+// forget forgets the open_ids of the bots that match.
+func (b *Book) forget(matches func(Bot) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, o := range b.bots {
+		if o.OpenID != "" && matches(o) {
+			b.bots[i].OpenID = ""
+			b.changed()
+		}
+	}
+	b.bots = slices.DeleteFunc(b.bots, func(o Bot) bool { return o.OpenID == "" && o.AppID == "" && o.Agent == "" })
+}
+
 // Bots returns all known bots, the last seen at the end.
 func (b *Book) Bots() []Bot {
 	b.mu.Lock()
@@ -335,6 +377,9 @@ func (b *Book) Name(id string) (Who, bool) {
 // among them.
 func (b *Book) LearnMentions(mentions []Mention) {
 	for _, m := range mentions {
+		if self := b.Self(); same(m.OpenID, self.OpenID) {
+			b.LearnSelf(Self{Name: m.Name})
+		}
 		_, known := b.Bot(m.OpenID)
 		if m.Type == SenderBot || m.AppID != "" || known {
 			b.LearnBot(Bot{OpenID: m.OpenID, AppID: m.AppID, Name: m.Name})

@@ -243,3 +243,39 @@ func TestBookKeepsABrokenFileAside(t *testing.T) {
 		})
 	}
 }
+
+// A bot that was removed and added has a new open_id. Its app sees its own bot under a new id as well.
+func TestABotThatWasAddedAgain(t *testing.T) {
+	b := feishu.OpenBook(nil, "", nil)
+	b.LearnBot(feishu.Bot{Agent: "bota", AppID: "cli_a", Name: "BotA", OpenID: "ou_old"})
+	if b.Added("bota", "BotA", "ou_own1") || b.Added("bota", "BotA", "ou_own1") || !b.Added("bota", "BotA", "ou_own2") {
+		t.Error("another id of its own is new once")
+	}
+	if bot, ok := b.Agent("bota", "cli_a", "BotA"); ok {
+		t.Errorf("the old id is still there: %+v", bot)
+	}
+	b.LearnChatBots([]feishu.Bot{{OpenID: "ou_1", Name: "BotA"}})
+	b.LearnChatBots([]feishu.Bot{{OpenID: "ou_2", Name: "BotA"}, {OpenID: "ou_b", Name: "BotB"}})
+	if bot, ok := b.Agent("bota", "cli_a", "BotA"); !ok || bot.OpenID != "ou_2" {
+		t.Errorf("got %+v %v, want the newest id", bot, ok)
+	}
+}
+
+func TestAMentionOfTheBotHasItsNewName(t *testing.T) {
+	b := feishu.OpenBook(nil, "", nil)
+	b.LearnSelf(feishu.Self{AppID: "cli_a", OpenID: "ou_a", Name: "BotA"})
+	b.LearnMentions([]feishu.Mention{{OpenID: "ou_a", Name: "Release Bot"}})
+	if got := b.Self().Name; got != "Release Bot" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestADissolvedChatHasNoBot(t *testing.T) {
+	for status, want := range map[string]feishu.Membership{"normal": feishu.Unknown, "dissolved": feishu.No,
+		"dissolved_save": feishu.No} {
+		chat, _, err := feishu.ParseChat([]byte(`{"code":0,"data":{"chat_mode":"group","chat_status":"` + status + `"}}`))
+		if err != nil || chat.In != want {
+			t.Errorf("%s: got %+v %v", status, chat, err)
+		}
+	}
+}

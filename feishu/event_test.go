@@ -163,7 +163,7 @@ const sentAnswer = `{"code":0,"msg":"success","data":{"message_id":"om_1","root_
 
 func sentMessage() feishu.Message {
 	return feishu.Message{ID: "om_1", RootID: "om_r", ParentID: "om_p", ThreadID: "omt_1", ChatID: "oc_1", Type: "text", CreateTime: 1615380573411,
-		Content: `{"text":"@_user_1 test"}`, Sender: feishu.Sender{Type: "app", AppID: "cli_a"},
+		Content: `{"text":"@_user_1 test"}`, Sender: feishu.Sender{Type: "app", AppID: "cli_a", Tenant: "ten"},
 		Mentions: []feishu.Mention{{Key: "@_user_1", OpenID: "ou_t", Name: "Tom"}}}
 }
 

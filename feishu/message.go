@@ -52,6 +52,7 @@ type Sender struct {
 	UserID  string       `json:"UserID"`
 	AppID   string       `json:"AppID"` // of a bot, in REST answers only
 	Name    string       `json:"Name"`  // where Feishu says it
+	Tenant  string       `json:"Tenant,omitempty"`
 }
 
 // IsBot reports whether the sender is an app's bot.
@@ -290,13 +291,14 @@ type wireSender struct {
 	IDType     string `json:"id_type"`
 	SenderType string `json:"sender_type"`
 	SenderName string `json:"sender_name"`
+	Tenant     string `json:"tenant_key"`
 }
 
 func (w wireSender) sender() Sender {
 	var ids wireIDs
 	ids.set(w.ID, w.IDType)
 	return Sender{Type: w.SenderType, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID,
-		Name: w.SenderName}
+		Name: w.SenderName, Tenant: w.Tenant}
 }
 
 // wireMention is one entry of a mentions list.

@@ -59,6 +59,7 @@ type app struct {
 	chatsAsked   asked             // for their names
 	toName       chan relay.ChatID // groups whose names nameChats asks for
 	names        atomic.Pointer[namesOf]
+	left         func(relay.ChatID) // the bot is not in a chat, as Feishu says; set once, before it is called
 }
 
 func openApp(b *base, c *chats) (*app, error) {
@@ -90,21 +91,33 @@ func openApp(b *base, c *chats) (*app, error) {
 func (a *app) self() feishu.Self {
 	known := a.book.Self()
 	return feishu.Self{AppID: cmp.Or(a.cfg.AppID, known.AppID), Name: cmp.Or(a.cfg.BotName, known.Name),
-		OpenID: cmp.Or(a.cfg.BotOpenID, known.OpenID)}
+		OpenID: cmp.Or(a.cfg.BotOpenID, known.OpenID), Tenant: known.Tenant}
+}
+
+// selfFresh is how long what Feishu said of the bot counts for the next message that it sends.
+const selfFresh = time.Second
+
+// selfNow is self, after Feishu was asked, since a bot may have been renamed, or removed and added.
+func (a *app) selfNow(ctx context.Context) {
+	if !a.api.Ready() || !a.selfDue.due("", selfFresh) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, selfWait)
+	defer cancel()
+	if info, err := a.api.BotInfo(ctx); err == nil {
+		a.book.LearnSelf(info)
+	} else {
+		a.selfDue.again("", feishuAsked)
+	}
 }
 
 // selfAsked is self, after Feishu was asked for what is missing and can be; not
 // for each message, where Feishu does not answer.
-func (a *app) selfAsked(ctx context.Context) feishu.Self { return a.selfWithin(ctx, feishuAsked) }
-
-// selfWithin is selfAsked with another bound on how long Feishu may take.
-func (a *app) selfWithin(ctx context.Context, longest time.Duration) feishu.Self {
+func (a *app) selfAsked(ctx context.Context) feishu.Self {
 	self := a.self()
 	if self.OpenID != "" && self.Name != "" || !a.api.Ready() || !a.selfDue.due("", feishuAsked) {
 		return self
 	}
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
 	return a.askSelf(ctx)
 }
 
@@ -158,6 +171,9 @@ func (a *app) met(m *relay.Message) {
 	if m.SenderAgentName == "" || m.SenderAgentName == a.cfg.Agent || m.SenderName == "" && m.SenderAppID == "" {
 		return
 	}
+	if a.book.Added(m.SenderAgentName, m.SenderName, m.SenderBotOpenID) {
+		a.botsAsked.again(string(m.ChatID), 0)
+	}
 	a.book.LearnBot(feishu.Bot{Agent: m.SenderAgentName, AppID: m.SenderAppID, Name: m.SenderName})
 }
 
@@ -176,9 +192,7 @@ func (a *app) peer(ctx context.Context, m *relay.Message) feishu.Bot {
 		a.problems.set("chat bots", err)
 		return bot
 	}
-	for _, b := range bots {
-		a.book.LearnBot(b)
-	}
+	a.book.LearnChatBots(bots)
 	if bot = a.seenAs(m); bot.OpenID == "" {
 		a.botsAsked.again(string(m.ChatID), feishuAsked) // its name may be known by then
 	}
@@ -238,6 +252,11 @@ func (a *app) askMembership(ctx context.Context, chat relay.ChatID) (bool, error
 // inChat asks in the three ways there are, since each wants another scope.
 func (a *app) inChat(ctx context.Context, chat relay.ChatID) (bool, error) {
 	in, err := a.api.InChat(ctx, chat)
+	if err == nil && in { // also where the group is dissolved
+		if answer, cerr := a.api.Chat(ctx, chat); cerr == nil && answer.In == feishu.No {
+			return false, nil
+		}
+	}
 	if err == nil || ctx.Err() != nil {
 		return in, err
 	}
@@ -422,9 +441,22 @@ func (a *app) nameChats(ctx context.Context) {
 func (a *app) askChatName(ctx context.Context, chat relay.ChatID) {
 	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
 	defer cancel()
-	if answer, err := a.api.Chat(ctx, chat); err == nil { // else the bot has no scope for it, most often
-		a.book.SetChat(feishu.Chat{ID: chat, Name: answer.Name})
+	answer, err := a.api.Chat(ctx, chat)
+	if err != nil { // the bot has no scope for it, most often
+		return
 	}
+	if a.book.SetChat(feishu.Chat{ID: chat, Name: answer.Name, In: answer.In}); answer.In == feishu.No {
+		a.left(chat)
+	}
+}
+
+// chatLives reports whether a chat is not known to be dissolved, or to be one that the bot is not in. Feishu is asked
+// once a day and at the first message after the start.
+func (a *app) chatLives(ctx context.Context, chat relay.ChatID) bool {
+	if a.api.Ready() && a.chatsAsked.due(string(chat), personDay) {
+		a.askChatName(ctx, chat)
+	}
+	return a.book.Chat(chat).In != feishu.No
 }
 
 // addressed reports whether a text, or what its sender resolved in it, names

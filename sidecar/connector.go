@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/connector"
@@ -30,7 +29,8 @@ func newSpeaker(b *base, c *chats, a *app, sender *sender, n *native) (*speaker,
 		return nil, nil
 	}
 	conn, err := connector.New(connector.Options{BaseURL: b.cfg.BaseURL.String(), AppID: b.cfg.AppID,
-		AppSecret: string(b.cfg.AppSecret), Tap: n.connectorEvent, Logger: b.log, Counter: b.metrics.gatewayEvent})
+		AppSecret: string(b.cfg.AppSecret), Tap: n.connectorEvent, Logger: b.log, Counter: b.metrics.gatewayEvent,
+		Refused: func(err error) { b.problems.set("connector", err) }})
 	if err != nil {
 		return nil, fmt.Errorf("connector: %w", err)
 	}
@@ -45,6 +45,7 @@ type said struct {
 }
 
 func (s *speaker) say(ctx context.Context, what httpapi.Saying) (any, error) {
+	s.app.selfNow(ctx)
 	answer := said{MessageIDs: []relay.MessageID{}}
 	kind, err := s.app.chatKind(ctx, what.ChatID)
 	if err != nil {
@@ -63,8 +64,7 @@ func (s *speaker) say(ctx context.Context, what httpapi.Saying) (any, error) {
 	})
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
 		if e.Code == feishu.CodeNotInChat {
-			s.chats.left(relay.DefaultChannel, what.ChatID, relay.MillisOf(time.Now()))
-			s.sender.steer.left(relay.DefaultChannel, what.ChatID)
+			s.app.left(what.ChatID)
 		}
 		return nil, relay.Errorf(relay.CodeFeishuRefused, "%v (%d pieces were sent before)", e, len(answer.MessageIDs))
 	}

@@ -229,6 +229,9 @@ func (d *gatewayDoor) Write(ctx context.Context, m *delivery.Message, written fu
 	if err != nil {
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
 	}
+	if m.Source != nil && !m.Mail && !d.app.chatLives(ctx, m.ChatID) {
+		return fmt.Errorf("%w: the group is dissolved, or the bot is not in it", delivery.ErrRefused)
+	}
 	id := m.ID // and not m, with its text
 	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
 		Late: func() { d.deliver.deliveries.Acknowledge(id) }}))
@@ -300,7 +303,7 @@ func (d *gatewayDoor) complete(event feishu.Injected, self feishu.Self, key stri
 	peer := event.Sender
 	sum := sha256.Sum256([]byte(string(self.AppID) + "\n" + key))
 	event.EventID = "relay-" + hex.EncodeToString(sum[:16])
-	event.AppID, event.Token = self.AppID, string(d.app.cfg.VerificationToken)
+	event.AppID, event.TenantKey, event.Token = self.AppID, self.Tenant, string(d.app.cfg.VerificationToken)
 	event.SenderType = cmp.Or(d.app.cfg.InjectSenderType, feishu.SenderBot)
 	event.Self = feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.app.cfg.Agent))}
 	if event.SenderType == feishu.SenderUser && !peerchat.IsID(event.ChatID) {

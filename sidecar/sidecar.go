@@ -140,6 +140,10 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err != nil {
 		return nil, onDisk(err)
 	}
+	s.app.left = func(chat relay.ChatID) {
+		s.chats.left(relay.DefaultChannel, chat, relay.MillisOf(time.Now()))
+		s.steer.left(relay.DefaultChannel, chat)
+	}
 	s.send.steer, s.send.deliver, s.decide.steer = s.steer, s.deliver, s.steer
 	s.steer.stages = relay.Pipeline[*arrival]{{Name: "mention", Apply: s.decide.noteMentions},
 		{Name: stageInject, Apply: s.deliver.inject}}

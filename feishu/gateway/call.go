@@ -240,6 +240,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	if !g.ours(t, m.Sender) {
 		return
 	}
+	g.opts.Book.LearnSelf(feishu.Self{Tenant: m.Sender.Tenant})
 	g.opts.Book.LearnMentions(m.Mentions)
 	g.recent.chats.Add(m.ID, m.ChatID)
 	if g.opts.Peers != nil && !t.peer && (m.Type == typeCard || m.Type == "") {

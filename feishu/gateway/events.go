@@ -23,6 +23,7 @@ func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte, after
 	if err != nil || !g.own.is(ev.AppID) {
 		return feishu.Pass, nil, nil
 	}
+	g.opts.Book.LearnSelf(feishu.Self{Tenant: ev.TenantKey})
 	switch ev.Type {
 	case feishu.EventBotAdded:
 		g.sawChat(ev.ChatID, feishu.ChatGroup)
