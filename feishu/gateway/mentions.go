@@ -32,11 +32,13 @@ const (
 type roster struct {
 	names *mention.Directory // by open_id; nil: Feishu did not return them
 	next  time.Time          // when it is asked again
+	book  uint64             // the version of the book: a bot with another name or id is asked about at once
 }
 
 // rosterOf returns the names of a chat; nil if Feishu has not returned them in time.
 func (g *Gateway) rosterOf(chat relay.ChatID) *mention.Directory {
 	known, ok := g.rosters.Get(chat)
+	ok = ok && known.book == g.opts.Book.Version()
 	if ok && !time.Now().After(known.next) {
 		return known.names
 	}
@@ -61,6 +63,7 @@ func (g *Gateway) askRoster(ctx context.Context, chat relay.ChatID) {
 		if old, ok := g.rosters.Get(chat); ok && now.names == nil {
 			now.names = old.names
 		}
+		now.book = g.opts.Book.Version()
 		g.rosters.Add(chat, now)
 	}()
 	people, err := g.peopleOf(ctx, chat, "open_id")
@@ -287,8 +290,8 @@ func (g *Gateway) learnNames(ctx context.Context, chat relay.ChatID, ids []strin
 // botsOf asks for a chat's bots, and learns them.
 func (g *Gateway) botsOf(ctx context.Context, chat relay.ChatID) ([]feishu.Bot, error) {
 	bots, err := g.opts.API.ChatBots(ctx, chat)
-	for _, b := range bots {
-		g.opts.Book.LearnBot(b)
+	if err == nil {
+		g.opts.Book.LearnChatBots(bots)
 	}
 	return bots, err
 }
