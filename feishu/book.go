@@ -74,6 +74,7 @@ type Book struct {
 	chats   *lru.LRU[relay.ChatID, Chat] // guarded by mu
 	names   *lru.LRU[string, Who]        // by open_id, union_id, user_id or app_id; guarded by mu
 	version uint64                       // guarded by mu
+	renamed uint64                       // guarded by mu
 	unsaved bool                         // guarded by mu
 	saver   *time.Timer                  // saves the book; nil: in memory only, or closed; guarded by mu
 }
@@ -161,6 +162,9 @@ func (b *Book) LearnBot(bot Bot) {
 		if now == old {
 			b.bots = append(b.bots, now) // seen again
 			return
+		}
+		if old.Name != "" && now.Name != old.Name || old.OpenID != "" && now.OpenID != old.OpenID {
+			b.renamed++
 		}
 	}
 	// An id belongs to one bot: another entry with the id is the same bot, or
@@ -297,6 +301,7 @@ func (b *Book) forget(matches func(Bot) bool) {
 	for i, o := range b.bots {
 		if o.OpenID != "" && matches(o) {
 			b.bots[i].OpenID = ""
+			b.renamed++
 			b.changed()
 		}
 	}
@@ -315,6 +320,13 @@ func (b *Book) Version() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.version
+}
+
+// Renamed grows when a known bot has another name or open_id.
+func (b *Book) Renamed() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.renamed
 }
 
 // changed records a change other than one of a name alone. The caller holds mu.

@@ -30,15 +30,15 @@ const (
 
 // roster is who can be mentioned in a chat, by their names.
 type roster struct {
-	names *mention.Directory // by open_id; nil: Feishu did not return them
-	next  time.Time          // when it is asked again
-	book  uint64             // the version of the book: a bot with another name or id is asked about at once
+	names   *mention.Directory // by open_id; nil: Feishu did not return them
+	next    time.Time          // when it is asked again
+	renamed uint64             // of the book: a bot with another name or id is asked about at once
 }
 
 // rosterOf returns the names of a chat; nil if Feishu has not returned them in time.
 func (g *Gateway) rosterOf(chat relay.ChatID) *mention.Directory {
 	known, ok := g.rosters.Get(chat)
-	ok = ok && known.book == g.opts.Book.Version()
+	ok = ok && known.renamed == g.opts.Book.Renamed()
 	if ok && !time.Now().After(known.next) {
 		return known.names
 	}
@@ -63,7 +63,7 @@ func (g *Gateway) askRoster(ctx context.Context, chat relay.ChatID) {
 		if old, ok := g.rosters.Get(chat); ok && now.names == nil {
 			now.names = old.names
 		}
-		now.book = g.opts.Book.Version()
+		now.renamed = g.opts.Book.Renamed()
 		g.rosters.Add(chat, now)
 	}()
 	people, err := g.peopleOf(ctx, chat, "open_id")
