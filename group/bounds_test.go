@@ -19,7 +19,8 @@ func TestBounds(t *testing.T) {
 		effects, _ := s.Apply(e)
 		return effects
 	}
-	apply(Event{Kind: Start, Config: &Config{Agent: "a", Base: Settings{Answer: ModeOne, Limit: 3, Threshold: 1, Judge: true},
+	apply(Event{Kind: Start, Config: &Config{Agent: "a",
+		Base:    Settings{Answer: ModeOne, Limit: 3, Threshold: 1, Judge: true},
 		AnyChat: true,
 		MaxAge:  time.Hour, Window: time.Hour, Commands: []string{"/relay"}, Notice: true}})
 	apply(Event{Kind: CaughtUp})

@@ -227,19 +227,13 @@ func (t *Tap) decide(event []byte, deadline time.Time) (d *Decision) {
 	return d
 }
 
-// Begin starts the follow-up of the event, which was written to the bot or is kept from
-// it; then, which may be nil, is called when it is done or dropped. Only the first call counts.
-func (d *Decision) Begin(then func()) {
+// Begin starts the follow-up of the event, which was written to the bot or is kept from it. Only the first call counts.
+func (d *Decision) Begin() {
 	if d.done == nil {
 		return
 	}
 	d.once.Do(func() {
-		end := func() {
-			close(d.done)
-			if then != nil {
-				then()
-			}
-		}
+		end := func() { close(d.done) }
 		if d.slow == nil {
 			d.tap.run(d.after, end)
 			return
@@ -250,7 +244,7 @@ func (d *Decision) Begin(then func()) {
 
 // Wait starts the follow-up and returns when it is done. It returns false if that takes longer than Patience.
 func (d *Decision) Wait() bool {
-	d.Begin(nil)
+	d.Begin()
 	return d.done == nil || wait.Closed(d.done, time.Until(d.deadline))
 }
 

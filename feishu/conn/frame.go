@@ -93,7 +93,8 @@ func (f *Frame) Code() int {
 const CodeWrongDomain = 1000040351
 
 // FixDomain is what to do about it.
-const FixDomain = "set FEISHU_BASE_URL to https://open.larksuite.com for a Lark app, https://open.feishu.cn for a Feishu app"
+const FixDomain = "set FEISHU_BASE_URL to https://open.larksuite.com for a Lark app, " +
+	"https://open.feishu.cn for a Feishu app"
 
 const (
 	maxIncomplete = 64       // events

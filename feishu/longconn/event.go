@@ -65,11 +65,11 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 		if l.toBot(websocket.MessageBinary, frames...) {
 			l.tap.Missed(event)
 		}
-		d.Begin(nil)
+		d.Begin()
 	case d.Verdict == feishu.Keep:
 		l.s.Counter(conn.Kept)
 		l.acks.hold(f.ID(), d)
-		d.Begin(nil)
+		d.Begin()
 		if ack, err := f.With([]byte(`{"code":200}`), larkws.Header{Key: larkws.HeaderBizRt, Value: "0"}); err == nil {
 			l.acknowledge(f.ID(), true, ack)
 		}
@@ -84,7 +84,7 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 		l.acks.hold(f.ID(), d)
 		if l.toBot(websocket.MessageBinary, frames...) {
 			l.s.Counter(conn.Passed)
-			d.Begin(nil)
+			d.Begin()
 		}
 	}
 }
@@ -137,8 +137,8 @@ func (l *link) fromBot() {
 	}
 }
 
-// acknowledge writes an acknowledgement to Feishu: when the follow-up of its event is done, and the event is recorded as
-// answered if it was with 200.
+// acknowledge writes an acknowledgement to Feishu: when the follow-up of its event is done, and the event
+// is recorded as answered if it was with 200.
 func (l *link) acknowledge(id string, ok bool, ack []byte) {
 	d := l.acks.take(id)
 	if d == nil || !d.HasTask() {

@@ -139,7 +139,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *co
 	resp, err := s.post(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(i httptrace.WroteRequestInfo) {
 			if i.Err == nil {
-				d.Begin(nil)
+				d.Begin()
 			}
 		},
 	}), r, body)

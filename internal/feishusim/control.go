@@ -268,7 +268,8 @@ func (s *Server) lookUp(app, of string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"open_id": s.openID(viewer, entity), "union_id": s.unionID(entity), "name": s.name(entity)}, nil
+	return map[string]string{
+		"open_id": s.openID(viewer, entity), "union_id": s.unionID(entity), "name": s.name(entity)}, nil
 }
 
 // controlEvents streams activities as server-sent events.

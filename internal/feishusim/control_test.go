@@ -246,10 +246,12 @@ func TestWhatAppsMeetLater(t *testing.T) {
 	var said struct {
 		ID string `json:"message_id"`
 	}
-	r.control("POST", "/sim/say", `{"chat":"Lab","user":"Ann","children":[{"user":"Ann","text":"one"},{"user":"BotB","text":"two"}]}`, &said)
+	r.control("POST", "/sim/say", `{"chat":"Lab","user":"Ann",
+		"children":[{"user":"Ann","text":"one"},{"user":"BotB","text":"two"}]}`, &said)
 	_, v := r.raw(a, "GET", "/open-apis/im/v1/messages/"+said.ID, "")
 	items, _ := at(v, "data", "items").([]any)
-	if len(items) != 3 || at(items[0].(map[string]any), "msg_type") != "merge_forward" || at(items[2].(map[string]any), "body", "content") != `{"text":"two"}` {
+	if len(items) != 3 || at(items[0].(map[string]any), "msg_type") != "merge_forward" ||
+		at(items[2].(map[string]any), "body", "content") != `{"text":"two"}` {
 		t.Errorf("a merged forward: %v", v)
 	}
 	old := r.OpenID(a.ID, b.ID)
@@ -262,7 +264,8 @@ func TestWhatAppsMeetLater(t *testing.T) {
 		t.Errorf("the earlier open_id mentions %+v", m.Mentions)
 	}
 	r.control("POST", "/sim/disband", `{"group":"Lab","status":"dissolved_save"}`, nil)
-	for path, want := range map[string]float64{"": 0, "/members": 232009, "/members/bots": 232009, "/members/is_in_chat": 0} {
+	for path, want := range map[string]float64{
+		"": 0, "/members": 232009, "/members/bots": 232009, "/members/is_in_chat": 0} {
 		_, v := r.raw(a, "GET", "/open-apis/im/v1/chats/"+r.group.ID+path, "")
 		if float64(code(v)) != want || path == "" && at(v, "data", "chat_status") != "dissolved_save" ||
 			path == "/members/is_in_chat" && at(v, "data", "is_in_chat") != true {

@@ -55,7 +55,7 @@
 //	curl -s $SIM/sim/say    -d '{"app":"BotA","user":"Ann","text":"in private"}'
 //	curl -s "$SIM/sim/messages?chat=Lab&from=BotA&contains=hello&wait=30s"   # also after=om_…
 //	curl -s $SIM/sim/join   -d '{"group":"Lab","member":"BotC"}'     # leave, disband
-//	curl -s $SIM/sim/disband -d '{"group":"Lab","status":"dissolved_save"}'  # still listed, with that chat_status; members and sends: 232009
+//	curl -s $SIM/sim/disband -d '{"group":"Lab","status":"dissolved_save"}'  # still listed; sends: 232009
 //	curl -s $SIM/sim/reid   -d '{"app":"BotA"}'                      # other open_ids, as after it was removed and added
 //	curl -s $SIM/sim/say    -d '{"chat":"Lab","user":"Ann","children":[{"user":"Bob","text":"hi"}]}'  # a merged forward
 //	curl -s -X PATCH $SIM/sim/groups -d '{"name":"Lab","owner":"Ann","managers":["Bob"]}'

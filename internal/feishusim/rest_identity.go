@@ -38,7 +38,8 @@ func pingBot(c *call) (any, error) {
 	if !in.Need {
 		return nil, nil
 	}
-	return map[string]any{"pingBotInfo": map[string]any{"botID": c.s.openID(c.app.ID, c.app.ID), "botName": c.app.Name}}, nil
+	return map[string]any{"pingBotInfo": map[string]any{
+		"botID": c.s.openID(c.app.ID, c.app.ID), "botName": c.app.Name}}, nil
 }
 
 // botNames returns names of bots by the ids that the caller sees.
