@@ -248,8 +248,10 @@ func TestBookKeepsABrokenFileAside(t *testing.T) {
 func TestABotThatWasAddedAgain(t *testing.T) {
 	b := feishu.OpenBook(nil, "", nil)
 	b.LearnBot(feishu.Bot{Agent: "bota", AppID: "cli_a", Name: "BotA", OpenID: "ou_old"})
-	if b.Added("bota", "BotA", "ou_own1") || b.Added("bota", "BotA", "ou_own1") || !b.Added("bota", "BotA", "ou_own2") {
-		t.Error("another id of its own is new once")
+	for i, own := range []relay.OpenID{"ou_own1", "ou_own1", "ou_own2"} {
+		if got := b.Added("bota", "BotA", own); got != (i == 2) {
+			t.Errorf("%d: another id of its own: %t", i, got)
+		}
 	}
 	if bot, ok := b.Agent("bota", "cli_a", "BotA"); ok {
 		t.Errorf("the old id is still there: %+v", bot)
