@@ -53,8 +53,9 @@ type app struct {
 	api          *feishu.API
 	botsAsked    asked
 	membersAsked asked
-	asking       *xrate.Limiter // of questions about memberships
-	selfDue      asked          // for the bot's own identity
+	asking       *xrate.Limiter                // of questions about memberships
+	selfDue      asked                         // for the bot's own identity
+	selfAsking   atomic.Pointer[chan struct{}] // closed when Feishu has answered selfSoon
 	personsAsked asked
 	chatsAsked   asked             // for their names
 	toName       chan relay.ChatID // groups whose names nameChats asks for
@@ -97,17 +98,34 @@ func (a *app) self() feishu.Self {
 // selfFresh is how long what Feishu said of the bot counts for the next message that it sends.
 const selfFresh = time.Second
 
-// selfNow is self, after Feishu was asked, since a bot may have been renamed, or removed and added.
-func (a *app) selfNow(ctx context.Context) {
+// selfSoon asks Feishu for the bot's own identity beside what is sent: it may have been renamed, or removed and added.
+func (a *app) selfSoon() {
 	if !a.api.Ready() || !a.selfDue.due("", selfFresh) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, selfWait)
-	defer cancel()
-	if info, err := a.api.BotInfo(ctx); err == nil {
-		a.book.LearnSelf(info)
-	} else {
-		a.selfDue.again("", feishuAsked)
+	done := make(chan struct{})
+	a.selfAsking.Store(&done)
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(context.Background(), selfWait)
+		defer cancel()
+		if info, err := a.api.BotInfo(ctx); err == nil {
+			a.book.LearnSelf(info)
+		} else {
+			a.selfDue.again("", feishuAsked)
+		}
+	}()
+}
+
+// selfNow waits for what selfSoon has asked: a bot that is known for a tenth of selfWait only.
+func (a *app) selfNow() {
+	a.selfSoon()
+	longest := selfWait
+	if self := a.self(); self.Name != "" && self.OpenID != "" {
+		longest /= 10
+	}
+	if done := a.selfAsking.Load(); done != nil {
+		wait.Closed(*done, longest)
 	}
 }
 

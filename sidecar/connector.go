@@ -45,7 +45,7 @@ type said struct {
 }
 
 func (s *speaker) say(ctx context.Context, what httpapi.Saying) (any, error) {
-	s.app.selfNow(ctx)
+	s.app.selfSoon()
 	answer := said{MessageIDs: []relay.MessageID{}}
 	kind, err := s.app.chatKind(ctx, what.ChatID)
 	if err != nil {
@@ -60,6 +60,7 @@ func (s *speaker) say(ctx context.Context, what httpapi.Saying) (any, error) {
 			return nil
 		}
 		answer.Relayed = true
+		s.app.selfNow()
 		return s.sender.sent(gateway.Sent{Message: m, Text: m.Text()}, answer.MessageIDs[0])
 	})
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {

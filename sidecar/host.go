@@ -35,7 +35,7 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 	if h.peers != nil && peerchat.IsID(m.ChatID) {
 		return h.peers.sent(ctx, m)
 	}
-	h.app.selfNow(ctx)
+	h.app.selfNow()
 	return h.send.sent(m, m.ID)
 }
 

@@ -94,6 +94,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		t.request = data
 		if watched && whole {
+			if g.opts.Sending != nil && (t.op == opCreate || t.op == opReply) {
+				g.opts.Sending()
+			}
 			t.changed = g.withMentions(t)
 		}
 		out = hold(r, data, whole)

@@ -135,6 +135,8 @@ type Options struct {
 	// goes to the host as what it says in groups. nil: there are none.
 	Peers *peerchat.Chats
 
+	// Sending is called before a send goes to Feishu, and must not wait; nil: nothing.
+	Sending func()
 	// RewriteMentions makes real mentions of the plain names of people and bots in what the bot
 	// sends to groups.
 	RewriteMentions bool
