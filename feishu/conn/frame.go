@@ -88,7 +88,6 @@ func (f *Frame) Code() int {
 	return ack.Code
 }
 
-// Bounds of incomplete events; beyond them the oldest are dropped.
 // CodeWrongDomain is the answer to the bootstrap call of a Feishu app at Lark, or the reverse (docs/feishu.md 1.1).
 const CodeWrongDomain = 1000040351
 
@@ -96,6 +95,7 @@ const CodeWrongDomain = 1000040351
 const FixDomain = "set FEISHU_BASE_URL to https://open.larksuite.com for a Lark app, " +
 	"https://open.feishu.cn for a Feishu app"
 
+// Bounds of incomplete events; beyond them the oldest are dropped.
 const (
 	maxIncomplete = 64       // events
 	maxBytes      = 16 << 20 // of all frames together
