@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"transcript":                {"internal/safefile", "internal/jsonl"},
 	"mention":                   {"feishu/content", "internal/runes"},
 	"policy":                    {"internal/runes"},
+	"deliver":                   {"relay"},
 	"group":                     {"relay", "policy", "mention", "internal/runes"},
 	"steer":                     {"relay", "mention", "internal/spelling", "internal/runes"},
 	"policy/judge":              {"policy", "internal/runes", "internal/wait"},

@@ -1,0 +1,550 @@
+package deliver
+
+import (
+	"cmp"
+	"container/heap"
+	"encoding/json"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+const (
+	writeWithin = 30 * time.Second       // for writing an item whole; after that the write has failed
+	pauseFirst  = 250 * time.Millisecond // after a write that did not reach the bot, doubled up to pauseMost
+	pauseMost   = 15 * time.Second
+	// maxOpen and maxOpenBytes are what the bot may have without an answer; beyond it a chat waits for the answers to
+	// its messages.
+	maxOpen      = 1000
+	maxOpenBytes = 64 << 20
+	// maxItems and maxItemsBytes are for how much the caller may Take; beyond it State.Full, and the lanes wait.
+	maxItems      = 50_000
+	maxItemsBytes = 1 << 30
+	// maxEnded is how many ended items are known by their ids, for answers that come late or twice; beyond it the
+	// oldest is unknown.
+	maxEnded = 5000
+	// maxKept and maxKeptBytes are what a reader can have again; beyond it the oldest are dropped.
+	maxKept      = 1000
+	maxKeptBytes = 16 << 20
+	// maxSpans is for how many spans of time it is known that the bot was there; beyond it the oldest is forgotten.
+	maxSpans = 64
+)
+
+// State is what is to reach one bot: [New], or a snapshot read with encoding/json. It is not safe for concurrent use.
+type State struct {
+	d *data // what survives: the JSON of the State
+
+	// The rest follows from d, or is of the event that is applied.
+	now     relay.Millis
+	changed bool
+	effects []Effect
+	items   map[string]*item
+	chats   map[string][]*item // in order; with "" those that have no order
+	open    tally              // what the bot has without an answer
+	all     tally
+	dues    dues
+}
+
+type data struct {
+	Config Config            `json:"config"`
+	Conns  map[string]uint64 `json:"conns"` // by channel, of those that are open
+	Items  []*item           `json:"items,omitempty"`
+	Tries  uint64            `json:"tries,omitempty"` // counts the writes
+	Ended  []*ended          `json:"ended,omitempty"` // oldest first
+	Kept   []*kept           `json:"kept,omitempty"`  // by the order in which they were written
+	Spans  []span            `json:"spans,omitempty"` // oldest first
+}
+
+type item struct {
+	Item
+	Phase   phase        `json:"phase,omitempty"`
+	Turn    relay.Millis `json:"turn"` // when it was taken, or no earlier item of the chat was before it any more
+	Since   relay.Millis `json:"since,omitempty"`
+	Due     relay.Millis `json:"due,omitempty"` // the end of a pause
+	Channel string       `json:"channel,omitempty"`
+	Conn    uint64       `json:"conn,omitempty"`
+	Try     uint64       `json:"try,omitempty"`    // the newest write; 0: none
+	Given   bool         `json:"given,omitempty"`  // it was written whole once
+	Full    bool         `json:"full,omitempty"`   // too much is open for a next one of the chat
+	Missed  int          `json:"missed,omitempty"` // writes in a row that did not reach the bot
+	Errors  int          `json:"errors,omitempty"` // error answers
+	Why     relay.Reason `json:"withdrawn,omitempty"`
+}
+
+// phase is the progress of an item.
+type phase int
+
+const (
+	waiting  phase = iota // for a channel, its turn or Due
+	writing               // since Since; not known to be written whole
+	written               // whole at Since, and not answered
+	accepted              // at Since; the bot settles it later
+	pausing               // until Due; the bot answered with an error
+)
+
+type ended struct {
+	Key     string          `json:"key"`
+	ID      relay.MessageID `json:"id"`
+	Result  Result          `json:"result"`
+	Channel string          `json:"channel"`
+	Once    bool            `json:"once,omitempty"`
+}
+
+type kept struct {
+	Key   string          `json:"key"`
+	ID    relay.MessageID `json:"id"`
+	Try   uint64          `json:"try"`
+	At    relay.Millis    `json:"at"`
+	Bytes int             `json:"bytes"`
+}
+
+// span is a time at which the bot was there; To is 0 while it is.
+type span struct {
+	From relay.Millis `json:"from"`
+	To   relay.Millis `json:"to,omitempty"`
+}
+
+// tally counts items and the bytes of their texts.
+type tally struct{ items, bytes int }
+
+func (t *tally) add(n int, x *item) {
+	t.items += n
+	t.bytes += n * x.Bytes
+}
+
+// New returns a State with nothing in it. Its first event is a [Start].
+func New() *State {
+	s := &State{}
+	if err := s.UnmarshalJSON([]byte(`{}`)); err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// MarshalJSON returns a snapshot of s.
+func (s *State) MarshalJSON() ([]byte, error) { return relay.Marshal(s.d) }
+
+// UnmarshalJSON makes s what the snapshot was made of.
+func (s *State) UnmarshalJSON(snapshot []byte) error {
+	d := &data{Conns: map[string]uint64{}}
+	if err := json.Unmarshal(snapshot, d); err != nil {
+		return err
+	}
+	*s = State{d: d, items: map[string]*item{}, chats: map[string][]*item{}}
+	for _, x := range d.Items {
+		s.enter(x)
+	}
+	return nil
+}
+
+func (s *State) enter(x *item) {
+	s.items[x.Key] = x
+	s.chats[x.Chat] = append(s.chats[x.Chat], x)
+	s.all.add(1, x)
+	if x.isOpen() {
+		s.open.add(1, x)
+	}
+	s.wake(x)
+}
+
+// Apply changes s by one event, and returns what is to be done once the event is in the book. An event that has not
+// changed s need not be there. Equal events make equal States.
+func (s *State) Apply(e Event) (effects []Effect, changed bool) {
+	s.now, s.effects, s.changed = relay.MillisOf(e.At), nil, true
+	switch e.Kind {
+	case Start:
+		s.start(*e.Config)
+	case Take:
+		if s.changed = s.items[e.Item.Key] == nil; s.changed {
+			x := &item{Item: *e.Item, Turn: s.now}
+			s.d.Items = append(s.d.Items, x)
+			s.enter(x)
+			s.pump(x.Chat)
+		}
+	case Open:
+		s.opened(&e)
+	case Presence:
+		s.present(e.Present)
+	case Report:
+		s.report(&e)
+	case Settle:
+		s.settle(&e)
+	case Withdraw:
+		s.withdraw(s.items[e.Key], e.Reason)
+	case Tick:
+		s.changed = false
+	default:
+		panic("deliver: unknown event " + e.Kind)
+	}
+	s.due()
+	return s.effects, s.changed
+}
+
+// start makes what an earlier process was writing wait again.
+func (s *State) start(cfg Config) {
+	s.d.Config = cfg
+	clear(s.d.Conns)
+	s.present(false)
+	s.changed = true
+	for _, x := range s.d.Items {
+		if x.Phase != accepted {
+			x.Due = 0
+			s.move(x, waiting)
+		}
+		s.wake(x)
+	}
+}
+
+func (s *State) channel(name string) Channel {
+	for _, ch := range s.d.Config.Channels {
+		if ch.Name == name {
+			return ch
+		}
+	}
+	return Channel{Name: name}
+}
+
+// current is the channel to use.
+func (s *State) current() (ch Channel, ok bool) {
+	for _, ch := range s.d.Config.Channels {
+		if s.d.Conns[ch.Name] > 0 {
+			return ch, true
+		}
+	}
+	return Channel{}, false
+}
+
+// opened has a channel open on a connection, or closed. What is in progress on an earlier connection waits again.
+func (s *State) opened(e *Event) {
+	if s.changed = s.d.Conns[e.Channel] != e.Conn; !s.changed {
+		return
+	}
+	if _, was := s.current(); was { // the age of what stands behind another item begins when it does no more
+		for _, x := range s.d.Items {
+			if x.Phase == waiting && s.chats[x.Chat][0] != x {
+				x.Turn = s.now
+			}
+		}
+	}
+	if s.d.Conns[e.Channel] = e.Conn; e.Conn == 0 {
+		delete(s.d.Conns, e.Channel)
+	}
+	for _, x := range slices.Clone(s.d.Items) {
+		if x.Channel == e.Channel && x.Conn != e.Conn && (x.Phase == writing || x.Phase == written) {
+			s.failed(x, Broken, "the connection ended before the bot answered")
+		}
+		if e.Conn > 0 && x.Phase == waiting {
+			x.Due = 0
+		}
+		s.wake(x)
+	}
+	if e.ID != "" {
+		s.resume(e)
+	}
+	seen := map[string]bool{}
+	for _, x := range slices.Clone(s.d.Items) {
+		if !seen[x.Chat] {
+			seen[x.Chat] = true
+			s.pump(x.Chat)
+		}
+	}
+}
+
+// pump writes the items of a chat whose turn it is.
+func (s *State) pump(chat string) {
+	ch, ok := s.current()
+	if !ok {
+		return
+	}
+	for i, x := range s.chats[chat] {
+		switch {
+		case x.Phase == waiting && x.Due > s.now:
+		case x.Phase == waiting && !s.passed(ch, x, s.chats[chat][i+1:]):
+			s.write(x, ch)
+		}
+		if x.Chat != "" && x.blocks(ch) {
+			return
+		}
+	}
+}
+
+// blocks reports whether the next item of the chat has to wait for x.
+func (x *item) blocks(ch Channel) bool {
+	switch x.Phase {
+	case waiting, writing:
+		return true
+	case written:
+		return x.Full || ch.Serial && x.Channel == ch.Name
+	case accepted:
+		return x.Full
+	}
+	return ch.Serial
+}
+
+// passed reports whether the bot is at a later item of the chat, since x is to be written again.
+func (s *State) passed(ch Channel, x *item, later []*item) bool {
+	return ch.Serial && x.Chat != "" && x.Try > 0 && slices.ContainsFunc(later, func(y *item) bool {
+		return (y.Phase == writing || y.Phase == written) && y.Channel == ch.Name
+	})
+}
+
+func (s *State) write(x *item, ch Channel) {
+	s.d.Tries++
+	again := x.Try > 0
+	if !again {
+		x.Turn = s.now
+	}
+	x.Try, x.Channel, x.Conn, x.Due = s.d.Tries, ch.Name, s.d.Conns[ch.Name], 0
+	s.move(x, writing)
+	s.changed = true
+	s.effects = append(s.effects, Effect{Do: Write, Key: x.Key, ID: x.ID, Channel: ch.Name, Conn: x.Conn, Try: x.Try,
+		Again: again})
+}
+
+func (x *item) isOpen() bool { return x.Phase == written || x.Phase == accepted }
+
+func (s *State) move(x *item, to phase) {
+	if x.isOpen() {
+		s.open.add(-1, x)
+	}
+	if x.Phase, x.Since = to, s.now; to == waiting {
+		x.Since = 0
+	}
+	if x.Full = false; x.isOpen() {
+		s.open.add(1, x)
+		x.Full = s.open.items > maxOpen || s.open.bytes > maxOpenBytes
+	}
+	s.wake(x)
+}
+
+// report takes in what a write has come to.
+func (s *State) report(e *Event) {
+	x := s.items[e.Key]
+	if x == nil {
+		s.late(e)
+		return
+	}
+	current := x.Try == e.Try && (x.Phase == writing || x.Phase == written)
+	switch {
+	case x.Try > 0 && (e.Result == Delivered || e.Result == Refused): // also of an earlier write
+		if e.Try != x.Try {
+			s.cancel(x)
+		}
+		s.end(x, e.Result, e.Detail)
+	case !current:
+		s.changed = false
+	case e.Result == Written && x.Phase == writing:
+		x.Given = true
+		s.saw()
+		s.move(x, written)
+		s.pump(x.Chat)
+	case e.Result == Accepted:
+		x.Given = true
+		s.saw()
+		s.move(x, accepted)
+		s.pump(x.Chat)
+	case e.Result == Written:
+		s.changed = false
+	default:
+		s.failed(x, e.Result, e.Detail)
+	}
+}
+
+// failed ends a write that the bot has not taken.
+func (s *State) failed(x *item, why Result, detail string) {
+	if why != Retry {
+		s.effects = append(s.effects, Effect{Do: Problem, Key: x.Key, ID: x.ID, Channel: x.Channel, Detail: detail})
+	}
+	if x.Once && why != Retry {
+		s.end(x, Failed, detail)
+		return
+	}
+	s.again(x, why)
+	s.pump(x.Chat)
+}
+
+// again has x written again after a pause.
+func (s *State) again(x *item, why Result) {
+	switch {
+	case x.Why != "":
+		s.end(x, Withdrawn, "")
+	case why == NotWritten || why == Broken:
+		x.Missed++
+		x.Due = s.now + s.pause(x, pauseFirst, pauseMost, x.Missed)
+		s.move(x, waiting)
+	default:
+		ch := s.channel(x.Channel)
+		x.Missed, x.Errors = 0, x.Errors+1
+		x.Due = s.now + s.pause(x, ch.First, ch.Most, x.Errors)
+		s.move(x, pausing)
+	}
+}
+
+// pause is what doubles from first to most with n, half of it by chance, as the item's key and n have it.
+func (s *State) pause(x *item, first, most time.Duration, n int) relay.Millis {
+	d := most
+	if n < 30 {
+		d = min(most, first<<(n-1))
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(x.Key)) // never fails
+	half := max(d.Milliseconds()/2, 1)
+	return relay.Millis(half + int64(h.Sum64()+uint64(n)*7919)&(1<<62-1)%half)
+}
+
+// end removes x, which has come to a result.
+func (s *State) end(x *item, r Result, detail string) {
+	s.effects = append(s.effects, Effect{Do: End, Key: x.Key, ID: x.ID, Channel: x.Channel, Result: r, Reason: x.Why,
+		Detail: detail})
+	if x.Try > 0 { // else the bot does not know it
+		s.d.Ended = append(s.d.Ended, &ended{x.Key, x.ID, r, x.Channel, x.Once})
+		s.d.Ended = s.d.Ended[max(0, len(s.d.Ended)-maxEnded):]
+	}
+	if x.isOpen() {
+		s.open.add(-1, x)
+	}
+	s.all.add(-1, x)
+	delete(s.items, x.Key)
+	s.d.Items = without(s.d.Items, x)
+	if s.chats[x.Chat] = without(s.chats[x.Chat], x); len(s.chats[x.Chat]) == 0 {
+		delete(s.chats, x.Chat)
+	}
+	if r == Delivered && x.Why == "" && s.channel(x.Channel).Resumes {
+		s.keep(&kept{x.Key, x.ID, x.Try, s.now, x.Bytes})
+	} else {
+		s.effects = append(s.effects, Effect{Do: Drop, Key: x.Key})
+	}
+	s.pump(x.Chat)
+}
+
+func without(list []*item, x *item) []*item {
+	i := slices.Index(list, x)
+	return slices.Delete(list, i, i+1)
+}
+
+// keep has k for a reader that wants it again.
+func (s *State) keep(k *kept) {
+	d := s.d
+	at, _ := slices.BinarySearchFunc(d.Kept, k.Try, func(k *kept, try uint64) int { return int(k.Try) - int(try) })
+	d.Kept = slices.Insert(d.Kept, at, k)
+	bytes, oldest := 0, s.now-relay.Millis(d.Config.MaxAge.Milliseconds())
+	for i, k := range slices.Backward(d.Kept) {
+		if bytes += k.Bytes; bytes <= maxKeptBytes && len(d.Kept)-i <= maxKept && k.At >= oldest {
+			continue
+		}
+		for _, k := range d.Kept[:i+1] {
+			s.effects = append(s.effects, Effect{Do: Drop, Key: k.Key})
+		}
+		d.Kept = slices.Delete(d.Kept, 0, i+1)
+		return
+	}
+}
+
+// deadline is when x expires unless it is in progress: MaxAge after it was sent if the bot was not there meanwhile,
+// else MaxAge after its turn came.
+func (s *State) deadline(x *item) relay.Millis {
+	age := relay.Millis(s.d.Config.MaxAge.Milliseconds())
+	until := x.Sent + age
+	if x.Given || x.Waited || s.wasThere(x.Sent, until) {
+		return max(until, x.Turn+age)
+	}
+	return until
+}
+
+// dueAt is when something becomes of x by itself; 0: never.
+func (s *State) dueAt(x *item) relay.Millis {
+	_, open := s.current()
+	switch {
+	case x.Phase == writing:
+		return x.Since + relay.Millis(writeWithin.Milliseconds())
+	case x.isOpen():
+		return x.Since + relay.Millis(s.d.Config.Timeout.Milliseconds())
+	case x.Once:
+		return x.Due
+	case x.Due > 0 && (open || x.Phase == pausing):
+		return min(x.Due, s.deadline(x))
+	case !open:
+		return s.deadline(x)
+	}
+	return 0
+}
+
+// due does what it is time for.
+func (s *State) due() {
+	for len(s.dues) > 0 && s.dues[0].at <= s.now {
+		first := heap.Pop(&s.dues).(due)
+		x := first.item
+		if s.items[x.Key] != x {
+			continue
+		}
+		if s.dueAt(x) != first.at {
+			s.wake(x)
+			continue
+		}
+		s.changed = true
+		switch {
+		case x.Phase == writing:
+			s.cancel(x)
+			s.failed(x, NotWritten, "not written within "+writeWithin.String())
+		case x.isOpen():
+			s.cancel(x)
+			s.end(x, TimedOut, "the bot did not answer within DELIVERY_TIMEOUT")
+		case !x.Once && s.deadline(x) <= s.now:
+			s.end(x, Expired, "no answer within RELAY_MAX_AGE")
+		default:
+			x.Due = 0
+			s.move(x, waiting)
+			s.pump(x.Chat)
+		}
+	}
+}
+
+func (s *State) cancel(x *item) {
+	if x.Phase == writing || x.Phase == written {
+		s.effects = append(s.effects, Effect{Do: Cancel, Key: x.Key, Channel: x.Channel, Try: x.Try})
+	}
+}
+
+// wake has due look at x in time.
+func (s *State) wake(x *item) {
+	if at := s.dueAt(x); at > 0 {
+		heap.Push(&s.dues, due{at, x})
+	}
+}
+
+// Next is the time at which s wants a [Tick]; zero: at none.
+func (s *State) Next() time.Time {
+	for len(s.dues) > 0 {
+		first := heap.Pop(&s.dues).(due)
+		if s.items[first.item.Key] != first.item {
+			continue
+		}
+		s.wake(first.item)
+		if s.dueAt(first.item) == first.at {
+			return first.at.Time()
+		}
+	}
+	return time.Time{}
+}
+
+// due is when to look at an item; the times of an item that has moved on are found out when they come.
+type due struct {
+	at   relay.Millis
+	item *item
+}
+
+type dues []due
+
+func (d dues) Len() int { return len(d) }
+func (d dues) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(d[i].at, d[j].at), cmp.Compare(d[i].item.Key, d[j].item.Key)) < 0 // the same after a restart
+}
+func (d dues) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
+func (d *dues) Push(x any)   { *d = append(*d, x.(due)) }
+func (d *dues) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}
