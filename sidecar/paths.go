@@ -7,7 +7,7 @@ func (s *Sidecar) botsPath() path {
 	return path{
 		queue: outboundQueue,
 		arrive: relay.Pipeline[*arrival]{
-			{Name: stageSignature, Apply: s.record.checkSignature},
+			{Name: "signature", Apply: s.record.checkSignature},
 			{Name: "role", Apply: s.record.stopRole(isPerson)},
 			{Name: ownStage, Apply: s.record.stopOwn},
 			{Name: "member", Apply: s.record.stopOtherChats},
@@ -29,7 +29,7 @@ func (s *Sidecar) botsPath() path {
 // the transcript alone.
 func (s *Sidecar) usersPath() path {
 	return path{queue: inboundQueue, arrive: relay.Pipeline[*arrival]{
-		{Name: stageSignature, Apply: s.record.checkSignature},
+		{Name: "signature", Apply: s.record.checkSignature},
 		{Name: "role", Apply: s.record.stopRole(isBot)},
 		{Name: ownStage, Apply: s.record.stopOwn},
 		{Name: "member", Apply: s.record.stopOtherChats},

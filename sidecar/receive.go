@@ -29,9 +29,6 @@ const (
 	keyErr    = "err"
 )
 
-// stageSignature verifies signatures.
-const stageSignature = "signature"
-
 // stagePolicy is the stage that logs its verdict itself, a pass and a stop alike.
 const stagePolicy = "policy"
 

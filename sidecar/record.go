@@ -30,11 +30,11 @@ func (r *recorder) checkSignature(_ context.Context, p *arrival) (relay.Reason, 
 	}
 	if other := r.secretOf(p.msg.SenderAgentName); other != nil {
 		p.cause = fmt.Errorf("%w: %w", p.cause, other)
-		r.problems.set(stageSignature, p.cause)
+		r.problems.set(string(relay.BadSignature), p.cause)
 		return relay.BadSignature, nil
 	}
-	r.problems.set(stageSignature, fmt.Errorf("message from %.100q: %w; set the same RELAY_SECRET at all sidecars, "+
-		"or find out who else writes to the relay", p.msg.SenderAgentName, p.cause))
+	r.problems.set(string(relay.BadSignature), fmt.Errorf("message from %.100q: %w; set the same RELAY_SECRET at all "+
+		"sidecars, or find out who else writes to the relay", p.msg.SenderAgentName, p.cause))
 	return relay.BadSignature, nil
 }
 

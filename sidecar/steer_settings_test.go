@@ -251,7 +251,7 @@ func TestJunkMarksChangeNothing(t *testing.T) {
 				}
 				if secret != "" {
 					c.until("the status says something of wrong signatures", func() bool {
-						return strings.Contains(c.get(a, "/v1/status"), "signature")
+						return strings.Contains(c.get(a, "/v1/status"), `"part":"bad_signature"`)
 					})
 				}
 			})

@@ -326,7 +326,7 @@ func (f *following) read(line []byte) {
 	s := f.steering
 	if s.cfg.RelaySecret != "" {
 		if err := relay.Verify(line, string(s.cfg.RelaySecret)); err != nil {
-			s.problems.set(stageSignature, fmt.Errorf("a change of a group's settings: %w", err))
+			s.problems.set(string(relay.BadSignature), fmt.Errorf("a change of a group's settings: %w", err))
 			return
 		}
 	}

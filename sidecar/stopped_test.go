@@ -121,7 +121,7 @@ func TestBadSignatureIsAmongTheLastErrors(t *testing.T) {
 		var last []sidecar.Problem
 		eventually(limited(t), t, "the signature is among the last errors", func() bool {
 			last = s.Status().Errors
-			return len(last) == 1 && last[0].Part == "signature" && last[0].Count == i+1
+			return len(last) == 1 && last[0].Part == "bad_signature" && last[0].Count == i+1
 		})
 		for _, part := range []string{`"agent_x"`, tt.want, "RELAY_SECRET"} {
 			if !strings.Contains(last[0].Error, part) {
