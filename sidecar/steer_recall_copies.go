@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	slashpath "path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"feishu-relay/internal/jsonl"
@@ -42,19 +44,14 @@ func Redact(ctx context.Context, cfg Config, channel string, chat relay.ChatID, 
 	e := &eraser{lanes: &lanes{base: &base{cfg: cfg, log: slog.New(slog.DiscardHandler)}},
 		recalled: recalled{channel: channel, chat: chat, id: id}, needle: bytes.Trim(quote(string(id)), `"`)}
 	err = e.tell(ctx)
-	for range redactPasses {
-		before := e.removed
+	for before := -1; e.removed > before && ctx.Err() == nil; { // again, since sidecars may write meanwhile
+		before = e.removed
 		e.everywhere(ctx)
-		if e.removed == before || ctx.Err() != nil {
-			break
-		}
 	}
 	return e.found, errors.Join(err, ctx.Err())
 }
 
 const (
-	// redactPasses is how often copies are looked for again, since sidecars may write meanwhile.
-	redactPasses = 5
 	// redactWait is how long a file may be locked by a sidecar that was paused.
 	redactWait = 10 * time.Second
 	// maxCopy is above the bytes of any line that is read.
@@ -161,12 +158,35 @@ func (e *eraser) redactQueues(ctx context.Context) {
 		{"inbound.*", e.message},
 		{"steer/marks.*", e.mark},
 	} {
-		names, _ := fs.Glob(root.FS(), f.files) // the patterns are valid
+		names, err := glob(root.FS(), f.files)
+		e.note("RELAY_DIR", 0, err)
 		for _, name := range names {
 			n, err := e.redactFile(ctx, root, name, f.without)
 			e.note(name, n, err)
 		}
 	}
+}
+
+// glob lists what a pattern names. [fs.Glob] hides folders that cannot be read.
+func glob(root fs.FS, pattern string) (names []string, err error) {
+	parts, names := strings.Split(pattern, "/"), []string{"."}
+	for i, part := range parts {
+		dirs := names
+		names = nil
+		for _, dir := range dirs {
+			entries, rerr := fs.ReadDir(root, dir)
+			if !errors.Is(rerr, fs.ErrNotExist) { // meanwhile
+				err = errors.Join(err, rerr)
+			}
+			for _, entry := range entries {
+				fits, _ := slashpath.Match(part, entry.Name()) // the patterns are valid
+				if fits && (i == len(parts)-1 || !entry.Type().IsRegular()) {
+					names = append(names, slashpath.Join(dir, entry.Name()))
+				}
+			}
+		}
+	}
+	return names, err
 }
 
 // redactFile takes the copies out of a file, in place: positions in it stay what they are, and a

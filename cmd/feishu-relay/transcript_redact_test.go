@@ -410,6 +410,17 @@ func TestRedactReports(t *testing.T) {
 	if code != 0 || !strings.HasPrefix(stdout, "No text of om_1 was found in ") || stderr != "" {
 		t.Errorf("again: status %d, %s%s", code, stdout, stderr)
 	}
+	unreadable := filepath.Join(relay, "outbox", "agent_z") // also for root
+	if err := os.Symlink(unreadable, unreadable); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr = program(t, "transcript", "redact", "oc_x", "om_1")
+	if code != 1 || !strings.Contains(stderr, "outbox/agent_z") {
+		t.Errorf("with a folder that cannot be read: status %d, %s", code, stderr)
+	}
+	if err := os.Remove(unreadable); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("RELAY_MAX_AGE", "soon")
 	if code, _, stderr := program(t, "transcript", "redact", "oc_x", "om_1"); code != 1 || !strings.Contains(stderr, "RELAY_MAX_AGE") {
 		t.Errorf("with a mistake in a setting: status %d, %s", code, stderr)
