@@ -304,11 +304,16 @@ func (n *native) spool(ctx context.Context, m feishu.Message, kind string) error
 	if err != nil {
 		return err
 	}
-	line, err := r.Encode()
-	if err != nil {
-		return err
+	return n.put(ctx, &r)
+}
+
+// put stores a message in the queue on disk.
+func (n *native) put(ctx context.Context, m *relay.Message) error {
+	line, err := m.Encode()
+	if err == nil {
+		_, err = n.queue.Publish(ctx, [][]byte{line}, "")
 	}
-	if _, err := n.queue.Publish(ctx, [][]byte{line}, ""); err != nil {
+	if err != nil {
 		return fmt.Errorf("store an event: %w", err)
 	}
 	return nil
@@ -330,14 +335,7 @@ func (n *native) keepEvent(ctx context.Context, m *relay.Message, bots []relay.A
 	kept := *m
 	kept.Metadata = relay.Metadata{"chat_type": quote("group"), metaNative: quote(nativeOne), metaBots: list,
 		metaEvent: slices.Clone(event)}
-	line, err := kept.Encode()
-	if err != nil {
-		return err
-	}
-	if _, err := n.queue.Publish(ctx, [][]byte{line}, ""); err != nil {
-		return fmt.Errorf("store an event: %w", err)
-	}
-	return nil
+	return n.put(ctx, &kept)
 }
 
 // oneOutage is how long it may be unknown which bot a person's message is for.

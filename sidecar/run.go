@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -103,16 +104,10 @@ func (s *Sidecar) Run(ctx context.Context) error {
 
 var errListener = errors.New("listener failed")
 
-func waitAtMost(limit time.Duration, wait func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		wait()
-	}()
-	select {
-	case <-done:
-	case <-time.After(limit):
-	}
+func waitAtMost(limit time.Duration, until func()) {
+	var waits sync.WaitGroup
+	waits.Go(until)
+	wait.Group(&waits, limit)
 }
 
 // runFeishu starts what listens to Feishu, and to the bot's SDK.

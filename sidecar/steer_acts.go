@@ -240,26 +240,15 @@ func (a *acts) newestStop(channel string, chat relay.ChatID) (newest steer.Mark,
 
 // run shows what is to be shown in this sidecar's turn, until ctx is done.
 func (a *acts) run(ctx context.Context) {
-	select { // what was shown before this process began has to be known first
-	case <-a.caughtUp:
-	case <-ctx.Done():
-		return
-	}
+	_ = wait.Change(ctx, time.Time{}, a.caughtUp) // what was shown before this process began has to be known first
 	for ctx.Err() == nil {
 		due, pause := a.due(time.Now())
 		for _, w := range due {
 			a.attempt(ctx, w)
 		}
-		if len(due) > 0 {
-			continue
+		if len(due) == 0 {
+			_ = wait.Change(ctx, time.Now().Add(pause), a.wake)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-a.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
 )
@@ -101,13 +102,12 @@ func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.
 	for {
 		is, changed := s.ones.look(m.ID())
 		turn := began.Add(time.Duration(s.oneTurn(bots)) * oneTurn)
-		wait := time.Until(turn)
 		switch {
 		case is.done:
 			return is.by == s.cfg.Agent, time.Time{}, nil
 		case !is.at.IsZero():
-			wait = time.Until(is.at.Add(oneLease + oneGrace))
-		case wait <= 0:
+			turn = is.at.Add(oneLease + oneGrace)
+		case !turn.After(time.Now()):
 			key := "one/" + string(m.ID()) + "#" + strconv.Itoa(is.try)
 			began, until = time.Now(), time.Now().Add(oneLease)
 			holder, err := s.lane.queue.Claim(ctx, key, s.ones.owner, actLife)
@@ -123,15 +123,9 @@ func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.
 			s.ones.heard(&word)
 			continue
 		}
-		timer := time.NewTimer(max(wait, time.Millisecond))
-		select {
-		case <-timer.C:
-		case <-changed:
-		case <-ctx.Done():
-			timer.Stop()
-			return false, until, ctx.Err()
+		if err := wait.Change(ctx, turn, changed); err != nil {
+			return false, until, err
 		}
-		timer.Stop()
 	}
 }
 

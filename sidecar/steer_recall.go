@@ -150,13 +150,7 @@ func (c *chats) redact(ctx context.Context) {
 	for ctx.Err() == nil {
 		what, pause, ok := r.next(time.Now())
 		if !ok {
-			timer := time.NewTimer(pause)
-			select {
-			case <-ctx.Done():
-			case <-r.wake:
-			case <-timer.C:
-			}
-			timer.Stop()
+			_ = wait.Change(ctx, time.Now().Add(pause), r.wake)
 			continue
 		}
 		_, err := c.transcript.Redact(what.channel, string(what.chat), string(what.id))
@@ -279,16 +273,7 @@ const marksWait = 5 * time.Second
 // awaitMarks waits until the marks are taken in that were kept, within bounds: where the queue is
 // away, messages go on.
 func (s *steering) awaitMarks(ctx context.Context) {
-	if s.live() {
-		return
-	}
-	timer := time.NewTimer(time.Until(s.began.Add(marksWait)))
-	defer timer.Stop()
-	select {
-	case <-s.caughtUp:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	_ = wait.Change(ctx, s.began.Add(marksWait), s.caughtUp)
 }
 
 // noText is m without what it says; the message is in the record all the same.

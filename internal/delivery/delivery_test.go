@@ -308,10 +308,7 @@ func TestSettlements(t *testing.T) {
 		}
 
 		r.deliver("om_2", "oc_x")
-		if err := r.settle("om_2", delivery.Retry); err != nil {
-			t.Error(err)
-		}
-		if err := r.settle("om_2", delivery.Retry); err != nil {
+		if err := errors.Join(r.settle("om_2", delivery.Retry), r.settle("om_2", delivery.Retry)); err != nil {
 			t.Error(err)
 		}
 		wrote(t, b, "om_1", "om_2")
