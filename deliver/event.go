@@ -100,7 +100,7 @@ const (
 	Rewrite Do = "rewrite" // Key to Channel on the connection Conn, before later writes; nothing is reported
 	Cancel  Do = "cancel"  // the write Try of Key, if it is still under way: its reports do not count any more
 	Blank   Do = "blank"   // the text of Key is withdrawn, and of no use to anybody
-	End     Do = "end"     // Key, ID, Result, Channel, Reason, Detail; Late: it had ended as TimedOut or Expired before
+	End     Do = "end"     // Key, Chat, ID, Result, Channel, Reason, Detail; Late: it was TimedOut or Expired before
 	Drop    Do = "drop"    // the text of Key
 	Respond Do = "respond" // to Call, with Err or nil
 	Problem Do = "problem" // for log and status: Key is written again, because of Detail
@@ -110,6 +110,7 @@ const (
 type Effect struct {
 	Do      Do
 	Key     string
+	Chat    string
 	ID      relay.MessageID
 	Channel string
 	Conn    uint64

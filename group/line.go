@@ -74,15 +74,14 @@ func (l *Line) judge(v Verdict) {
 	if v.At < was.At {
 		v, *was = *was, v
 	}
+	if passed := v.Decision != nil && v.Decision.Allow; v.Stopped == "" && !passed {
+		v.Stopped, v.Detail = was.Stopped, was.Detail
+	}
 	v.Decision = cmp.Or(v.Decision, was.Decision)
 	v.Delivered = cmp.Or(v.Delivered, was.Delivered)
 	v.Door = cmp.Or(v.Door, was.Door)
 	v.Acknowledged = cmp.Or(v.Acknowledged, was.Acknowledged)
-	if v.Stopped == "" {
-		v.Stopped, v.Detail = was.Stopped, was.Detail
-	}
-	passed := v.Decision != nil && v.Decision.Allow && v.Stopped != relay.Undeliverable && v.Stopped != relay.Expired
-	if v.delivered() || passed {
+	if v.delivered() {
 		v.Stopped, v.Detail = "", ""
 	}
 	*was = v

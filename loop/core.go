@@ -1,0 +1,365 @@
+package loop
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"feishu-relay/book"
+	"feishu-relay/deliver"
+	"feishu-relay/group"
+	"feishu-relay/relay"
+)
+
+// Kinds of the book.
+const (
+	kindEvent = "event"
+	kindState = "state"
+	kindText  = "text"
+)
+
+const (
+	minSnapshot = 64 << 10 // bytes of events before a snapshot
+	maxSnapshot = 8 << 20  // bytes; a larger one is not written, and the events stay
+)
+
+// Chat names a chat. A channel's name has no slash.
+type Chat struct {
+	Channel string
+	ID      relay.ChatID
+}
+
+func (c Chat) String() string { return c.Channel + "/" + string(c.ID) }
+
+func chatOf(text string) Chat {
+	channel, id, _ := strings.Cut(text, "/")
+	return Chat{channel, relay.ChatID(id)}
+}
+
+// Key is the key of a chat's message as an item of package deliver.
+func (c Chat) Key(id relay.MessageID) string { return c.String() + "/" + string(id) }
+
+// Event is something that happened. What one Event has is in the book together, or not at all. The times of its parts
+// are set by the loop.
+type Event struct {
+	Chat    Chat           // of Group; zero: each chat that is known
+	Group   *group.Event   // may be nil
+	Deliver *deliver.Event // may be nil
+	// TextOf and Text are what the bot gets for an item, with its Take or when its text has changed; "": nothing new.
+	TextOf string
+	Text   json.RawMessage
+	// Saved, of capacity 1, gets a value once the event is in the book; nil: nobody waits.
+	Saved chan<- struct{}
+}
+
+// Effect is something to be done once the event is in the book: one of the two is set.
+//
+// The loop itself does a group's Review and all that deliver says of texts. To a group's Deliver, somebody answers with
+// an Event of its Done, the Take and the Text; to a Retext, with an Event of TextOf and Text.
+type Effect struct {
+	Chat    Chat
+	Group   *group.Effect
+	Deliver *deliver.Effect
+}
+
+// Core is the state of a sidecar. It does no I/O and is not safe for concurrent use.
+type Core struct {
+	config func(Chat) *group.Config
+	now    time.Time
+
+	chats  map[Chat]*chat
+	bot    *deliver.State
+	botLog log
+
+	online   *group.Event // the newest; nil: none since the Start
+	caughtUp bool
+
+	records []book.Record
+	effects []Effect
+}
+
+type chat struct {
+	*group.State
+	log log
+}
+
+// log is the events of a state in the book.
+type log struct {
+	key         string
+	first, next uint64 // of the events since the snapshot
+	bytes       int    // of these
+	snapshot    int    // its bytes
+}
+
+// NewCore returns the state of a sidecar of which nothing is known. config is what it is set to in a chat.
+func NewCore(config func(Chat) *group.Config) *Core {
+	return &Core{config: config, chats: map[Chat]*chat{}, bot: deliver.New()}
+}
+
+// Load takes in a record of the book, in the order of [book.Book.Each].
+func (c *Core) Load(kind, key string, value json.RawMessage) error {
+	switch kind {
+	case kindState:
+		if key == "" {
+			c.botLog.snapshot = len(value)
+			return json.Unmarshal(value, c.bot)
+		}
+		x := c.chat(chatOf(key))
+		x.log.snapshot = len(value)
+		return json.Unmarshal(value, x.State)
+	case kindEvent:
+		at := strings.LastIndexByte(key, '#')
+		n, err := strconv.ParseUint(key[at+1:], 10, 64)
+		if at < 0 || err != nil {
+			return fmt.Errorf("%s is no key of an event", key)
+		}
+		if key = key[:at]; key == "" {
+			var e deliver.Event
+			if err := json.Unmarshal(value, &e); err != nil {
+				return err
+			}
+			c.botLog.add(n, len(value))
+			c.bot.Apply(e)
+			return nil
+		}
+		var e group.Event
+		if err := json.Unmarshal(value, &e); err != nil {
+			return err
+		}
+		x := c.chat(chatOf(key))
+		x.log.add(n, len(value))
+		x.Apply(e)
+	}
+	return nil
+}
+
+func (l *log) add(n uint64, bytes int) {
+	if l.bytes == 0 {
+		l.first = n
+	}
+	l.next, l.bytes = n+1, l.bytes+bytes
+}
+
+func (c *Core) chat(of Chat) *chat {
+	x := c.chats[of]
+	if x == nil {
+		x = &chat{group.New(), log{key: of.String()}}
+		c.chats[of] = x
+	}
+	return x
+}
+
+// Start is the first step of a process: what an earlier one was doing is begun again.
+func (c *Core) Start(now time.Time, cfg deliver.Config) (records []book.Record, effects []Effect) {
+	c.begin(now)
+	c.toBot(deliver.Event{Kind: deliver.Start, Config: &cfg})
+	for _, of := range c.Chats() {
+		c.toChat(of, group.Event{Kind: group.Start, Config: c.config(of)})
+	}
+	return c.records, c.effects
+}
+
+// Step applies an event. Its records are for the book, before the effects begin.
+func (c *Core) Step(now time.Time, e Event) (records []book.Record, effects []Effect) {
+	c.begin(now)
+	if e.Deliver != nil {
+		c.toBot(*e.Deliver)
+	}
+	if e.TextOf != "" && c.bot.Has(e.TextOf) {
+		c.records = append(c.records, book.Record{Kind: kindText, Key: e.TextOf, Value: e.Text})
+	}
+	switch {
+	case e.Group == nil:
+	case e.Chat != Chat{}:
+		c.known(e.Chat)
+		c.toChat(e.Chat, *e.Group)
+	default:
+		switch e.Group.Kind {
+		case group.Online:
+			c.online = e.Group
+		case group.CaughtUp:
+			c.caughtUp = true
+		}
+		for _, of := range c.Chats() {
+			c.toChat(of, *e.Group)
+		}
+	}
+	return c.records, c.effects
+}
+
+// Tick does what it is time for.
+func (c *Core) Tick(now time.Time) (records []book.Record, effects []Effect) {
+	c.begin(now)
+	isDue := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
+	if isDue(c.bot.Next()) {
+		c.toBot(deliver.Event{Kind: deliver.Tick})
+	}
+	for _, of := range c.Chats() {
+		if isDue(c.chats[of].Next()) {
+			c.toChat(of, group.Event{Kind: group.Tick})
+		}
+	}
+	return c.records, c.effects
+}
+
+// Stop writes snapshots, so that another version of the program reads no events.
+func (c *Core) Stop() (records []book.Record) {
+	c.records = nil
+	c.snapshot(&c.botLog, c.bot, 1)
+	for _, of := range c.Chats() {
+		c.snapshot(&c.chats[of].log, c.chats[of].State, 1)
+	}
+	return c.records
+}
+
+// Next is the time at which c wants a Tick; zero: at none.
+func (c *Core) Next() time.Time {
+	next := c.bot.Next()
+	for _, x := range c.chats {
+		if at := x.Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// Bot is what is to reach the bot. It is not to be changed.
+func (c *Core) Bot() *deliver.State { return c.bot }
+
+// Group is what is known of a chat, nil if nothing is. It is not to be changed.
+func (c *Core) Group(of Chat) *group.State {
+	if x := c.chats[of]; x != nil {
+		return x.State
+	}
+	return nil
+}
+
+// Chats are the chats that are known, in order.
+func (c *Core) Chats() []Chat {
+	return slices.SortedFunc(maps.Keys(c.chats), func(a, b Chat) int {
+		return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+func (c *Core) begin(now time.Time) { c.now, c.records, c.effects = now, nil, nil }
+
+// known makes sure that a chat is known, and that it knows what all know.
+func (c *Core) known(of Chat) {
+	if c.chats[of] != nil {
+		return
+	}
+	c.chat(of)
+	c.toChat(of, group.Event{Kind: group.Start, Config: c.config(of)})
+	if c.online != nil {
+		c.toChat(of, *c.online)
+	}
+	if c.caughtUp {
+		c.toChat(of, group.Event{Kind: group.CaughtUp})
+	}
+}
+
+// toChat applies an event to a chat, and what follows from it to the bot.
+func (c *Core) toChat(of Chat, e group.Event) {
+	x := c.chats[of]
+	e.At = c.now
+	effects, changed := x.Apply(e)
+	if changed {
+		c.record(&x.log, x.State, e)
+	}
+	for i := range effects {
+		if effects[i].Do == group.Review {
+			c.review(of)
+		} else {
+			c.effects = append(c.effects, Effect{Chat: of, Group: &effects[i]})
+		}
+	}
+}
+
+// review withdraws what waits for the bot and is not to reach it any more.
+func (c *Core) review(of Chat) {
+	items, given := c.bot.Chat(of.String())
+	for i, x := range items {
+		id := relay.MessageID(strings.TrimPrefix(x.Key, of.Key("")))
+		if why := c.chats[of].Fate(relay.MillisOf(c.now), id, given[i]); why != relay.Pass {
+			c.toBot(deliver.Event{Kind: deliver.Withdraw, Key: x.Key, Reason: why})
+		}
+	}
+}
+
+// toBot applies an event to the bot's deliveries, and what follows from it to the chats.
+func (c *Core) toBot(e deliver.Event) {
+	e.At = c.now
+	effects, changed := c.bot.Apply(e)
+	if changed {
+		c.record(&c.botLog, c.bot, e)
+	}
+	for i := range effects {
+		switch f := &effects[i]; f.Do {
+		case deliver.Drop, deliver.Blank:
+			c.records = append(c.records, book.Record{Kind: kindText, Key: f.Key})
+		case deliver.End:
+			c.effects = append(c.effects, Effect{Deliver: f})
+			if f.Chat != "" {
+				of := chatOf(f.Chat)
+				c.known(of)
+				c.toChat(of, group.Event{Kind: group.Delivered, ID: relay.MessageID(strings.TrimPrefix(f.Key, of.Key(""))),
+					Verdict: c.verdict(f)})
+			}
+		default:
+			c.effects = append(c.effects, Effect{Deliver: f})
+		}
+	}
+}
+
+// verdict is what a chat is told of the end of a delivery.
+func (c *Core) verdict(f *deliver.Effect) *group.Verdict {
+	v := &group.Verdict{At: relay.MillisOf(c.now), Detail: f.Detail}
+	switch f.Result {
+	case deliver.Delivered:
+		v.Delivered, v.Door = v.At, f.Channel
+	case deliver.Withdrawn:
+		v.Stopped = f.Reason
+	case deliver.Expired:
+		v.Stopped = relay.Expired
+	default:
+		v.Stopped = relay.Undeliverable
+	}
+	return v
+}
+
+// record adds an event to the records, or a snapshot in its place.
+func (c *Core) record(l *log, state json.Marshaler, e any) {
+	data, err := relay.Marshal(e)
+	if err != nil {
+		panic(err) // an event is made of what JSON has
+	}
+	c.records = append(c.records, book.Record{Kind: kindEvent, Key: eventKey(l.key, l.next), Value: json.RawMessage(data)})
+	l.add(l.next, len(data))
+	c.snapshot(l, state, max(l.snapshot, minSnapshot))
+}
+
+func eventKey(of string, n uint64) string { return of + "#" + strconv.FormatUint(n, 10) }
+
+// snapshot writes one where there are that many bytes of events.
+func (c *Core) snapshot(l *log, state json.Marshaler, atLeast int) {
+	if l.bytes < atLeast {
+		return
+	}
+	data, err := state.MarshalJSON()
+	if err != nil {
+		panic(err) // a state is made of what JSON has
+	}
+	if l.snapshot = len(data); len(data) > maxSnapshot {
+		return
+	}
+	c.records = append(c.records, book.Record{Kind: kindState, Key: l.key, Value: json.RawMessage(data)})
+	for n := l.first; n < l.next; n++ {
+		c.records = append(c.records, book.Record{Kind: kindEvent, Key: eventKey(l.key, n)})
+	}
+	l.first, l.bytes = l.next, 0
+}

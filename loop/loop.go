@@ -1,0 +1,204 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"feishu-relay/book"
+	"feishu-relay/deliver"
+	"feishu-relay/group"
+)
+
+const (
+	maxBatch   = 256         // events in a commit
+	retryAfter = time.Second // a commit that the disk has refused
+)
+
+// Options of a loop. Dir, Config and Do are required.
+type Options struct {
+	Dir     string // of the book
+	Sync    bool   // RELAY_FSYNC
+	Config  func(Chat) *group.Config
+	Deliver deliver.Config
+	// Do begins what an effect asks for. It must not wait for anything: the loop is one goroutine.
+	Do     func(Effect)
+	Failed func(error) // a commit was refused; it is tried again
+	Logger *slog.Logger
+}
+
+// Loop owns the state of a sidecar. Its methods are safe for concurrent use.
+type Loop struct {
+	opts   Options
+	book   *book.Book
+	core   *Core
+	events chan Event
+	views  chan func(*Core)
+	over   chan struct{} // closed when Run has ended
+}
+
+// ErrStopped means that the sidecar stops.
+var ErrStopped = errors.New("the sidecar stops")
+
+// Open reads the book. Close or Run has to follow.
+func Open(o Options) (*Loop, error) {
+	all := book.Bound{Count: math.MaxInt, Bytes: math.MaxInt64} // what bounds these is the states
+	b, err := book.Open(o.Dir, book.Options{Sync: o.Sync, Logger: o.Logger,
+		Kinds: map[string]book.Bound{kindEvent: all, kindState: all, kindText: all}})
+	if err != nil {
+		return nil, err
+	}
+	l := &Loop{opts: o, book: b, core: NewCore(o.Config), events: make(chan Event, maxBatch),
+		views: make(chan func(*Core)), over: make(chan struct{})}
+	if err := b.Each(l.core.Load); err != nil {
+		return nil, errors.Join(fmt.Errorf("read the book in %s: %w", o.Dir, err), b.Close())
+	}
+	return l, nil
+}
+
+// Close closes the book of a loop that does not run.
+func (l *Loop) Close() error { return l.book.Close() }
+
+// Post has the loop take in an event. It waits for room, and returns the error of ctx or [ErrStopped].
+func (l *Loop) Post(ctx context.Context, e Event) error {
+	select {
+	case <-l.over:
+		return ErrStopped
+	default:
+	}
+	select {
+	case l.events <- e:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.over:
+		return ErrStopped
+	}
+}
+
+// Save is Post and waits until the event is in the book. After an error it may be there, or come there.
+func (l *Loop) Save(ctx context.Context, e Event) error {
+	saved := make(chan struct{}, 1)
+	e.Saved = saved
+	if err := l.Post(ctx, e); err != nil {
+		return err
+	}
+	select {
+	case <-saved:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.over:
+		select {
+		case <-saved:
+			return nil
+		default:
+			return ErrStopped
+		}
+	}
+}
+
+// View calls see with the state, which is only to be read, and returns the error of ctx or [ErrStopped].
+func (l *Loop) View(ctx context.Context, see func(*Core)) error {
+	done := make(chan struct{})
+	view := func(c *Core) { defer close(done); see(c) }
+	select {
+	case l.views <- view:
+		<-done
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.over:
+		return ErrStopped
+	}
+}
+
+// Text is what the bot gets for an item.
+func (l *Loop) Text(key string) (json.RawMessage, error) { return l.book.Load(kindText, key) }
+
+// Run takes events until ctx is done, writes snapshots and closes the book.
+func (l *Loop) Run(ctx context.Context) error {
+	defer close(l.over)
+	records, effects := l.core.Start(time.Now(), l.opts.Deliver)
+	l.commit(ctx, records)
+	l.do(effects)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		wait := time.Duration(math.MaxInt64)
+		if next := l.core.Next(); !next.IsZero() {
+			wait = time.Until(next)
+		}
+		timer.Reset(wait)
+		select {
+		case e := <-l.events:
+			l.take(ctx, e)
+		case see := <-l.views:
+			see(l.core)
+		case <-timer.C:
+			records, effects := l.core.Tick(time.Now())
+			if l.commit(ctx, records) {
+				l.do(effects)
+			}
+		case <-ctx.Done():
+		}
+	}
+	err := l.book.Commit(l.core.Stop()...)
+	return errors.Join(err, l.book.Close())
+}
+
+// take applies an event, and those that are ready behind it.
+func (l *Loop) take(ctx context.Context, e Event) {
+	var records []book.Record
+	var effects []Effect
+	var saved []chan<- struct{}
+	for n := 1; ; n++ {
+		r, f := l.core.Step(time.Now(), e)
+		records, effects = append(records, r...), append(effects, f...)
+		if e.Saved != nil {
+			saved = append(saved, e.Saved)
+		}
+		if n == maxBatch || len(l.events) == 0 {
+			break
+		}
+		e = <-l.events
+	}
+	if !l.commit(ctx, records) {
+		return
+	}
+	for _, s := range saved {
+		s <- struct{}{}
+	}
+	l.do(effects)
+}
+
+// commit writes records, again and again until the disk takes them. It returns false if ctx ends before.
+func (l *Loop) commit(ctx context.Context, records []book.Record) bool {
+	for {
+		if len(records) == 0 {
+			return true
+		}
+		err := l.book.Commit(records...)
+		if err == nil {
+			return true
+		}
+		if l.opts.Failed != nil {
+			l.opts.Failed(err)
+		}
+		select {
+		case <-time.After(retryAfter):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (l *Loop) do(effects []Effect) {
+	for _, e := range effects {
+		l.opts.Do(e)
+	}
+}

@@ -1,0 +1,154 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"feishu-relay/deliver"
+	"feishu-relay/group"
+	"feishu-relay/relay"
+)
+
+// rig is a loop whose effects are done at once, as far as they have a result.
+type rig struct {
+	*Loop
+	dir  string
+	stop func()
+	mu   sync.Mutex
+	seen map[string]int // effects by kind and id; guarded by mu
+}
+
+func openRig(t testing.TB, dir string) *rig {
+	t.Helper()
+	r := &rig{dir: dir, seen: map[string]int{}}
+	var workers sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := Open(Options{Dir: dir, Deliver: deliver.Config{MaxAge: 1e12, Timeout: 1e12,
+		Channels: []deliver.Channel{{Name: "stream", First: 1e9, Most: 1e9}}},
+		Config: func(Chat) *group.Config {
+			return &group.Config{Agent: "a", AnyChat: true, MaxAge: 1e12,
+				Base: group.Settings{Answer: group.ModeAll, Limit: 1000, Threshold: 1000}}
+		},
+		Do: func(e Effect) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if e.Deliver != nil {
+				r.seen[fmt.Sprint(e.Deliver.Do, " ", e.Deliver.Key)]++
+				return
+			}
+			r.seen[fmt.Sprint(e.Group.Do, " ", e.Group.ID)]++
+			answer := Event{Chat: e.Chat, Group: &group.Event{Kind: group.Done, Key: e.Group.Key}}
+			if e.Group.Do == group.Deliver {
+				key := e.Chat.Key(e.Group.ID)
+				answer.TextOf, answer.Text = key, json.RawMessage(`"text"`)
+				item := deliver.Item{Key: key, ID: e.Group.ID, Chat: e.Chat.String(), Sent: e.Group.Msg.TS}
+				answer.Deliver = &deliver.Event{Kind: deliver.Take, Item: &item}
+			}
+			if e.Group.Key != "" {
+				workers.Go(func() { _ = r.Post(ctx, answer) })
+			}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Loop = l
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(running) }()
+	r.stop = sync.OnceFunc(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		cancel()
+		workers.Wait()
+	})
+	t.Cleanup(r.stop)
+	return r
+}
+
+func arrived(n int) Event {
+	id := relay.MessageID(fmt.Sprint("om_", n))
+	m := &relay.Message{Channel: "feishu", ChatID: "oc", RelayMsgID: id, MessageID: id, SenderAgentName: "b",
+		Content: "hello", TS: relay.MillisOf(time.Now())}
+	return Event{Chat: Chat{"feishu", "oc"}, Group: &group.Event{Kind: group.Arrived, Msg: m}}
+}
+
+// Callers of Save have their events in the book, and the next process goes on with what the last one did not end.
+func TestARestartGoesOn(t *testing.T) {
+	r := openRig(t, t.TempDir())
+	if err := r.Save(t.Context(), Event{Group: &group.Event{Kind: group.CaughtUp}}); err != nil {
+		t.Fatal(err)
+	}
+	var callers sync.WaitGroup
+	for n := range 100 {
+		callers.Go(func() {
+			if err := r.Save(t.Context(), arrived(n)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	taken := func(r *rig) (n int) {
+		if err := r.View(t.Context(), func(c *Core) {
+			undelivered, _ := c.Bot().Counts()
+			n = undelivered.Items
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for taken(r) < 100 { // each by an event of a worker
+	}
+	if text, err := r.Text("feishu/oc/om_7"); err != nil || string(text) != `"text"` {
+		t.Errorf("text %s, %v", text, err)
+	}
+	r.stop()
+	if err := r.Post(t.Context(), arrived(1)); !errors.Is(err, ErrStopped) {
+		t.Errorf("after the end: %v", err)
+	}
+	again := openRig(t, r.dir)
+	if n := taken(again); n != 100 {
+		t.Errorf("%d are to be delivered after a restart, want 100", n)
+	}
+	open := &deliver.Event{Kind: deliver.Open, Channel: "stream", Conn: 1}
+	if err := again.Save(t.Context(), Event{Deliver: open}); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Save(t.Context(), Event{}); err != nil { // the effects before it have begun
+		t.Fatal(err)
+	}
+	again.mu.Lock()
+	defer again.mu.Unlock()
+	if n := len(again.seen); n == 0 { // the first one of the chat, which the bot has to answer before the next
+		t.Error("nothing is written")
+	}
+}
+
+// BenchmarkArrived is what a message costs from its arrival to its place among the bot's deliveries; each fourth is a
+// person's.
+func BenchmarkArrived(b *testing.B) {
+	r := openRig(b, b.TempDir())
+	if err := r.Save(b.Context(), Event{Group: &group.Event{Kind: group.CaughtUp}}); err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for b.Loop() {
+		e := arrived(n)
+		if n%4 == 0 {
+			e.Group.Kind, e.Group.Msg.Role, e.Group.Msg.SenderName = group.Heard, relay.RoleUser, "Ann"
+		}
+		if err := r.Post(b.Context(), e); err != nil {
+			b.Fatal(err)
+		}
+		n++
+	}
+	if err := r.Save(b.Context(), Event{}); err != nil {
+		b.Fatal(err)
+	}
+}
