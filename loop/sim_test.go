@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 200, "how many runs of the simulation")
+	seeds = flag.Int("seeds", 100, "how many runs of the simulation")
 	seed  = flag.Uint64("seed", 0, "run this one alone, with a trace")
 )
 
@@ -66,7 +66,8 @@ type world struct {
 	trace func(string, ...any)
 	now   time.Time
 	core  *Core
-	shelf []book.Record // live records, in the order of the commits
+	shelf map[[2]string]shelved // the book, by kind and key
+	wrote int
 	todo  []Effect
 	conn  uint64
 	nr    int
@@ -74,6 +75,11 @@ type world struct {
 	got   map[string]int  // by key, how often the bot took it
 	kills int
 	blank map[string]bool // by key: its text was taken away
+}
+
+type shelved struct {
+	n     int // the order of the commits
+	value json.RawMessage
 }
 
 var chats = []Chat{{"feishu", "oc_a"}, {"feishu", "oc_b"}}
@@ -88,7 +94,7 @@ func simulate(n uint64, fault string, trace func(string, ...any)) (err error) {
 			panic(v)
 		}
 	}()
-	w := &world{Rand: rand.New(rand.NewPCG(n, 3)), fault: fault, trace: trace, gone: map[string]bool{},
+	w := &world{Rand: rand.New(rand.NewPCG(n, 3)), fault: fault, trace: trace, gone: map[string]bool{}, shelf: map[[2]string]shelved{},
 		now: time.Date(2026, 1, 2, 14, 0, 0, 0, time.UTC), got: map[string]int{}, blank: map[string]bool{}}
 	w.start()
 	for range 200 + w.IntN(200) {
@@ -121,11 +127,7 @@ func (w *world) start() {
 			Base: group.Settings{Answer: group.ModeAll, Limit: 5, Threshold: 2, Judge: true}, Commands: []string{"/relay"},
 			Window: time.Hour, MaxAge: 10 * time.Minute, ShareMessages: true}
 	})
-	for _, r := range w.shelf {
-		if err := w.core.Load(r.Kind, r.Key, r.Value.(json.RawMessage)); err != nil {
-			failf("%w", err)
-		}
-	}
+	w.load()
 	w.todo, w.conn = nil, 0
 	w.apply(w.core.Start(w.now, deliver.Config{MaxAge: 10 * time.Minute, Timeout: 15 * time.Minute,
 		Channels: []deliver.Channel{{Name: "webhook", First: time.Second, Most: 30 * time.Second}}}))
@@ -152,12 +154,11 @@ func (w *world) apply(records []book.Record, effects []Effect) {
 			continue
 		}
 		w.blank[r.Key] = r.Kind == kindText && r.Value == nil
-		if r.Value != nil {
-			r.Value = json.RawMessage(bytes.Clone(r.Value.(json.RawMessage)))
-		}
-		w.shelf = slices.DeleteFunc(w.shelf, func(x book.Record) bool { return x.Kind == r.Kind && x.Key == r.Key })
-		if r.Value != nil {
-			w.shelf = append(w.shelf, r)
+		w.wrote++
+		if at := [2]string{r.Kind, r.Key}; r.Value == nil {
+			delete(w.shelf, at)
+		} else {
+			w.shelf[at] = shelved{w.wrote, bytes.Clone(r.Value.(json.RawMessage))}
 		}
 	}
 	w.todo = append(w.todo, effects...)
@@ -227,11 +228,7 @@ func (w *world) kill() {
 	before := w.core
 	w.trace("killed")
 	w.core = NewCore(before.config)
-	for _, r := range w.shelf {
-		if err := w.core.Load(r.Kind, r.Key, r.Value.(json.RawMessage)); err != nil {
-			failf("%w", err)
-		}
-	}
+	w.load()
 	if got := states(w.core); got != want {
 		failf("after a restart:\n%s\nwant:\n%s", got, want)
 	}
@@ -239,6 +236,14 @@ func (w *world) kill() {
 		w.apply(before.Stop(), nil)
 	}
 	w.start()
+}
+
+func (w *world) load() {
+	for _, at := range slices.SortedFunc(maps.Keys(w.shelf), func(a, b [2]string) int { return w.shelf[a].n - w.shelf[b].n }) {
+		if err := w.core.Load(at[0], at[1], w.shelf[at].value); err != nil {
+			failf("%w", err)
+		}
+	}
 }
 
 func states(c *Core) string {
@@ -293,7 +298,7 @@ func (w *world) work(well bool) {
 func (w *world) deliver(f *deliver.Effect, well bool) {
 	switch f.Do {
 	case deliver.Write:
-		if !slices.ContainsFunc(w.shelf, func(r book.Record) bool { return r.Kind == kindText && r.Key == f.Key }) {
+		if _, ok := w.shelf[[2]string{kindText, f.Key}]; !ok {
 			w.take(Event{Deliver: &deliver.Event{Kind: deliver.Report, Key: f.Key, Try: f.Try, Result: deliver.NotWritten}})
 			if !w.blank[f.Key] {
 				failf("%s has no text, and was not withdrawn", f.Key)
@@ -323,9 +328,9 @@ func (w *world) deliver(f *deliver.Effect, well bool) {
 
 // check holds what has to be true when nothing happens any more.
 func (w *world) check() {
-	for _, r := range w.shelf {
-		if r.Kind == kindText {
-			failf("the text of %s is left", r.Key)
+	for at := range w.shelf {
+		if at[0] == kindText {
+			failf("the text of %s is left", at[1])
 		}
 	}
 	for key := range w.gone {
