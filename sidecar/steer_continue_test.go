@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -371,16 +372,20 @@ func TestContinueByAnybody(t *testing.T) {
 	}
 }
 
-// A budget counts, and an audience is found, behind however much people said since.
-func TestFarBackInABusyGroup(t *testing.T) {
-	t.Parallel()
+// A budget counts, and an audience is found, behind however much people said since; how large the budget is costs
+// nothing.
+func TestFarBackInABusyGroup(t *testing.T) { // not parallel: it counts what is allocated
 	p := &localPair{circle: newCircle(t, "file"), w: newWorker(t, nil)}
 	lines := new(strings.Builder)
-	began := time.Now().Add(-30 * time.Minute).UnixMilli()
+	began := time.Now().Add(-3 * time.Hour).UnixMilli()
 	line := func(role, content, sender, id, thread string) {
 		began++
 		fmt.Fprintf(lines, `{"role":%q,"content":%q,"sender":%q,"message_id":%q,"ts":%d,"thread_id":%q}`+"\n", role, content, sender, id, began, thread)
 	}
+	for i := range 20_000 {
+		line("user", "people talked", "Ann", fmt.Sprint("om_old", i), "")
+	}
+	began = time.Now().Add(-30 * time.Minute).UnixMilli()
 	line("assistant", "I say something", "agent_a", "om_bot", "")
 	line("user", "@Bot agent_b look", "Tom", "om_topic", "omt_1")
 	for i := range 600 {
@@ -401,5 +406,16 @@ func TestFarBackInABusyGroup(t *testing.T) {
 	p.agree("the mode", func(g steer.Group) bool { return g.Settings.Answer == steer.Named }, p.a, p.b)
 	if in := p.heard(p.a, "om_reply", "why?", fmt.Sprintf(`"parent_id":"om_bot","ts":%d`, p.next())); !strings.Contains(in, `"for_me":true`) {
 		t.Errorf("a reply to agent_a's message: %s", in)
+	}
+	cost := func(budget int) uint64 {
+		p.patch(p.b, fmt.Sprintf(`{"answer":"all","budget":%d}`, budget))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		p.posts(p.b, "/v1/decide", `{"chat_id":"oc_1","content":"more","sender_agent_name":"agent_a"}`)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if few, many := cost(3), cost(1_000_000); many > 2*few+1<<20 {
+		t.Errorf("a decision allocates %d bytes with a budget of 3, and %d with one of a million", few, many)
 	}
 }

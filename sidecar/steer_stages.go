@@ -105,7 +105,7 @@ func (s *steering) overBudget(m *relay.Message, key string, sent time.Time) (boo
 	}
 	until := sent.UnixMilli()
 	since := until - time.Hour.Milliseconds()
-	for n := g.Budget + nearTail; ; n *= 4 { // what people say is between
+	for n := 4 * nearTail; ; n *= 4 { // not by the budget, which may be any number
 		entries, err := s.chats.transcript.Outline(m.Channel, string(m.ChatID), n, until)
 		said, within := 0, false
 		for i, e := range entries {
