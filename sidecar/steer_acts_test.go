@@ -275,21 +275,11 @@ func TestNoticesThatFeishuRefuses(t *testing.T) {
 		t.Run(whose, func(t *testing.T) {
 			t.Parallel()
 			everybody := whose == "of all"
-			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-			cfgB := n.steered("agent_b")
-			if whose == "of one without a heartbeat" {
-				cfgB.Mailbox.Heartbeat = 0
-			}
-			a, b := n.start(n.steered("agent_a")), n.start(cfgB)
-			botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-			n.connected(a)
-			n.connected(b)
-			botA.introduce(t)
-			botB.introduce(t)
-			n.says("hello")
-			n.hears(botA, "hello")
-			n.hears(botB, "hello")
-			n.know(a, b)
+			n, apps, a, b, botA, botB := steeredPair(t, func(cfg *sidecar.Config) {
+				if whose == "of one without a heartbeat" && cfg.Agent == "agent_b" {
+					cfg.Mailbox.Heartbeat = 0
+				}
+			})
 			n.knowWriter(a, b)
 			fault := feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "POST /open-apis/im/v1/messages/*/reactions", Code: 230002,
 				App: apps[1].ID}

@@ -9,7 +9,7 @@ import (
 
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
-	"feishu-relay/internal/feishusim"
+	"feishu-relay/sidecar"
 )
 
 // deletes lets a bot recall a message of its own, through its gateway.
@@ -24,19 +24,10 @@ func (n *tenant) deletes(b *sdkBot, id string) {
 // A recalled line is not offered in front of a person's message.
 func TestRecalledIsNoContext(t *testing.T) {
 	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-	cfg := n.steered("agent_b")
-	cfg.InjectContext = 5
-	a, b := n.start(n.steered("agent_a")), n.start(cfg)
-	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
-	botA.introduce(t)
-	botB.introduce(t)
-	last := n.says("hello")
-	n.hears(botA, "hello")
-	n.hears(botB, "hello")
-	n.know(a, b)
+	n, _, _, b, botA, botB := steeredPair(t, func(cfg *sidecar.Config) { cfg.InjectContext = 5 })
+	last := n.says("hi")
+	n.hears(botA, "hi")
+	n.hears(botB, "hi")
 	n.answers("/relay mute BotB")
 	for i, text := range []string{"a cherry", "a fig"} {
 		n.reply(botA, heard{ID: last}, "", text)

@@ -94,17 +94,7 @@ func (n *tenant) repliesTo(id string) feishusim.Message {
 // sidecars.
 func TestCommandsInTheGroup(t *testing.T) {
 	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-	a, b := n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))
-	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
-	botA.introduce(t)
-	botB.introduce(t)
-	n.says("hello") // each sidecar has seen the group
-	n.hears(botA, "hello")
-	n.hears(botB, "hello")
-	n.know(a, b)
+	n, apps, _, b, botA, botB := steeredPair(t, asIs)
 	if got := n.answers("/relay pause"); !strings.Contains(got, "paused") {
 		t.Errorf("the answer is %q", got)
 	}
@@ -221,19 +211,7 @@ func TestNoticesReachNoBot(t *testing.T) {
 // A person's message carries what its bot was not given before it, where the group wants that.
 func TestContextOfPeoplesMessages(t *testing.T) {
 	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-	cfg := n.steered("agent_b")
-	cfg.InjectContext = 5
-	a, b := n.start(n.steered("agent_a")), n.start(cfg)
-	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
-	botA.introduce(t)
-	botB.introduce(t)
-	n.says("hello")
-	n.hears(botA, "hello")
-	n.hears(botB, "hello")
-	n.know(a, b)
+	n, _, _, b, botA, botB := steeredPair(t, func(cfg *sidecar.Config) { cfg.InjectContext = 5 })
 	n.answers("/relay mute BotB")
 	n.says("the build is red")
 	n.hears(botA, "the build is red")
