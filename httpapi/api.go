@@ -15,13 +15,16 @@
 //
 // With a token every route except /healthz and /readyz requires it as
 // `Authorization: Bearer …`, or a browser's session that began with it (POST
-// /sign-in). Without one the server listens on loopback only, and refuses
+// /sign-in). With an AdminToken sessions begin with that one, the token of the bot
+// steers nothing (routes of [web.People]), and AdminToken opens all routes.
+// Without a token the server listens on loopback only, and refuses
 // requests that a web page could make a browser send: another host name (DNS
 // rebinding) or another origin.
 package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,10 +61,11 @@ type Mail interface {
 // Options of the API. All functions are required.
 type Options struct {
 	Token       string        // "" on loopback only
+	AdminToken  string        // for people; "": Token is theirs, too
 	Name        string        // of the sidecar; the session cookie is named after it
 	Ended       *dedup.Window // signed-out sessions, at least [MaxEnded]; nil: in memory only
 	Send        func(context.Context, relay.Outbound) (relay.Sent, error)
-	Hear        func(context.Context, relay.Heard) (relay.Sent, error)
+	Hear        func(ctx context.Context, h relay.Heard, steers bool) (relay.Sent, error) // false: h is no command
 	Decide      func(context.Context, relay.Question) (any, error)
 	Status      func() any
 	Ready       func() error
@@ -98,7 +102,7 @@ func New(o Options) http.Handler {
 	if o.Failures == nil {
 		o.Failures = attempts.New()
 	}
-	a := &api{Options: o, sessions: newSessions(o.Token, o.Name, o.Ended)}
+	a := &api{Options: o, sessions: newSessions(cmp.Or(o.AdminToken, o.Token), o.Name, o.Ended)}
 	mux, guarded := http.NewServeMux(), http.NewServeMux()
 	a.mount(mux, guarded)
 	mux.Handle("/", a.guard(jsonErrors(guarded)))
@@ -110,21 +114,21 @@ func (a *api) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		session, forged := "", false
 		if a.Token != "" {
-			given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			given, ok := bearer(r)
 			if !ok {
 				session, forged = a.sessions.of(r)
 			}
 			switch {
-			case ok && a.sessions.isToken(given), session != "":
+			case ok && (isToken(given, a.Token) || isToken(given, a.sessions.token)), session != "":
 			case (ok || forged) && a.tooMany(w, r):
 				if forged && wantsPage(r) {
-					signInPage(w, r, http.StatusTooManyRequests, "")
+					a.signInPage(w, r, http.StatusTooManyRequests, "")
 					return
 				}
 				web.WriteError(w, errTooMany)
 				return
 			case wantsPage(r):
-				signInPage(w, r, http.StatusUnauthorized, "")
+				a.signInPage(w, r, http.StatusUnauthorized, "")
 				return
 			default:
 				w.Header().Set("WWW-Authenticate", `Bearer realm="feishu-relay"`)
@@ -153,6 +157,29 @@ func (a *api) guard(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+func bearer(r *http.Request) (token string, ok bool) {
+	return strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+}
+
+// byPerson reports whether a request that guard lets pass is a person's: all are without ADMIN_TOKEN.
+func (a *api) byPerson(r *http.Request) bool {
+	given, ok := bearer(r)
+	return a.AdminToken == "" || !ok || isToken(given, a.AdminToken)
+}
+
+// people serves what is a person's alone.
+func (a *api) people(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !a.byPerson(r) {
+			web.WriteError(w, errPeople)
+			return
+		}
+		next(w, r)
+	}
+}
+
+var errPeople = relay.Errorf(web.CodeAdminToken, "this needs ADMIN_TOKEN, the token for people; API_TOKEN is the bot's")
 
 // live refuses requests that must not hold a stream: a HEAD request, which
 // would take the bot's messages and discard them, and a request from another
@@ -240,12 +267,11 @@ func jsonErrors(mux *http.ServeMux) http.Handler {
 		}
 		probe := &statusOnly{header: w.Header()}
 		mux.ServeHTTP(probe, r)
-		switch probe.status {
-		case http.StatusMethodNotAllowed:
-			web.WriteError(w, relay.Errorf(web.CodeMethodNotAllowed, "allowed here: %s", w.Header().Get("Allow")))
-		default:
-			web.WriteError(w, relay.Errorf(web.CodeNotFound, "no such route; GET /v1 lists them"))
+		err := relay.Errorf(web.CodeNotFound, "no such route; GET /v1 lists them")
+		if probe.status == http.StatusMethodNotAllowed {
+			err = relay.Errorf(web.CodeMethodNotAllowed, "allowed here: %s", w.Header().Get("Allow"))
 		}
+		web.WriteError(w, err)
 	})
 }
 

@@ -148,7 +148,7 @@ func TestErrorsFromBehind(t *testing.T) {
 			f := newFakes()
 			f.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			f.Send = func(context.Context, relay.Outbound) (relay.Sent, error) { return relay.Sent{}, behind }
-			f.Hear = func(context.Context, relay.Heard) (relay.Sent, error) { return relay.Sent{}, behind }
+			f.Hear = func(context.Context, relay.Heard, bool) (relay.Sent, error) { return relay.Sent{}, behind }
 			f.Decide = func(context.Context, relay.Question) (any, error) { return nil, behind }
 			f.chats = func() ([]transcript.Chat, error) { return nil, behind }
 			f.tail = func(string, string, int) ([]transcript.Entry, error) { return nil, behind }

@@ -33,50 +33,41 @@ func (a *api) groups(*http.Request) (any, error) {
 
 // ofGroup serves a route of one group, with its chat in the path and its channel in the
 // query.
-func ofGroup(do func(r *http.Request, channel string, chat relay.ChatID) (steer.Group, error)) web.Handler {
+func ofGroup(do func(r *http.Request, channel string, chat relay.ChatID) (any, error)) web.Handler {
 	return func(r *http.Request) (any, error) {
 		channel := cmp.Or(r.URL.Query().Get("channel"), relay.DefaultChannel)
 		chat := r.PathValue("chat")
 		if err := cmp.Or(relay.CheckField("channel", channel), relay.CheckField("chat", chat)); err != nil {
 			return nil, err
 		}
-		g, err := do(r, channel, relay.ChatID(chat))
-		if err != nil {
-			return nil, err
-		}
-		return g, nil
+		return do(r, channel, relay.ChatID(chat))
 	}
 }
 
-func (a *api) group(_ *http.Request, channel string, chat relay.ChatID) (steer.Group, error) {
-	return a.Groups.Group(channel, chat)
+// bare serves a route of one group whose request has no body.
+func (a *api) bare(do func(Groups, string, relay.ChatID) (steer.Group, error)) web.Handler {
+	return ofGroup(func(_ *http.Request, channel string, chat relay.ChatID) (any, error) {
+		return do(a.Groups, channel, chat)
+	})
 }
 
-func (a *api) patchGroup(r *http.Request, channel string, chat relay.ChatID) (steer.Group, error) {
+func (a *api) patchGroup(r *http.Request, channel string, chat relay.ChatID) (any, error) {
 	body, err := web.ReadBody(r)
 	if err != nil {
-		return steer.Group{}, err
+		return nil, err
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
-		return steer.Group{}, errEmpty
+		return nil, errEmpty
 	}
 	return a.Groups.Patch(channel, chat, body)
 }
 
-func (a *api) forgetGroup(_ *http.Request, channel string, chat relay.ChatID) (steer.Group, error) {
-	return a.Groups.Forget(channel, chat)
-}
-
-func (a *api) stopGroup(_ *http.Request, channel string, chat relay.ChatID) (steer.Group, error) {
-	return a.Groups.Stop(channel, chat)
-}
-
-func (a *api) continueGroup(r *http.Request, channel string, chat relay.ChatID) (steer.Group, error) {
+func (a *api) continueGroup(r *http.Request, channel string, chat relay.ChatID) (any, error) {
 	var asked struct {
 		Bots []relay.AgentName `json:"bots"`
 	}
 	if err := readJSON(r, &asked); err != nil && !errors.Is(err, errEmpty) {
-		return steer.Group{}, err
+		return nil, err
 	}
 	return a.Groups.Continue(channel, chat, asked.Bots)
 }

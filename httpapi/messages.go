@@ -29,7 +29,7 @@ func (a *api) inbound(r *http.Request) (any, error) {
 	if err := readChecked(r, &heard); err != nil {
 		return nil, err
 	}
-	return a.Hear(r.Context(), heard)
+	return a.Hear(r.Context(), heard, a.byPerson(r))
 }
 
 func (a *api) decide(r *http.Request) (any, error) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"feishu-relay/internal/web"
@@ -56,18 +55,10 @@ func (a *api) outcomes(r *http.Request) (any, error) {
 // watchOutcomes returns a channel of the outcomes from now on, of chats that
 // the bot is in. It is closed if its reader is too far behind.
 func (a *api) watchOutcomes() (outcomes chan outcome.Outcome, stop func()) {
-	var (
-		mu     sync.Mutex
-		closed bool
-	)
 	outcomes = make(chan outcome.Outcome, watcherQueue)
-	stop = a.Outcomes.Watch(func(o outcome.Outcome) {
-		if !a.Visible(o.Channel, o.ChatID) {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if closed {
+	closed := false
+	stop = a.Outcomes.Watch(func(o outcome.Outcome) { // one at a time
+		if closed || !a.Visible(o.Channel, o.ChatID) {
 			return
 		}
 		select {

@@ -42,7 +42,7 @@ func newFakes() *fakes {
 			f.sent = append(f.sent, out)
 			return relay.Sent{RelayMsgID: "r1", Relayed: true}, nil
 		},
-		Hear: func(_ context.Context, h relay.Heard) (relay.Sent, error) {
+		Hear: func(_ context.Context, h relay.Heard, _ bool) (relay.Sent, error) {
 			f.heard = append(f.heard, h)
 			return relay.Sent{RelayMsgID: "u1"}, nil
 		},

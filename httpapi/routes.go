@@ -24,11 +24,11 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 		web.On("GET /v1/messages/{message_id}/files/{key}", a.file),
 		web.On("GET /v1/outcomes", a.json(ok, a.outcomes)),
 		web.On("GET /v1/groups", a.json(ok, a.groups)),
-		web.On("GET /v1/groups/{chat}", a.json(ok, ofGroup(a.group))),
-		web.On("PATCH /v1/groups/{chat}", a.json(ok, ofGroup(a.patchGroup))),
-		web.On("DELETE /v1/groups/{chat}/settings", a.json(ok, ofGroup(a.forgetGroup))),
-		web.On("POST /v1/groups/{chat}/continue", a.json(ok, ofGroup(a.continueGroup))),
-		web.On("POST /v1/groups/{chat}/stop", a.json(ok, ofGroup(a.stopGroup))),
+		web.On("GET /v1/groups/{chat}", a.json(ok, a.bare(Groups.Group))),
+		web.On("PATCH /v1/groups/{chat}", a.json(ok, ofGroup(a.patchGroup))).As(web.People),
+		web.On("DELETE /v1/groups/{chat}/settings", a.json(ok, a.bare(Groups.Forget))).As(web.People),
+		web.On("POST /v1/groups/{chat}/continue", a.json(ok, ofGroup(a.continueGroup))).As(web.People),
+		web.On("POST /v1/groups/{chat}/stop", a.json(ok, a.bare(Groups.Stop))).As(web.People),
 		web.On("POST /v1/outbound", a.json(accepted, a.outbound)),
 		web.On("POST /v1/inbound", a.json(accepted, a.inbound)),
 		web.On("POST /v1/decide", a.json(ok, a.decide)),
@@ -44,8 +44,8 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 		web.On("GET /metrics", a.metrics),
 		web.On("GET /healthz", a.json(ok, a.healthz)).As(web.Public),
 		web.On("GET /readyz", a.json(ok, a.readyz)).As(web.Public),
-		web.On("GET /{$}", page),
-		web.On("GET /viewer/{file}", page),
+		web.On("GET /{$}", page).As(web.People),
+		web.On("GET /viewer/{file}", page).As(web.People),
 		web.On("POST /sign-in", a.signIn).As(web.Public),
 		web.On("POST /sign-out", a.signOut).As(web.Public),
 	)
@@ -56,6 +56,8 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 			guarded.HandleFunc(r.Pattern, r.Handle) // only to answer other methods with 405
 		case web.LongLived:
 			guarded.HandleFunc(r.Pattern, a.live(r.Handle))
+		case web.People:
+			guarded.HandleFunc(r.Pattern, a.people(r.Handle))
 		default:
 			guarded.HandleFunc(r.Pattern, r.Handle)
 		}

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -24,7 +25,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// sessionLife is how long a browser stays signed in. A new API_TOKEN ends every
+// sessionLife is how long a browser stays signed in. A new token ends every
 // session at once.
 const sessionLife = 30 * 24 * time.Hour
 
@@ -36,7 +37,7 @@ const MaxEnded = 1000
 // cookie with its end, a random id and, as a proof, the HMAC of both under the
 // token. Only signed-out sessions are stored.
 type sessions struct {
-	token  string // "": every caller on this host is authorised
+	token  string // of people; "": every caller on this host is authorised
 	cookie string // its name
 	ended  *dedup.Window
 	now    func() time.Time
@@ -126,8 +127,8 @@ func (s *sessions) end(id string) error {
 }
 
 // isToken reports whether given is the token, in constant time.
-func (s *sessions) isToken(given string) bool {
-	return subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) == 1
+func isToken(given, token string) bool {
+	return subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
 }
 
 func (s *sessions) set(w http.ResponseWriter, r *http.Request, value string, life time.Duration) {
@@ -136,7 +137,7 @@ func (s *sessions) set(w http.ResponseWriter, r *http.Request, value string, lif
 }
 
 var errTooMany = relay.Errorf(web.CodeTooManyFailures,
-	"too many wrong tokens or sessions from this address; the right API_TOKEN is accepted at any time")
+	"too many wrong tokens or sessions from this address; the right token is accepted at any time")
 
 // tooMany counts r, a request with a wrong token or a forged session, and reports whether its address has
 // sent too many. Then it sets Retry-After.
@@ -161,12 +162,12 @@ func (a *api) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 8<<10)
-	if !a.sessions.isToken(r.PostFormValue("token")) {
+	if !isToken(r.PostFormValue("token"), a.sessions.token) {
 		status, fault := http.StatusUnauthorized, "wrong"
 		if a.tooMany(w, r) {
 			status, fault = http.StatusTooManyRequests, "busy"
 		}
-		signInPage(w, r, status, fault)
+		a.signInPage(w, r, status, fault)
 		return
 	}
 	a.sessions.set(w, r, a.sessions.begin(), sessionLife)
@@ -222,17 +223,20 @@ var languages = language.NewMatcher([]language.Tag{language.English, language.Ch
 // of the standard library would make the whole program larger by a third: the
 // linker then keeps every method there is.)
 var signInWords = []map[string]string{
-	{"lang": "en", "ask": "Enter this sidecar's API_TOKEN.", "button": "Sign in",
+	{"lang": "en", "ask": "Enter this sidecar's %s.", "button": "Sign in",
 		"wrong": "That is not the token.", "busy": "Too many wrong tokens. The right one is accepted at any time."},
-	{"lang": "zh", "ask": "请输入这个 sidecar 的 API_TOKEN。", "button": "登录",
+	{"lang": "zh", "ask": "请输入这个 sidecar 的 %s。", "button": "登录",
 		"wrong": "令牌不对。", "busy": "错误的令牌过多；正确的令牌随时可以登录。"},
 }
 
-// signInPage serves the form for the token, in the browser's language; fault is
+// signInPage serves the form for the token of people, in the browser's language; fault is
 // "", "wrong" or "busy".
-func signInPage(w http.ResponseWriter, r *http.Request, status int, fault string) {
+func (a *api) signInPage(w http.ResponseWriter, r *http.Request, status int, fault string) {
 	_, i := language.MatchStrings(languages, r.Header.Get("Accept-Language"))
-	words := signInWords[i]
+	words, token := signInWords[i], "API_TOKEN"
+	if a.AdminToken != "" {
+		token = "ADMIN_TOKEN"
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
@@ -240,6 +244,6 @@ func signInPage(w http.ResponseWriter, r *http.Request, status int, fault string
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = strings.NewReplacer("{{lang}}", words["lang"], "{{ask}}", words["ask"], "{{fault}}", words[fault],
-		"{{button}}", words["button"]).WriteString(w, signInHTML) // fails if the caller is gone
+	_, _ = strings.NewReplacer("{{lang}}", words["lang"], "{{ask}}", fmt.Sprintf(words["ask"], token), "{{token}}", token,
+		"{{fault}}", words[fault], "{{button}}", words["button"]).WriteString(w, signInHTML) // fails if the caller is gone
 }

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/attempts"
 	"feishu-relay/internal/test/apitest"
+	"feishu-relay/relay"
 )
 
 // browser is a client that keeps cookies and goes where it is sent.
@@ -115,6 +118,62 @@ func TestSessionsAreNotMadeUp(t *testing.T) {
 	// A wrong token is not made good by a session.
 	if got := ask(f, "GET", "/v1/status", "", apitest.Header("Cookie", whole), apitest.Header("Authorization", "Bearer wrong")).Code; got != 401 {
 		t.Errorf("a wrong bearer token beside a session: got %d", got)
+	}
+}
+
+// With a token for people the bot's own neither steers nor opens the viewer; everything else is open to both.
+func TestTheBotsTokenSteersNothing(t *testing.T) {
+	f := newFakes()
+	f.Token, f.AdminToken = "the bot's", "people's"
+	var steers []bool
+	f.Hear = func(_ context.Context, _ relay.Heard, s bool) (relay.Sent, error) {
+		steers = append(steers, s)
+		return relay.Sent{}, nil
+	}
+	bot, person := apitest.Header("Authorization", "Bearer the bot's"), apitest.Header("Authorization", "Bearer people's")
+	doc, err := apitest.Contract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := 0
+	for path, item := range doc.Paths.Map() {
+		path = strings.NewReplacer("{chat}", "oc_x", "{file}", "app.js").Replace(path)
+		for method, op := range item.Operations() {
+			if op.Security == nil || len(*op.Security) == 0 {
+				continue
+			}
+			routes++
+			w := call(t, f, method, path, "", bot)
+			if message := apitest.WantError(t, w, 403, "admin_token_required"); !strings.Contains(message, "ADMIN_TOKEN") {
+				t.Errorf("%s %s does not name the variable: %s", method, path, message)
+			}
+		}
+	}
+	if routes != 6 {
+		t.Errorf("the contract has %d routes for people", routes)
+	}
+	for _, who := range []func(*http.Request){bot, person} {
+		for _, path := range []string{"/v1/status", "/v1/transcripts", "/metrics"} {
+			if w := ask(f, "GET", path, "", who); w.Code != 200 {
+				t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+			}
+		}
+		call(t, f, "POST", "/v1/inbound", `{"chat_id":"oc_x","content":"hi","ts":1795211093522}`, who)
+	}
+	if !slices.Equal(steers, []bool{false, true}) {
+		t.Errorf("who reports commands: %v", steers)
+	}
+	if w := ask(f, "GET", "/viewer/app.js", "", person); w.Code != 200 {
+		t.Errorf("the viewer: got %d for people", w.Code)
+	}
+	form := apitest.Header("Content-Type", "application/x-www-form-urlencoded")
+	w := ask(f, "POST", "/sign-in", "token=the bot's", form)
+	if w.Code != 401 || !strings.Contains(w.Body.String(), "ADMIN_TOKEN") {
+		t.Errorf("the bot signs in: %d %s", w.Code, w.Body)
+	}
+	cookie := ask(f, "POST", "/sign-in", "token=people's", form).Result().Cookies()[0]
+	if w := ask(f, "GET", "/", "", apitest.Header("Cookie", cookie.Name+"="+cookie.Value)); w.Code != 200 {
+		t.Errorf("the viewer: got %d in a session", w.Code)
 	}
 }
 

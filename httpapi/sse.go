@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,16 +56,11 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	err = a.Stream.serve(ctx, reader, again, func(m *delivered) error {
 		return out.event("message", string(m.ID), m.Data)
 	}, out.comment)
-	if errors.Is(err, web.ErrReplaced) || errors.Is(err, web.ErrStopping) {
-		_ = out.event(closeWord(err), "", fmt.Appendf(nil, `{"message":%q}`, err.Error()))
+	for word, cause := range map[string]error{"replaced": web.ErrReplaced, "stopping": web.ErrStopping} {
+		if errors.Is(err, cause) {
+			_ = out.event(word, "", fmt.Appendf(nil, `{"message":%q}`, err.Error()))
+		}
 	}
-}
-
-func closeWord(err error) string {
-	if errors.Is(err, web.ErrReplaced) {
-		return "replaced"
-	}
-	return "stopping"
 }
 
 func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, params connection) {
@@ -153,15 +147,10 @@ func (e *eventWriter) end() { _ = e.ctl.SetWriteDeadline(time.Now().Add(web.Writ
 
 // event writes one event; data is one line of JSON.
 func (e *eventWriter) event(kind, id string, data []byte) error {
-	var b strings.Builder
-	b.WriteString("event: " + kind + "\n")
 	if id != "" {
-		b.WriteString("id: " + id + "\n")
+		id = "id: " + id + "\n"
 	}
-	b.WriteString("data: ")
-	b.Write(data)
-	b.WriteString("\n\n")
-	return e.write(b.String())
+	return e.write("event: " + kind + "\n" + id + "data: " + string(data) + "\n\n")
 }
 
 func (e *eventWriter) comment() error { return e.write(": still here\n\n") }

@@ -396,13 +396,8 @@ func (a *app) named(m *relay.Message) {
 		return
 	}
 	if bot, ok := a.book.Bot(m.SenderBotOpenID); ok {
-		m.SenderAgentName = bot.Agent
-		if m.SenderName == "" {
-			m.SenderName = bot.Name
-		}
-		if m.SenderAppID == "" {
-			m.SenderAppID = bot.AppID
-		}
+		m.SenderAgentName, m.SenderName = bot.Agent, cmp.Or(m.SenderName, bot.Name)
+		m.SenderAppID = cmp.Or(m.SenderAppID, bot.AppID)
 	}
 }
 

@@ -221,7 +221,7 @@ func (r *benchRig) message(chat int) relay.Outbound {
 func (r *benchRig) hear(b *testing.B, chat int) {
 	m := r.message(chat)
 	if _, err := r.from.send.Hear(context.Background(), relay.Heard{ChatID: m.ChatID, Content: "请开始", Sender: "ou_person",
-		MessageID: m.MessageID, TS: m.TS}); err != nil {
+		MessageID: m.MessageID, TS: m.TS}, true); err != nil {
 		b.Error(err)
 	}
 }

@@ -63,7 +63,8 @@ type Config struct {
 	MentionAlways    bool   `envconfig:"INJECT_MENTION" default:"addressed" oneof:"addressed|always" desc:"whether such an event mentions this bot: only where the message does (addressed), or always"`
 
 	ListenAddr string `envconfig:"LISTEN_ADDR" default:"127.0.0.1:8787" is:"port" desc:"where the local API, the viewer, MCP, health and metrics are served"`
-	APIToken   Secret `envconfig:"API_TOKEN" unset:"none: every program of this host may call" desc:"bearer token of the local API and the viewer; required where LISTEN_ADDR is not loopback, then 16 characters or more"`
+	APIToken   Secret `envconfig:"API_TOKEN" unset:"none: every program of this host may call" desc:"the bot's bearer token of the local API; required where LISTEN_ADDR is not loopback, then 16 characters or more"`
+	AdminToken Secret `envconfig:"ADMIN_TOKEN" unset:"none: API_TOKEN serves people as well" desc:"people's token for the viewer, the commands and all other routes; with it API_TOKEN cannot steer groups"`
 
 	InjectURL       string        `envconfig:"INJECT_URL" is:"url" unset:"none: the bot reads /v1/stream" desc:"where messages are posted to the bot"`
 	InjectSecret    Secret        `envconfig:"INJECT_SECRET" is:"secret" unset:"none: not signed" desc:"signs the posts to INJECT_URL; docs/api.md shows how to verify them"`

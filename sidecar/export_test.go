@@ -16,5 +16,5 @@ func (s *Sidecar) Send(ctx context.Context, out relay.Outbound) (relay.Sent, err
 
 // Hear is what the bot reports of a person, for tests that use no HTTP.
 func (s *Sidecar) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
-	return s.send.Hear(ctx, h)
+	return s.send.Hear(ctx, h, true)
 }

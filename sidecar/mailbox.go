@@ -14,8 +14,8 @@ import (
 	"feishu-relay/relay"
 )
 
-// mailKeys is how many keys the mailbox remembers at most for each message: that it was delivered, under which id,
-// that the bot did not answer, that it asked for a result and has got it, a rejection, and what was said at a task's end.
+// mailKeys is how many keys the mailbox remembers at most for each message: that it was delivered, under which id, that
+// the bot did not answer, that it asked for a result and has got it, a rejection, and what was said at a task's end.
 const mailKeys = 7
 
 // maxSigned is how many signatures of mail are remembered, so that a copy is a

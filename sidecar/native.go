@@ -281,15 +281,11 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 
 // stored is an event's message as the spool keeps it.
 func (n *native) stored(m feishu.Message, kind string) (relay.Message, error) {
-	chatType := m.ChatType
-	if chatType == "" {
-		chatType = feishu.ChatGroup
-	}
 	doc := m.Doc()
 	r := relay.Message{RelayMsgID: m.ID, Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: doc.Text(),
 		SenderBotOpenID: m.Sender.OpenID, SenderAppID: m.Sender.AppID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
 		MsgType: m.Type, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, Mentions: n.app.mentionsOf(m.Mentions),
-		Metadata: relay.Metadata{"chat_type": quote(chatType), metaNative: quote(kind)}}
+		Metadata: relay.Metadata{"chat_type": quote(cmp.Or(m.ChatType, feishu.ChatGroup)), metaNative: quote(kind)}}
 	if kind == nativePerson {
 		r.Role, r.SenderID, r.SenderBotOpenID = relay.RoleUser, m.Sender.OpenID, ""
 		r.Metadata[metaUnion], r.Metadata[metaType] = quote(m.Sender.UnionID), quote(m.Sender.Type)

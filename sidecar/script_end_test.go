@@ -79,7 +79,7 @@ func (s *story) discreetLogs() error {
 				return fmt.Errorf("the log of %s holds the text of %s", name, m.id)
 			}
 		}
-		for _, secret := range []string{judgeKey, string(a.cfg.RelaySecret), string(a.cfg.APIToken)} {
+		for _, secret := range []string{judgeKey, string(a.cfg.RelaySecret), string(a.cfg.APIToken), string(a.cfg.AdminToken)} {
 			if secret != "" && strings.Contains(log, secret) {
 				return fmt.Errorf("the log of %s holds a secret", name)
 			}

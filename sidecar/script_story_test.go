@@ -158,6 +158,10 @@ func (s *story) set(c *sidecar.Config, setting string) (err error) {
 		c.Mailbox.Heartbeat, err = time.ParseDuration(v)
 	case "API_TOKEN":
 		c.APIToken = sidecar.Secret(v)
+	case "ADMIN_TOKEN":
+		c.AdminToken = sidecar.Secret(v)
+	case "STEER_COMMAND":
+		c.Steer = sidecar.SteerConfig{Commands: strings.Split(v, ","), MaxDepth: 10, ContinueWindow: time.Hour}
 	case "GROUP_POLICY":
 		c.GroupPolicy = v
 	case "MEMBERSHIP_CHECK":

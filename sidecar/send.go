@@ -20,6 +20,7 @@ import (
 	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/gateway"
 	"feishu-relay/internal/wait"
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 	"feishu-relay/relay/outbox"
 	"feishu-relay/transcript"
@@ -185,10 +186,15 @@ func (s *sender) recorded(m *relay.Message, err error) {
 
 // Hear takes what the bot says that it heard from a person: for the transcript,
 // and for the transcripts of those who could not hear it. It tells whether the message is
-// for this bot.
-func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
+// for this bot. What asks to steer is refused unless steers is true.
+func (s *sender) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Sent, error) {
 	m, group := s.person(h)
-	answer, bots, err := s.hear(m, group, sentBy{h.UnionID, cmp.Or(h.SenderType, feishu.SenderUser)})
+	by := sentBy{h.UnionID, cmp.Or(h.SenderType, feishu.SenderUser)}
+	if group && !steers && s.steer.asksTo(m, by) != relay.Pass {
+		return relay.Sent{}, relay.Errorf(web.CodeAdminToken,
+			"commands reported here need ADMIN_TOKEN, the token for people; API_TOKEN is the bot's")
+	}
+	answer, bots, err := s.hear(m, group, by)
 	if err != nil || !group {
 		return answer, err
 	}
@@ -196,11 +202,9 @@ func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
 		answer.Reason = s.oneOf(ctx, m, bots)
 		answer.ForMe = new(answer.Reason == relay.Pass)
 	}
-	switch answer.Reason {
-	case relay.Pass:
+	if answer.Reason == relay.Pass {
 		s.watch.gave(m, "")
-	case relay.Command:
-	default:
+	} else if answer.Reason != relay.Command {
 		s.watch.withheld(m, answer.Reason)
 	}
 	return answer, nil

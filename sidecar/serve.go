@@ -46,7 +46,8 @@ func (a *localAPI) listen(options httpapi.Options) error {
 		}
 		return nil
 	})
-	options.Token, options.Name = string(a.cfg.APIToken), string(a.cfg.Agent)+" "+a.cfg.ListenAddr
+	options.Token, options.AdminToken = string(a.cfg.APIToken), string(a.cfg.AdminToken)
+	options.Name = string(a.cfg.Agent) + " " + a.cfg.ListenAddr
 	options.Ended, options.Failures = a.signedOut, a.failures
 	options.Metrics, options.Logger = a.metrics.handler(), a.log
 	a.server, a.listener = bounded(a.listener, httpapi.New(options), a.log)

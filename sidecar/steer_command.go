@@ -321,6 +321,20 @@ func (s *steering) weigh(m *relay.Message, by sentBy) (why relay.Reason, bots []
 	return why, bots, nil
 }
 
+// asksTo is Command or Continue if a message that was heard asks for that, else Pass.
+func (s *steering) asksTo(m *relay.Message, by sentBy) relay.Reason {
+	if !s.isPerson(m, by) {
+		return relay.Pass
+	}
+	if s.isCommand(m) {
+		return relay.Command
+	}
+	if _, is := s.continueOf(m); is {
+		return relay.Continue
+	}
+	return relay.Pass
+}
+
 // sentBy is what Feishu says of who sent a message, beside their open_id.
 type sentBy struct{ union, kind string }
 

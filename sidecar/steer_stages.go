@@ -234,13 +234,8 @@ func (s *steering) wouldStop(w where, q relay.Question, e policy.Entry) (relay.R
 	sent := m.TS.Time()
 	if q.Role == relay.RoleUser {
 		m.SenderAgentName, m.SenderName, m.MsgType = "", e.Sender, cmp.Or(q.MsgType, "text")
-		if s.isPerson(m, sentBy{kind: cmp.Or(q.SenderType, feishu.SenderUser)}) {
-			if s.isCommand(m) {
-				return relay.Command, nil
-			}
-			if _, is := s.continueOf(m); is {
-				return relay.Continue, nil
-			}
+		if why := s.asksTo(m, sentBy{kind: cmp.Or(q.SenderType, feishu.SenderUser)}); why != relay.Pass {
+			return why, nil
 		}
 		why, bots := s.forPerson(m, userEntry(m, sent))
 		if bots != nil && s.wouldBeOne(m, bots) {

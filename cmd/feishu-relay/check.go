@@ -129,6 +129,7 @@ func adminsSteer(s *subject) bool {
 }
 func hasGateway(s *subject) bool { return s.Gateway.Addr != "" }
 func hasWebhook(s *subject) bool { return s.BotWebhookURL != "" }
+func oneToken(s *subject) bool   { return beyondLoopback(s.ListenAddr) && s.AdminToken == "" }
 
 // probes are in the order in which their findings are printed.
 func probes(c *config) []probe {
@@ -180,6 +181,7 @@ func probes(c *config) []probe {
 		{"Bot", "bot", tryLimit, nil, nil, checkInject},
 		{"Judge", "judge", judging, nil, nil, checkJudge},
 		{"Sidecar", "local API", tryLimit, nil, nil, checkListen},
+		{"Sidecar", "tokens", tryLimit, oneToken, nil, checkTokens},
 		{"Sidecar", "sidecar", tryLimit, nil, nil, ofRunning(checkReady)},
 		{"Sidecar", "sidecar version", tryLimit, nil, nil, ofRunning(checkVersion)},
 		{"Sidecar", "sidecar settings", tryLimit, nil, nil, ofRunning(checkSettings)},
@@ -203,7 +205,7 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		"  feishu-relay check --env-file bot.env --quiet\n", stdout, stderr)
 	asJSON := f.Bool("json", false, "print an array of {name, status, detail, mend}; status is ok, warn, unknown or fail")
 	quiet := f.Bool("quiet", false, "print only what is not fine")
-	lang := f.String("lang", "", langHelp)
+	lang := f.language()
 	var ofFile []finding
 	f.report = func(found []finding) { ofFile = found }
 	if file := slices.IndexFunc(args, isBotsFile); file >= 0 {
@@ -213,11 +215,7 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
-	chinese, err := inChinese(*lang)
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return errUsage
-	}
+	chinese := inChinese(*lang)
 	out := newFindings(stdout, *asJSON, chinese)
 	out.quiet = *quiet
 	cfg, err := loadConfig()

@@ -171,6 +171,13 @@ func checkListen(ctx context.Context, s *subject) []finding {
 		"%s 有边车在运行，但看不到是谁的：%v", s.ListenAddr, err)
 }
 
+// checkTokens recommends a token for people where the API is reached from other hosts.
+func checkTokens(context.Context, *subject) []finding {
+	return warning(say("set ADMIN_TOKEN, and give it to people only", "设置 ADMIN_TOKEN，只交给人使用"),
+		"whoever has the bot's API_TOKEN can change the settings of groups, stop and continue",
+		"拿到机器人的 API_TOKEN，就能改群设置、停止和继续")
+}
+
 // maxSidecarAnswer is the most bytes read of a sidecar's answer: its dead letters are
 // the longest.
 const maxSidecarAnswer = 64 << 20

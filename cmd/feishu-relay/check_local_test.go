@@ -21,6 +21,16 @@ func TestCheckListen(t *testing.T) {
 		_, found := checked(t)
 		wants(t, found, "local API", statusFail, "set LISTEN_ADDR")
 	})
+	t.Run("beyond loopback", func(t *testing.T) {
+		configured(t)
+		setenv(t, "LISTEN_ADDR", "0.0.0.0:0", "API_TOKEN", "0123456789abcdef")
+		_, found := checked(t)
+		wants(t, found, "tokens", statusWarn, "set ADMIN_TOKEN")
+		t.Setenv("ADMIN_TOKEN", "fedcba9876543210")
+		if _, found = checked(t); found["tokens"] != nil {
+			t.Errorf("with a token for people: %+v", found["tokens"])
+		}
+	})
 	t.Run("sidecars", func(t *testing.T) {
 		configured(t)
 		t.Setenv("API_TOKEN", "good")

@@ -341,14 +341,17 @@ func (c *config) conflicts() (found []error) {
 		}
 	}
 	gateway, webhook, m := c.Gateway, c.BotWebhookURL != "", c.Mailbox
-	conflict(strings.TrimSpace(string(c.APIToken)) != string(c.APIToken),
-		"API_TOKEN: has a space or a line end at its beginning or end; remove it")
+	for _, t := range [...][2]string{{"API_TOKEN", string(c.APIToken)}, {"ADMIN_TOKEN", string(c.AdminToken)}} {
+		conflict(strings.TrimSpace(t[1]) != t[1], "%s: has a space or a line end at its beginning or end; remove it", t[0])
+		letters := utf8.RuneCountInString(t[1])
+		conflict((beyondLoopback(c.ListenAddr) || beyondLoopback(gateway.Addr)) && 0 < letters && letters < minSecret,
+			"%s: want at least %d characters beyond loopback, got %d; `openssl rand -hex 32` makes a good one",
+			t[0], minSecret, letters)
+	}
 	conflict(beyondLoopback(c.ListenAddr) && c.APIToken == "", "API_TOKEN: required since LISTEN_ADDR=%s "+
 		"is reached from other hosts; set a long random one, or listen on 127.0.0.1", c.ListenAddr)
-	letters := utf8.RuneCountInString(string(c.APIToken))
-	conflict((beyondLoopback(c.ListenAddr) || beyondLoopback(gateway.Addr)) && 0 < letters && letters < minSecret,
-		"API_TOKEN: want at least %d characters beyond loopback, got %d; `openssl rand -hex 32` makes a good one",
-		minSecret, letters)
+	conflict(c.AdminToken != "" && (c.APIToken == "" || c.APIToken == c.AdminToken),
+		"API_TOKEN: required by ADMIN_TOKEN, and another one: the bot has it; `openssl rand -hex 32` makes a good one")
 	conflict(c.InjectSecret != "" && c.InjectURL == "",
 		"INJECT_URL: required by INJECT_SECRET, which signs the posts to it and nothing else")
 	conflict(c.Backend == "redis" && c.RedisURL == "",

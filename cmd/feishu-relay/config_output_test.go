@@ -20,7 +20,7 @@ func TestVariablesReachTheConfiguration(t *testing.T) {
 		"GATEWAY_PUBLIC_URL": "https://relay.example", "GATEWAY_CONNECT_ALLOW": "127.0.0.1:11434, h:1",
 		"GATEWAY_SETTLE": "1s", "GATEWAY_STREAM_LIFE": "2m", "GATEWAY_EDIT_SETTLE": "3s", "REWRITE_MENTIONS": "true",
 		"WEBHOOK_ADDR": "127.0.0.1:8789", "BOT_WEBHOOK_URL": "http://bot/x", "INJECT_SENDER_TYPE": "App", "INJECT_MENTION": "always",
-		"LISTEN_ADDR": "0.0.0.0:8787", "API_TOKEN": "0123456789abcdef0123456789abcdef", "INJECT_URL": " http://bot/in ", "INJECT_CONTEXT": " 7 ", "INJECT_SECRET": "0123456789abcdef",
+		"LISTEN_ADDR": "0.0.0.0:8787", "API_TOKEN": "0123456789abcdef0123456789abcdef", "ADMIN_TOKEN": "fedcba9876543210", "INJECT_URL": " http://bot/in ", "INJECT_CONTEXT": " 7 ", "INJECT_SECRET": "0123456789abcdef",
 		"DELIVERY_TIMEOUT": "4m", "RELAY_BACKEND": "redis", "REDIS_URL": "redis://h/1", "RELAY_CHANNEL": "team",
 		"DATA_DIR": "~/d", "RELAY_DIR": "/r", "TRANSCRIPT_DIR": "~/t", "MAILBOX_DIR": "/m", "RELAY_SECRET": "s5", "RELAY_MAX_AGE": "5m",
 		"RELAY_USER_MESSAGES": "no", "RELAY_FSYNC": "yes", "DEDUP_SIZE": "9", "GROUPS_FILE": "/g.json", "GROUP_POLICY": "open",

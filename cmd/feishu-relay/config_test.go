@@ -87,6 +87,8 @@ func TestSingleMistakes(t *testing.T) {
 		"beyond loopback with a token":     {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": ":8787", "API_TOKEN": "sixteen letters."}, ""},
 		"beyond loopback, a short token":   {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": ":8787", "API_TOKEN": "fifteen letters"}, "API_TOKEN: want at least 16"},
 		"a short token on an open gateway": {map[string]string{"AGENT_NAME": "a", "GATEWAY_ADDR": ":8788", "FEISHU_APP_ID": "cli_a", "API_TOKEN": "fifteen letters"}, "API_TOKEN: want at least 16"},
+		"a token for people alone":         {map[string]string{"AGENT_NAME": "a", "ADMIN_TOKEN": "t"}, "API_TOKEN: required by ADMIN_TOKEN"},
+		"the bot's token for people":       {map[string]string{"AGENT_NAME": "a", "API_TOKEN": "t", "ADMIN_TOKEN": "t"}, "API_TOKEN: required by ADMIN_TOKEN"},
 		"a token with a line end":          {map[string]string{"AGENT_NAME": "a", "API_TOKEN": "sixteen letters.\n"}, "API_TOKEN: has a space or a line end"},
 		"a short token on loopback":        {map[string]string{"AGENT_NAME": "a", "API_TOKEN": "t"}, ""},
 		"an allowed host without a port":   {map[string]string{"AGENT_NAME": "a", "GATEWAY_CONNECT_ALLOW": "h:1, localhost"}, "GATEWAY_CONNECT_ALLOW"},

@@ -34,7 +34,7 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		"so that the page in the browser can be looked at; Ctrl-C ends")
 	listen := f.String("listen", "", "`address` of the page, with --view or --chat; an address that other hosts reach\n"+
 		"needs the environment's API_TOKEN (default: one of loopback that the system chooses)")
-	lang := f.String("lang", "", langHelp)
+	lang := f.language()
 	keep := f.Bool("keep", false, "leave the folder with queue, transcripts and logs there")
 	if _, err := f.parse(args, 0); err != nil {
 		return err
@@ -54,11 +54,6 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		fmt.Fprintln(stderr, "feishu-relay demo: --chat or --view: a chat can be watched as well")
 		return errUsage
 	}
-	chinese, err := inChinese(*lang)
-	if err != nil {
-		fmt.Fprintln(stderr, "feishu-relay demo:", err)
-		return errUsage
-	}
 	token, err := demoToken(*listen, *view || *chat)
 	if err != nil {
 		fmt.Fprintf(stderr, "feishu-relay demo: --listen: %v\n", err)
@@ -67,7 +62,7 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
 	o := demo.Options{Backend: *backend, Act: number, Chat: *chat, View: *view, Keep: *keep,
-		Input: os.Stdin, Output: stdout, Chinese: chinese, Listen: *listen, Token: token}
+		Input: os.Stdin, Output: stdout, Chinese: inChinese(*lang), Listen: *listen, Token: token}
 	if out, ok := stdout.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
 		o.Color = os.Getenv("NO_COLOR") == ""
 		if term.IsTerminal(int(os.Stdin.Fd())) {

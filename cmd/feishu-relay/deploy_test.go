@@ -126,7 +126,7 @@ func kubernetes(t *testing.T) (objects []kubeObject) {
 }
 
 // secrets are what a person fills in; each is the same everywhere. So are the ids of the apps.
-var secrets = map[string]string{"API_TOKEN": "0123456789abcdef", "RELAY_SECRET": "fedcba9876543210", "REDIS_PASSWORD": "pass",
+var secrets = map[string]string{"API_TOKEN": "0123456789abcdef", "ADMIN_TOKEN": "abcdef0123456789", "RELAY_SECRET": "fedcba9876543210", "REDIS_PASSWORD": "pass",
 	"APP_A": "cli_0123456789abcdef", "APP_B": "cli_0123456789abcdea"}
 
 var composeVariable = regexp.MustCompile(`\$\{(\w+)(?::[?-][^}]*)?\}`)
@@ -234,8 +234,8 @@ func TestDeployedSettings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.HasPrefix(name, "example.env") && (c.Backend != "redis" || c.RelaySecret == "" || c.APIToken == "") {
-				t.Errorf("backend %s; want redis, a RELAY_SECRET and an API_TOKEN", c.Backend)
+			if !strings.HasPrefix(name, "example.env") && (c.Backend != "redis" || c.RelaySecret == "" || c.AdminToken == "") {
+				t.Errorf("backend %s; want redis, a RELAY_SECRET and an ADMIN_TOKEN", c.Backend)
 			}
 		})
 	}
@@ -300,6 +300,9 @@ func TestDeployedBotsFindTheirSidecar(t *testing.T) {
 			t.Errorf("relay-%s at %s, bots in %s of %s (%v)", letter, at, ipam.IPRange, ipam.Subnet, err)
 		}
 		env := composeEnv(t, s.Environment)
+		if strings.Contains(fmt.Sprint(env), secrets["ADMIN_TOKEN"]) {
+			t.Errorf("%s has the token for people", name)
+		}
 		host, ip := "relay-"+letter, fmt.Sprint(pair["ipv4_address"])
 		want := map[string]bool{
 			"base-url": env["FEISHU_DOMAIN"] == "http://"+host+":443",

@@ -208,8 +208,7 @@ func (c *groupCall) parse(words []string) (asked steer.Asked, about relay.Messag
 	if asked = read(words); asked.Verb == steer.VerbWhy && len(words) == 2 {
 		asked, about = read(words[:1]), relay.MessageID(words[1])
 	}
-	chinese, _ := inChinese("") // nothing is given that could be wrong
-	asked.Chinese = chinese || len(words) > 0 && steer.HanIn(words[0])
+	asked.Chinese = inChinese("") || len(words) > 0 && steer.HanIn(words[0])
 	if asked.Mistake != nil {
 		mistake = asked.Mistake.Text(asked.Chinese)
 	}

@@ -58,21 +58,13 @@ func runInit(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	redis := f.String("redis", "", "REDIS_URL: the bots meet in this Redis (`URL`)")
 	data := f.String("data-dir", "", "DATA_DIR: the bots meet in this `folder` of the host")
 	out := f.String("out", "", "env `file` to write (default AGENT.env)")
-	lang := f.String("lang", "", "`language`: en or zh (default by LANG)")
+	lang := f.language()
 	i := &initCall{out: stdout, err: stderr, set: map[string]string{}, ask: newAsker(os.Stdin, stdout)}
 	f.BoolVar(&i.force, "force", false, "overwrite the file, and keep answers that do not work")
 	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
-	switch *lang {
-	case "zh", "en":
-		i.zh = *lang == "zh"
-	case "":
-		i.zh = strings.HasPrefix(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG")), "zh")
-	default:
-		fmt.Fprintf(stderr, "--lang: want en or zh, got %.20q\n", *lang)
-		return errUsage
-	}
+	i.zh = inChinese(*lang)
 	secret := os.Getenv("FEISHU_APP_SECRET")
 	*base = cmp.Or(*base, os.Getenv("FEISHU_BASE_URL"))
 	if *redis == "" && *data == "" && *others == "" {

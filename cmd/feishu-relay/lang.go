@@ -8,14 +8,21 @@ import (
 	"strings"
 )
 
-const langHelp = "`language` of the texts: en or zh (default: by LC_ALL, LC_MESSAGES or LANG)"
-
 // inChinese reports whether texts are to be in Chinese: by --lang, else by the locale.
-func inChinese(given string) (bool, error) {
-	if given != "" && given != "en" && given != "zh" {
-		return false, fmt.Errorf("--lang: want en or zh, got %.20q", given)
-	}
-	return strings.HasPrefix(cmp.Or(given, os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG")), "zh"), nil
+func inChinese(given string) bool {
+	return strings.HasPrefix(cmp.Or(given, os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG")), "zh")
+}
+
+// language adds the flag --lang. Its value is there once the flags are parsed.
+func (c *commandLine) language() *string {
+	lang := ""
+	c.Func("lang", "`language` of the texts: en or zh (default: by LC_ALL, LC_MESSAGES or LANG)", func(text string) error {
+		if lang = text; text != "" && text != "en" && text != "zh" {
+			return fmt.Errorf("want en or zh, got %.20q", text)
+		}
+		return nil
+	})
+	return &lang
 }
 
 // words prints texts in one of two languages.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,7 @@ func newLocalAPI(addr string) (*localAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &localAPI{addr: target, token: os.Getenv("API_TOKEN")}, nil
+	return &localAPI{addr: target, token: cmp.Or(os.Getenv("ADMIN_TOKEN"), os.Getenv("API_TOKEN"))}, nil
 }
 
 // call returns the body of an answer that is a success, and any other answer
@@ -87,7 +88,7 @@ func (a *localAPI) unanswered(ctx context.Context, err error) error {
 func refusal(status int, body []byte) error {
 	switch message := errorMessage(body); {
 	case status == http.StatusUnauthorized:
-		return errors.New("the sidecar wants its API_TOKEN: set the variable API_TOKEN to the same here")
+		return errors.New("the sidecar wants its token: set the variable ADMIN_TOKEN or API_TOKEN to the same here")
 	case message == "":
 		return fmt.Errorf("the sidecar answered %d %s; is it one of this version?", status, http.StatusText(status))
 	default:

@@ -49,20 +49,15 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	watch := f.Bool("watch", false, "show it again every 2 s, until Ctrl-C")
 	asJSON := f.Bool("json", false, "print one object, with --watch one a line")
-	lang := f.String("lang", "", langHelp)
+	lang := f.language()
 	if _, err := f.parse(args, 0); err != nil {
 		return err
-	}
-	chinese, err := inChinese(*lang)
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return errUsage
 	}
 	api, err := newLocalAPI(*addr)
 	if err != nil {
 		return err
 	}
-	api.words = words{chinese}
+	api.words = words{inChinese(*lang)}
 	s := statusCall{groupCall: groupCall{out: stdout, api: api, json: *asJSON}, words: api.words,
 		paint: newPaint(stdout)}
 	for {

@@ -42,22 +42,17 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	f := flags("why", whySynopsis, stdout, stderr)
 	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	chat := f.String("chat", "", "the `chat` that the message is in; alone: its last message")
-	lang := f.String("lang", "", langHelp)
+	lang := f.language()
 	asJSON := f.Bool("json", false, "print one object: the message, and what became of it at each bot")
 	rest, err := f.parse(args, 1)
 	if err != nil {
 		return err
 	}
-	chinese, err := inChinese(*lang)
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return errUsage
-	}
 	api, err := newLocalAPI(*addr)
 	if err != nil {
 		return err
 	}
-	api.words = words{chinese}
+	api.words = words{inChinese(*lang)}
 	w := whyCall{groupCall: groupCall{out: stdout, api: api, now: time.Now()}, words: api.words, paint: newPaint(stdout),
 		limit: answerLimit, where: f.where(*addr)}
 	groups, _, err := w.groups(ctx)

@@ -93,7 +93,7 @@ func (b *board) reacted(who, emoji, text string) {
 	})
 }
 
-// atRest reports whether all bots are at rest, the notice of a stop has come, and what a person let go on. b.mu is held.
+// atRest reports whether all bots are at rest, a stop's notice has come, and what a person let go on. b.mu is held.
 func (b *board) atRest() bool {
 	last := turn(b.messages)
 	round := b.messages[last+1:]

@@ -15,6 +15,7 @@ import (
 const (
 	CodeUnauthorized       relay.Code = "unauthorized"
 	CodeTooManyFailures    relay.Code = "too_many_failures"
+	CodeAdminToken         relay.Code = "admin_token_required"
 	CodeForbiddenHost      relay.Code = "forbidden_host"
 	CodeCrossOrigin        relay.Code = "cross_origin"
 	CodeNotFound           relay.Code = "not_found"
@@ -54,6 +55,7 @@ var statuses = map[relay.Code]int{
 
 	CodeUnauthorized:       http.StatusUnauthorized,
 	CodeTooManyFailures:    http.StatusTooManyRequests,
+	CodeAdminToken:         http.StatusForbidden,
 	CodeForbiddenHost:      http.StatusForbidden,
 	CodeCrossOrigin:        http.StatusForbidden,
 	CodeNotFound:           http.StatusNotFound,

@@ -48,6 +48,7 @@ type Kind int
 const (
 	Guarded   Kind = iota // only authorised callers are answered
 	LongLived             // guarded, and holds the connection
+	People                // guarded, and refuses the bot where people have a token of their own
 	Public                // answers all callers: no token, any host
 )
 
@@ -151,9 +152,4 @@ func Accept(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
 }
 
 // List is v, or an empty list for nil, which JSON would write as null.
-func List[T any](v []T) []T {
-	if v == nil {
-		return []T{}
-	}
-	return v
-}
+func List[T any](v []T) []T { return append([]T{}, v...) }

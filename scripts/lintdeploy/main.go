@@ -28,8 +28,8 @@ func main() {
 // lintCompose loads each profile, and prints the services that it would start.
 func lintCompose(ctx context.Context, root string) error {
 	file := filepath.Join(root, "deploy", "compose.yaml")
-	required := []string{"API_TOKEN=t", "RELAY_SECRET=s", "REDIS_PASSWORD=p", "BOT_A_IMAGE=a", "BOT_B_IMAGE=b",
-		"APP_A=cli_a", "APP_B=cli_b"}
+	required := []string{"API_TOKEN=t", "ADMIN_TOKEN=u", "RELAY_SECRET=s", "REDIS_PASSWORD=p", "BOT_A_IMAGE=a",
+		"BOT_B_IMAGE=b", "APP_A=cli_a", "APP_B=cli_b"}
 	for _, profile := range []string{"base-url", "proxy", "alias"} {
 		options, err := cli.NewProjectOptions([]string{file}, cli.WithEnv(required), cli.WithProfiles([]string{profile}))
 		if err != nil {
