@@ -43,11 +43,22 @@ func (s *Stream) take(line []byte) {
 		s.acking = true
 	case err != nil || m.ID == "":
 	case len(m.Data) > 0:
-		m.withdrawn = m.Gone
 		s.remember(m)
 	default:
-		s.drop(m.ID)
+		if was := s.find(m.ID); was != nil {
+			was.Confirmed, was.Withdrawn = m.Confirmed, m.Withdrawn
+		}
 	}
+}
+
+// find returns a message of the history, or nil.
+func (s *Stream) find(id relay.MessageID) *delivered {
+	for _, m := range slices.Backward(s.history) {
+		if m.ID == id {
+			return m
+		}
+	}
+	return nil
 }
 
 // remember adds m to the history, in place of an earlier attempt to deliver it.
@@ -64,33 +75,22 @@ func (s *Stream) remember(m *delivered) {
 
 // drop removes a message from the history.
 func (s *Stream) drop(id relay.MessageID) {
-	for i, m := range slices.Backward(s.history) {
-		if m.ID == id {
-			s.bytes -= len(m.Data)
-			s.history = slices.Delete(s.history, i, i+1)
-			return
-		}
+	if m := s.find(id); m != nil {
+		s.bytes -= len(m.Data)
+		s.history = slices.DeleteFunc(s.history, func(x *delivered) bool { return x == m })
 	}
 }
 
-// forget removes a message that was not delivered from the history and, by a
-// line without data, from the journal.
-func (s *Stream) forget(m *delivered) {
-	s.drop(m.ID)
-	s.note(&delivered{ID: m.ID, At: m.At})
-}
-
-// note adds m to the journal.
-func (s *Stream) note(m *delivered) { s.noteLine(m) }
-
-// noteLine adds a line to the journal, or rewrites a long journal. After an error
+// note adds lines to the journal, or rewrites a long journal. After an error
 // only the replay after a restart is lost.
-func (s *Stream) noteLine(line any) {
-	if s.journal.Lines() >= journalLines || s.journal.Size() >= journalBytes {
+func (s *Stream) note(lines ...any) {
+	switch {
+	case len(lines) == 0:
+	case s.journal.Lines() >= journalLines || s.journal.Size() >= journalBytes:
 		s.rewrite()
-		return
+	default:
+		s.noteLines(s.journal.Append, lines...)
 	}
-	s.noteLines(s.journal.Append, line)
 }
 
 // rewrite replaces the journal's content with the kept messages.
@@ -118,9 +118,7 @@ func (s *Stream) Recall(id relay.MessageID) {
 			continue
 		}
 		s.bytes += len(now.Data) - len(m.Data)
-		// A write of m may be running: of m itself only withdrawn may change.
-		m.withdrawn = now.Gone
-		now.by, now.again, now.withdrawn, now.acked, now.doubt = m.by, m.again && !now.Gone, now.Gone, m.acked, m.doubt
+		m.Withdrawn = now.Withdrawn // a write of m may be running, so nothing else of m itself may change
 		s.history[i], changed = now, true
 	}
 	if changed {
@@ -130,12 +128,10 @@ func (s *Stream) Recall(id relay.MessageID) {
 
 // without returns a copy of m without the text of a message; nil if m has no such text.
 func (m *delivered) without(id relay.MessageID) *delivered {
-	if m.Gone {
-		return nil
-	}
-	now := &delivered{ID: m.ID, At: m.At, Data: m.Data}
+	now := new(*m)
+	now.Shows = nil
 	if m.ID == id || m.about("message_id", id) || m.about("edit_of", id) {
-		now.Data, now.Gone = json.RawMessage("{}"), true
+		now.Data, now.Withdrawn = json.RawMessage("{}"), true
 		return now
 	}
 	if !slices.Contains(m.Shows, string(id)) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,24 +29,23 @@ var (
 
 // Stream delivers inbound messages to the bot that reads GET /v1/stream. It has
 // one reader at a time: a new one replaces the old one, whose connection is
-// closed with a notice. A message that was written and flushed counts as
-// delivered.
+// closed with a notice.
 //
-// A reader that names the last message it got (`Last-Event-ID`) gets the
-// messages written after it again.
+// That a message was written does not show that the bot has it. So a message that
+// the bot has not confirmed is written again on the next connection, never on the
+// same, also after a restart. A bot confirms a message by acknowledging it, over
+// the WebSocket or through the API; a reader that does not acknowledge confirms
+// by naming the last message it got (`Last-Event-ID`). To a reader that connects
+// with `?ack=false`, what was written is confirmed. A reader that names a message
+// gets those written after it again, also confirmed ones.
 //
 // A reader acknowledges if it connects with `?ack=true`, or if this bot ever
 // acknowledged a message, also before a restart. Then a message counts as
-// delivered only when it is acknowledged, over the WebSocket or through the API.
-// A message not acknowledged by the end of the connection is written again on
-// the next one, never on the same.
+// delivered only when it is acknowledged; else when it is written.
 //
 // A message enters the history and the journal before it is written. In the other
 // order, after a crash between the two a bot could name a message unknown here,
-// and would get all kept messages again. Until the write has succeeded it is in
-// doubt, which the next reader resolves: it names the message, or gets it again,
-// or the message is removed from the history. So a reader that names the last
-// message it got gets no message twice.
+// and would get all kept messages again.
 type Stream struct {
 	maxAge  time.Duration
 	logger  *slog.Logger
@@ -62,20 +62,14 @@ type Stream struct {
 	journal *jsonl.Journal // of delivered messages, for replay after a restart; guarded by mu
 }
 
-// delivered is a message of the history: delivered, or being written.
+// delivered is a message of the history: written, or being written.
 type delivered struct {
-	ID   relay.MessageID `json:"id"`
-	At   relay.Millis    `json:"at"`
-	Data json.RawMessage `json:"data,omitempty"` // empty: the message is removed from the journal
-	Gone bool            `json:"gone,omitempty"` // its text was recalled: Data is empty
-	// Shows are the messages quoted before its own text.
-	Shows []string `json:"shows,omitempty"`
-
-	by        *reader // the reader that got it and has not acknowledged it; nil after a restart; guarded by Stream.mu
-	again     bool    // is written again on the next connection; guarded by Stream.mu
-	withdrawn bool    // is not written again; guarded by Stream.mu
-	acked     bool    // guarded by Stream.mu
-	doubt     bool    // the result of the write is unknown; only the newest can be; guarded by Stream.mu
+	ID        relay.MessageID `json:"id"`
+	At        relay.Millis    `json:"at"`
+	Data      json.RawMessage `json:"data,omitempty"`      // empty in the journal: an earlier line has it
+	Shows     []string        `json:"shows,omitempty"`     // the messages quoted before its own text
+	Confirmed bool            `json:"confirmed,omitempty"` // the bot has it; guarded by Stream.mu
+	Withdrawn bool            `json:"withdrawn,omitempty"` // is not written again; guarded by Stream.mu
 }
 
 // reader is one connection.
@@ -83,7 +77,7 @@ type reader struct {
 	items chan item
 	gone  context.CancelCauseFunc
 	done  <-chan struct{}
-	never bool                         // it connected with ack=false
+	never bool                         // it connected with ack=false: what was written is confirmed
 	acks  bool                         // it acknowledges; guarded by Stream.mu
 	has   map[relay.MessageID]struct{} // messages of the history that it has or gets again
 }
@@ -115,9 +109,6 @@ func NewStream(o StreamOptions) (*Stream, error) {
 	if s.journal, err = jsonl.OpenJournal(o.Root, o.Name, journalBytes, s.take); err != nil {
 		return nil, fmt.Errorf("stream: %w", err)
 	}
-	if n := len(s.history); n > 0 {
-		s.history[n-1].doubt = true // the earlier process may have died before the write
-	}
 	return s, nil
 }
 
@@ -137,7 +128,7 @@ func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound
 	if r == nil {
 		return ErrNoReader
 	}
-	m := &delivered{ID: id, At: relay.MillisOf(time.Now()), Data: data, Shows: in.Shows, by: r}
+	m := &delivered{ID: id, At: relay.MillisOf(time.Now()), Data: data, Shows: in.Shows}
 	it := item{m, make(chan error, 1)}
 	select {
 	case r.items <- it:
@@ -167,15 +158,8 @@ func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound
 func (s *Stream) isDelivered(r *reader, id relay.MessageID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !r.acks {
-		return true
-	}
-	for _, m := range slices.Backward(s.history) {
-		if m.ID == id {
-			return m.acked
-		}
-	}
-	return false
+	m := s.find(id)
+	return !r.acks || m != nil && m.Confirmed
 }
 
 // Connected reports whether the stream has a reader.
@@ -213,7 +197,6 @@ func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *re
 	}
 	if s.reader != nil {
 		s.reader.gone(web.ErrReplaced)
-		s.markUnacknowledged(s.reader)
 	}
 	s.reader = r
 	close(s.arrived)
@@ -227,36 +210,23 @@ func (s *Stream) replay(r *reader, lastID relay.MessageID) []*delivered {
 	after := len(s.history)
 	if lastID != "" {
 		after = 1 + slices.IndexFunc(s.history, func(m *delivered) bool { return m.ID == lastID })
+		if !r.acks {
+			s.confirm(s.history[:after]...)
+		}
 	}
 	oldest := relay.MillisOf(time.Now().Add(-s.maxAge))
 	var again []*delivered
-	for i, m := range slices.Clone(s.history) {
-		switch {
-		case m.At >= oldest && !m.withdrawn && (m.again || i >= after):
-			m.by = r
-			again = append(again, m)
-		case m.ID == lastID:
-			m.doubt = false
-		case m.doubt:
-			s.forget(m)
-			continue
-		case !m.acked && (r.acks || lastID == "" || i >= after):
+	for i, m := range s.history {
+		owed := !m.Confirmed || i >= after
+		if m.Withdrawn || owed && m.At < oldest {
 			continue // offered again if it is in progress
+		}
+		if owed {
+			again = append(again, m)
 		}
 		r.has[m.ID] = struct{}{}
 	}
 	return again
-}
-
-// markUnacknowledged marks the messages that r got and did not acknowledge, if
-// the bot ever acknowledged.
-func (s *Stream) markUnacknowledged(r *reader) {
-	for _, m := range s.history {
-		if m.by == r {
-			m.again = m.again || r.acks
-			m.by = nil
-		}
-	}
 }
 
 // detach ends r's turn.
@@ -266,7 +236,6 @@ func (s *Stream) detach(r *reader) {
 	defer s.mu.Unlock()
 	if s.reader == r {
 		s.reader = nil
-		s.markUnacknowledged(r)
 	}
 }
 
@@ -275,7 +244,7 @@ func (s *Stream) detach(r *reader) {
 func (s *Stream) Acknowledge(id relay.MessageID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.ContainsFunc(s.history, func(m *delivered) bool { return m.ID == id }) {
+	if s.find(id) != nil {
 		s.acknowledge(id)
 	}
 }
@@ -284,16 +253,25 @@ func (s *Stream) Acknowledge(id relay.MessageID) {
 func (s *Stream) acknowledge(id relay.MessageID) {
 	if !s.acking {
 		s.acking = true
-		s.noteLine(journalMark{Acking: true})
+		s.note(journalMark{Acking: true})
 	}
 	if s.reader != nil && !s.reader.never {
 		s.reader.acks = true
 	}
-	for _, m := range s.history {
-		if m.ID == id {
-			m.by, m.again, m.acked = nil, false, true
+	s.confirm(s.find(id))
+}
+
+// confirm records that the bot has messages; nil stands for one that is not kept. The caller
+// holds mu.
+func (s *Stream) confirm(list ...*delivered) {
+	var lines []any
+	for _, m := range list {
+		if m != nil && !m.Confirmed {
+			m.Confirmed = true
+			lines = append(lines, delivered{ID: m.ID, Confirmed: true, Withdrawn: m.Withdrawn})
 		}
 	}
+	s.note(lines...)
 }
 
 // Withdraw prevents a message whose delivery ended in another way from being
@@ -301,10 +279,9 @@ func (s *Stream) acknowledge(id relay.MessageID) {
 func (s *Stream) Withdraw(id relay.MessageID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range s.history {
-		if m.ID == id {
-			m.by, m.again, m.withdrawn = nil, false, true
-		}
+	if m := s.find(id); m != nil && !m.Withdrawn {
+		m.Withdrawn = true
+		s.note(delivered{ID: id, Confirmed: m.Confirmed, Withdrawn: true})
 	}
 }
 
@@ -324,7 +301,6 @@ func (s *Stream) begin(r *reader, m *delivered) error {
 	if s.reader != r {
 		return web.ErrReplaced
 	}
-	m.doubt = true
 	s.remember(m)
 	s.note(m)
 	return nil
@@ -335,20 +311,14 @@ func (s *Stream) begin(r *reader, m *delivered) error {
 func (s *Stream) wrote(r *reader, m *delivered) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reader != r && !m.acked {
+	m = cmp.Or(s.find(m.ID), m) // a recall may have replaced it
+	if s.reader != r && !m.Confirmed {
 		return web.ErrReplaced
 	}
-	m.doubt = false
+	if r.never {
+		s.confirm(m)
+	}
 	return nil
-}
-
-// wroteAgain records that m was written again, which settles it for a reader
-// that does not acknowledge.
-func (s *Stream) wroteAgain(r *reader, m *delivered) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m.doubt = false
-	m.again = m.again && r.acks
 }
 
 // Stop closes the reader with the notice that the sidecar stops, and ends calls
@@ -388,7 +358,9 @@ func (s *Stream) serve(ctx context.Context, r *reader, again []*delivered,
 		if err := write(m); err != nil {
 			return err
 		}
-		s.wroteAgain(r, m)
+		if err := s.wrote(r, m); err != nil {
+			return err
+		}
 	}
 	quiet := time.NewTicker(web.KeepAlive)
 	defer quiet.Stop()

@@ -40,18 +40,22 @@ func (a *API) inbox(r *http.Request) (any, error) {
 	return map[string]any{"messages": messages, "total": total}, nil
 }
 
-// drain serves POST /v1/mailbox/inbox/drain: the messages in its answer count as
-// delivered.
+// drain serves POST /v1/mailbox/inbox/drain: the messages in its answer wait until
+// they are confirmed, such as by its cursor; with a limit of 0 that is all it does.
 func (a *API) drain(r *http.Request) (any, error) {
+	query := r.URL.Query()
 	n, err := limit(r)
+	if query.Get("limit") == "0" && query.Get("cursor") != "" {
+		n, err = 0, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	goal := r.URL.Query().Get("goal")
+	goal := query.Get("goal")
 	if err := checkOptional("goal", goal); err != nil {
 		return nil, err
 	}
-	drained, err := a.Mailbox.Drain(r.Context(), n, goal)
+	drained, err := a.Mailbox.Drain(r.Context(), n, goal, query.Get("cursor"))
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +64,7 @@ func (a *API) drain(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return map[string]any{"messages": messages, "rendered": drained.Rendered,
-		"dropped": drained.Dropped, "waiting": drained.Waiting}, nil
+		"dropped": drained.Dropped, "waiting": drained.Waiting, "cursor": drained.Cursor}, nil
 }
 
 // asJSON returns messages as the stores hold them, with the goal of each.

@@ -34,7 +34,7 @@ type Mailbox interface {
 	RemoveGoal(ctx context.Context, goal string) error
 	Send(ctx context.Context, d agent.Draft) (agent.Sent, error)
 	Inbox(ctx context.Context, limit int) (waiting []agent.Mail, total int, err error)
-	Drain(ctx context.Context, limit int, goal string) (agent.Drained, error)
+	Drain(ctx context.Context, limit int, goal, cursor string) (agent.Drained, error)
 	Ack(ctx context.Context, id string) error
 	Nack(ctx context.Context, id string, code mailbox.Code, message string) error
 	SendTask(ctx context.Context, d agent.TaskDraft) (agent.Sent, error)
@@ -43,7 +43,7 @@ type Mailbox interface {
 	Task(id string) []agent.TaskRecord
 	DeadLetters() ([]agent.DeadLetter, error)
 	Replay(ctx context.Context, id string) error
-	Attach(send func(context.Context, mailbox.Envelope) error) agent.Line
+	Attach(send agent.Send) agent.Line
 }
 
 var _ Mailbox = (*agent.Agent)(nil)
@@ -189,13 +189,10 @@ func (a *API) mcp(w http.ResponseWriter, r *http.Request) {
 // pathAgent returns the agent that the path names.
 func pathAgent(r *http.Request, field string) (mailbox.AgentID, error) {
 	id := mailbox.AgentID(r.PathValue("agent"))
-	if err := mailbox.CheckAgent(id); err != nil {
-		return "", inField(field, err)
-	}
-	return id, nil
+	return id, inField(field, mailbox.CheckAgent(id))
 }
 
-// inField returns a refusal that names the field.
+// inField returns a refusal that names the field; any other error, and nil, as it is.
 func inField(field string, err error) error {
 	if refusal, ok := errors.AsType[*mailbox.Error](err); ok {
 		return &mailbox.Error{Code: refusal.Code, Field: field, Message: refusal.Message}

@@ -41,7 +41,7 @@ var mailCalls = []struct {
 	{"GET", "/v1/mailbox/agents", "", 200, `{"agents":[` + cardA + `,` + cardB + `]}`},
 	{"GET", "/v1/mailbox/agents/%E7%A0%94%E7%A9%B6%E5%91%98", "", 200, cardB},
 	{"GET", "/v1/mailbox/inbox", "", 200, `{"messages":[` + fmt.Sprintf(mail, "b1", `,"goal_id":"g1"`) + `],"total":7}`},
-	{"POST", "/v1/mailbox/inbox/drain", "", 200, `{"messages":[` + fmt.Sprintf(mail, "b1", `,"goal_id":""`) + `],"rendered":"# PEER MESSAGES","dropped":1,"waiting":2}`},
+	{"POST", "/v1/mailbox/inbox/drain", "", 200, `{"messages":[` + fmt.Sprintf(mail, "b1", `,"goal_id":""`) + `],"rendered":"# PEER MESSAGES","dropped":1,"waiting":2,"cursor":"c7"}`},
 	{"POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"hi"}`, 202, `{"id":"msg_1"}`},
 	{"POST", "/v1/mailbox/messages/msg_b1/ack", "", 200, `{"id":"msg_b1"}`},
 	{"POST", "/v1/mailbox/messages/msg_b1/nack", `{"code":"AGENT_BUSY","message":"later"}`, 200, `{"id":"msg_b1","code":"AGENT_BUSY"}`},
@@ -89,7 +89,7 @@ func TestAnswersOfAnEmptyMailbox(t *testing.T) {
 	for path, want := range map[string]string{
 		"GET /v1/peers": `{"peers":[],"note":"none"}`, "GET /v1/peers/self/goals": `{"goals":[]}`,
 		"GET /v1/mailbox/agents": `{"agents":[]}`, "GET /v1/mailbox/inbox": `{"messages":[],"total":0}`,
-		"POST /v1/mailbox/inbox/drain": `{"messages":[],"rendered":"","dropped":0,"waiting":0}`,
+		"POST /v1/mailbox/inbox/drain": `{"messages":[],"rendered":"","dropped":0,"waiting":0,"cursor":""}`,
 		"GET /v1/mailbox/tasks":        `{"tasks":[]}`, "GET /v1/mailbox/dead-letters": `{"dead_letters":[]}`,
 	} {
 		method, path, _ := strings.Cut(path, " ")
@@ -131,8 +131,9 @@ func TestWhatReachesTheMailbox(t *testing.T) {
 		{"a goal that is a path", "DELETE", "/v1/peers/self/goals/..%2Fx", ``, "../x"},
 		{"the default limit", "GET", "/v1/mailbox/inbox", ``, 50},
 		{"a limit", "GET", "/v1/mailbox/inbox?limit=200", ``, 200},
-		{"a limit to drain", "POST", "/v1/mailbox/inbox/drain?limit=1", ``, drained{1, ""}},
-		{"a drain of one goal", "POST", "/v1/mailbox/inbox/drain?goal=g%2F1", ``, drained{50, "g/1"}},
+		{"a limit to drain", "POST", "/v1/mailbox/inbox/drain?limit=1", ``, drained{1, "", ""}},
+		{"a drain that only confirms", "POST", "/v1/mailbox/inbox/drain?limit=0&cursor=c7", ``, drained{0, "", "c7"}},
+		{"a drain of one goal", "POST", "/v1/mailbox/inbox/drain?goal=g%2F1", ``, drained{50, "g/1", ""}},
 		{"a foreign id", "POST", "/v1/mailbox/messages/..%2Fx/ack", ``, "../x"},
 		{"a refusal", "POST", "/v1/mailbox/messages/m%201/nack", `{"code":"RATE_LIMITED"}`, refusal{"m 1", mailbox.RateLimited, ""}},
 		{"a replay", "POST", "/v1/mailbox/dead-letters/..%2F..%2Fetc/replay", ``, "../../etc"},

@@ -19,11 +19,8 @@ func (a *API) peers(r *http.Request) (any, error) {
 		return agent.Peers{Peers: []agent.Peer{}, Note: mailbox.NoDirectory}, nil
 	}
 	peers, err := a.Mailbox.ListPeers(r.Context())
-	if err != nil {
-		return nil, err
-	}
 	peers.Peers = web.List(peers.Peers)
-	return peers, nil
+	return peers, err
 }
 
 // sendToPeer serves POST /v1/peers/{agent}/messages. The mailbox checks whether
@@ -34,11 +31,8 @@ func (a *API) sendToPeer(r *http.Request) (any, error) {
 		return nil, err
 	}
 	result, err := a.Mailbox.SendToPeer(r.Context(), m)
-	if err != nil {
-		return nil, err
-	}
 	result.DeliveredTo, result.UnreachableReasons = web.List(result.DeliveredTo), web.List(result.UnreachableReasons)
-	return result, nil
+	return result, err
 }
 
 func peerMessage(r *http.Request) (m agent.PeerMessage, err error) {

@@ -47,6 +47,7 @@ func TestMailRequestsThatAreRefused(t *testing.T) {
 		{"no limit", "GET", "/v1/mailbox/inbox?limit=0", "", 400, "INVALID_MESSAGE", "limit", "200"},
 		{"a limit of too many", "GET", "/v1/mailbox/inbox?limit=201", "", 400, "INVALID_MESSAGE", "limit", "200"},
 		{"a goal that is too long", "POST", "/v1/mailbox/inbox/drain?goal=" + long, "", 400, "INVALID_MESSAGE", "goal", "201 bytes"},
+		{"a drain of nothing", "POST", "/v1/mailbox/inbox/drain?limit=0", "", 400, "INVALID_MESSAGE", "limit", "number"},
 		{"a limit that is a word", "POST", "/v1/mailbox/inbox/drain?limit=all", "", 400, "INVALID_MESSAGE", "limit", "number"},
 		{"an id with a control character", "POST", "/v1/mailbox/messages/a%0Ab/ack", "", 400, "INVALID_MESSAGE", "id", "control"},
 		{"an id that is no UTF-8", "POST", "/v1/mailbox/messages/%C3%28/ack", "", 400, "INVALID_MESSAGE", "id", "UTF-8"},

@@ -34,7 +34,7 @@ type box struct {
 	records         []agent.TaskRecord
 	deadLetters     func() ([]agent.DeadLetter, error)
 	replay          func(string) error
-	attach          func(send func(context.Context, mailbox.Envelope) error) agent.Line
+	attach          func(agent.Send) agent.Line
 	reached         []any
 }
 
@@ -73,12 +73,13 @@ func (b *box) Inbox(_ context.Context, limit int) ([]agent.Mail, int, error) {
 
 // drained is what a drain was asked for.
 type drained struct {
-	Limit int
-	Goal  string
+	Limit  int
+	Goal   string
+	Cursor string
 }
 
-func (b *box) Drain(_ context.Context, limit int, goal string) (agent.Drained, error) {
-	b.reached = append(b.reached, drained{limit, goal})
+func (b *box) Drain(_ context.Context, limit int, goal, cursor string) (agent.Drained, error) {
+	b.reached = append(b.reached, drained{limit, goal, cursor})
 	return b.drain(limit)
 }
 
@@ -127,9 +128,7 @@ func (b *box) Replay(_ context.Context, id string) error {
 	return b.replay(id)
 }
 
-func (b *box) Attach(send func(context.Context, mailbox.Envelope) error) agent.Line {
-	return b.attach(send)
-}
+func (b *box) Attach(send agent.Send) agent.Line { return b.attach(send) }
 
 var noon = time.Date(2026, 4, 26, 12, 0, 0, 0, time.UTC)
 
@@ -166,7 +165,7 @@ func newBox() *box {
 			return []agent.Mail{{Envelope: letter("msg_b1"), Goal: "g1"}}, 7, nil
 		},
 		drain: func(int) (agent.Drained, error) {
-			return agent.Drained{Messages: []agent.Mail{{Envelope: letter("msg_b1")}}, Rendered: "# PEER MESSAGES", Dropped: 1, Waiting: 2}, nil
+			return agent.Drained{Messages: []agent.Mail{{Envelope: letter("msg_b1")}}, Rendered: "# PEER MESSAGES", Dropped: 1, Waiting: 2, Cursor: "c7"}, nil
 		},
 		ack:  func(string) error { return nil },
 		nack: func(string, mailbox.Code, string) error { return nil },

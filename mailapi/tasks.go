@@ -245,10 +245,8 @@ func readUpdate(r *http.Request) (u agent.TaskUpdate, err error) {
 		return u, mailbox.Invalid("state", "want one of %s", joined(steps))
 	}
 	u.State, u.From = body.State, body.From
-	if u.From != "" {
-		if err := mailbox.CheckAgent(u.From); err != nil {
-			return u, inField("from", err)
-		}
+	if err := inField("from", mailbox.CheckAgent(u.From)); u.From != "" && err != nil {
+		return u, err
 	}
 	if strings.TrimSpace(body.Text) == "" {
 		body.Text = ""

@@ -23,8 +23,6 @@ const (
 	pongTime     = 20 * time.Second // for the answer to a ping, which is sent after web.KeepAlive
 )
 
-var errDead = errors.New("the bot does not answer pings")
-
 // mailboxSocket is the connection of a bot at /v1/mailbox/ws.
 type mailboxSocket struct {
 	api   *API
@@ -95,13 +93,20 @@ func (s *mailboxSocket) serve(turn context.Context, frames <-chan []byte) (webso
 		return s.refuse(turn, first, err)
 	}
 	registered := make(chan struct{})
-	line := s.api.Mailbox.Attach(func(ctx context.Context, e mailbox.Envelope) error {
+	line := s.api.Mailbox.Attach(func(ctx context.Context, e mailbox.Envelope, written func()) error {
 		select { // mail follows the answer to the registration
 		case <-registered:
-			return s.send(ctx, e)
 		case <-turn.Done():
 			return context.Cause(turn)
 		}
+		err := s.send(ctx, e)
+		if err != nil {
+			return err
+		}
+		if written(); !e.Metadata.RequiresAck {
+			err = s.conn.Ping(turn) // the pong follows what the bot's side has read
+		}
+		return err
 	})
 	defer line.Close()
 	if err := s.register(turn, line, first); err != nil {
@@ -159,13 +164,8 @@ func (s *mailboxSocket) first(turn context.Context, frames <-chan []byte) (mailb
 		if !ok {
 			return mailbox.Envelope{}, errGone
 		}
-		return s.decode(frame)
+		return mailbox.DecodeLine(frame, s.api.Mailbox.Self(), time.Now())
 	}
-}
-
-// decode reads an envelope from the bot, and fills in optional fields.
-func (s *mailboxSocket) decode(frame []byte) (mailbox.Envelope, error) {
-	return mailbox.DecodeLine(frame, s.api.Mailbox.Self(), time.Now())
 }
 
 // register passes the bot's card to the mailbox, and answers the bot.
@@ -239,7 +239,7 @@ func (c *card) names(self mailbox.AgentID) bool {
 func (s *mailboxSocket) take(turn context.Context, line agent.Line, frame []byte) {
 	ctx, cancel := context.WithTimeout(turn, handleTime)
 	defer cancel()
-	e, err := s.decode(frame)
+	e, err := mailbox.DecodeLine(frame, s.api.Mailbox.Self(), time.Now())
 	var answer *mailbox.Envelope
 	if err == nil {
 		answer, err = line.Handle(ctx, e)
@@ -284,7 +284,7 @@ func (s *mailboxSocket) ping(turn context.Context, dead context.CancelCauseFunc)
 		err := s.conn.Ping(ctx)
 		cancel()
 		if err != nil && s.reads.Load() == seen {
-			dead(errDead)
+			dead(errGone)
 			return
 		}
 	}

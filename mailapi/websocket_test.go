@@ -21,7 +21,7 @@ import (
 
 // fakeLine is the mailbox's side of a WebSocket.
 type fakeLine struct {
-	send   func(context.Context, mailbox.Envelope) error
+	give   agent.Send
 	handle func(mailbox.Envelope) (*mailbox.Envelope, error)
 	taken  chan mailbox.Envelope
 	done   chan struct{}
@@ -47,6 +47,12 @@ func (l *fakeLine) Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Env
 	}
 	return new(mailbox.RegisteredFor(e, "agent_a", noon)), nil
 }
+
+// send sends an envelope that the bot has to acknowledge.
+func (l *fakeLine) send(ctx context.Context, e mailbox.Envelope) error {
+	e.Metadata.RequiresAck = true
+	return l.give(ctx, e, func() {})
+}
 func (l *fakeLine) Done() <-chan struct{} { return l.done }
 func (l *fakeLine) Close()                { l.close() }
 
@@ -66,8 +72,8 @@ func newSwitchboard(t *testing.T) *switchboard {
 	s := &switchboard{t: t, lines: &mailapi.Lines{}, attached: make(chan *fakeLine, 100),
 		handle: func(mailbox.Envelope) (*mailbox.Envelope, error) { return nil, nil }}
 	b := newBox()
-	b.attach = func(send func(context.Context, mailbox.Envelope) error) agent.Line {
-		l := &fakeLine{send: send, handle: s.handle, register: s.register, taken: make(chan mailbox.Envelope, 100), done: make(chan struct{}), closed: make(chan struct{})}
+	b.attach = func(send agent.Send) agent.Line {
+		l := &fakeLine{give: send, handle: s.handle, register: s.register, taken: make(chan mailbox.Envelope, 100), done: make(chan struct{}), closed: make(chan struct{})}
 		l.close = sync.OnceFunc(func() { close(l.closed) })
 		s.attached <- l
 		return l
@@ -190,6 +196,26 @@ func TestAConversationOverTheMailboxSocket(t *testing.T) {
 		t.Error(err)
 	}
 	<-line.closed
+}
+
+// Mail without requiresAck is confirmed by the pong behind it: a bot whose side has read no further may not have it.
+func TestMailIsConfirmedByThePongBehindIt(t *testing.T) {
+	s := newSwitchboard(t)
+	for _, reads := range []bool{false, true} {
+		p, line := s.connected()
+		written, sent := make(chan struct{}), make(chan error, 1)
+		go func() { sent <- line.give(t.Context(), letter("m1"), func() { close(written) }) }()
+		p.hear()
+		<-written
+		if reads {
+			go func() { _, _ = p.read() }()
+		} else {
+			p.conn.CloseNow()
+		}
+		if err := <-sent; (err == nil) != reads {
+			t.Errorf("a bot that reads on: %v; got %v", reads, err)
+		}
+	}
 }
 
 func TestBadFramesAreAnsweredAndTheConnectionStays(t *testing.T) {

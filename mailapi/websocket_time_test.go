@@ -46,8 +46,8 @@ func piped(t *testing.T) *wire {
 	line := &fakeLine{taken: make(chan mailbox.Envelope, 100), done: make(chan struct{}), closed: make(chan struct{})}
 	line.close = func() { close(line.closed) }
 	line.handle = func(mailbox.Envelope) (*mailbox.Envelope, error) { return nil, nil }
-	b.attach = func(send func(context.Context, mailbox.Envelope) error) agent.Line {
-		line.send = send
+	b.attach = func(send agent.Send) agent.Line {
+		line.give = send
 		return line
 	}
 	wire.line = line

@@ -49,10 +49,8 @@ type sendToPeerArguments struct {
 
 // sendToPeer leaves the gates to the mailbox, which has them in the order of docs/protocol.md 6.7.
 func sendToPeer(s *service, ctx context.Context, in sendToPeerArguments) (agent.PeerResult, error) {
-	out, err := s.Mailbox.SendToPeer(ctx, agent.PeerMessage{
+	return s.Mailbox.SendToPeer(ctx, agent.PeerMessage{
 		To: mailbox.AgentID(in.To), Message: in.Message, CorrelationID: string(in.CorrelationID)})
-	out.DeliveredTo, out.UnreachableReasons = list(out.DeliveredTo), list(out.UnreachableReasons)
-	return out, err
 }
 
 // maxDeadline is the most minutes that deadline_minutes takes: thirty days.
@@ -148,6 +146,8 @@ const (
 type readInboxArguments struct {
 	Limit inboxCount `json:"limit,omitempty" jsonschema:"the most messages to return (default 20)"`
 	Goal  name       `json:"goal,omitempty"`
+	// Cursor is of an earlier result, whose messages do not come again.
+	Cursor name `json:"cursor,omitempty"`
 }
 
 // inboxMessage is a message as a model needs it.
@@ -169,16 +169,17 @@ type inboxMessage struct {
 type inbox struct {
 	Messages []inboxMessage `json:"messages" jsonschema:"the most urgent first"`
 	Dropped  int            `json:"dropped" jsonschema:"older peer messages that there was no room for"`
-	Waiting  int            `json:"waiting" jsonschema:"messages still there: call again"`
+	Waiting  int            `json:"waiting" jsonschema:"messages besides these: call again"`
+	Cursor   string         `json:"cursor,omitempty"`
 	Rendered string         `json:"-"`
 }
 
 func readInbox(s *service, ctx context.Context, in readInboxArguments) (inbox, error) {
-	d, err := s.Mailbox.Drain(ctx, cmp.Or(int(in.Limit), usualMail), string(in.Goal))
+	d, err := s.Mailbox.Drain(ctx, cmp.Or(int(in.Limit), usualMail), string(in.Goal), string(in.Cursor))
 	if err != nil {
 		return inbox{}, err
 	}
-	box := inbox{make([]inboxMessage, 0, len(d.Messages)), d.Dropped, d.Waiting, strings.TrimRight(d.Rendered, "\n")}
+	box := inbox{make([]inboxMessage, 0, len(d.Messages)), d.Dropped, d.Waiting, d.Cursor, d.Rendered}
 	given := s.Mailbox.Tasks()
 	for _, m := range d.Messages {
 		box.Messages = append(box.Messages, inboxMessage{
@@ -213,7 +214,8 @@ func (i inbox) content(string) []mcp.Content {
 	if len(i.Messages) == 0 {
 		b.WriteString("No messages wait for you.\n")
 	} else {
-		b.WriteString(i.Rendered + "\n\n# ABOUT THEM, IN THIS ORDER\n")
+		fmt.Fprintf(&b, "%s\n\n# ABOUT THEM, IN THIS ORDER. They come again until you call read_inbox with cursor %s\n",
+			strings.TrimRight(i.Rendered, "\n"), i.Cursor)
 	}
 	for _, m := range i.Messages {
 		b.WriteString("<about")

@@ -228,9 +228,7 @@ func (m spoken) write(b *strings.Builder) {
 // and clients keep results in memory and give them to a model.
 const maxFile = 4 << 20
 
-func fileRoute(message, key string) string {
-	return "GET /v1/messages/" + message + "/files/" + key
-}
+func fileRoute(message, key string) string { return "GET /v1/messages/" + message + "/files/" + key }
 
 type getFileArguments struct {
 	MessageID name `json:"message_id" jsonschema:"of the message"`

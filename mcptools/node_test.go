@@ -146,7 +146,7 @@ func TestNodeClient(t *testing.T) {
 		updateTask: func(u agent.TaskUpdate) (agent.TaskRecord, error) {
 			return agent.TaskRecord{ID: u.TaskID, Peer: "lead", State: u.State}, nil
 		},
-		drain: func(int, string) (agent.Drained, error) {
+		drain: func(int, string, string) (agent.Drained, error) {
 			return agent.Drained{Messages: []agent.Mail{word}, Rendered: "(rendered)"}, nil
 		},
 	}

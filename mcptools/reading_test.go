@@ -36,10 +36,10 @@ func TestReadInbox(t *testing.T) {
 	result.ReplyTo = "msg_0"
 	question := mail("tester", "msg_4", mailbox.TypeQuestion, text("which?")) // no result: no callback
 	question.Task = &mailbox.Task{ID: "t3"}
-	drained := agent.Drained{Messages: []agent.Mail{word, task, result, question}, Rendered: "# PEER MESSAGES\n<peer-message …>…", Dropped: 4, Waiting: 5}
-	limit, goal := 0, ""
+	drained := agent.Drained{Messages: []agent.Mail{word, task, result, question}, Rendered: "# PEER MESSAGES\n<peer-message …>…", Dropped: 4, Waiting: 5, Cursor: "c5"}
+	limit, goal, cursor := 0, "", ""
 	c := serve(t, options(&fakeMailbox{
-		drain: func(n int, g string) (agent.Drained, error) { limit, goal = n, g; return drained, nil },
+		drain: func(n int, g, c string) (agent.Drained, error) { limit, goal, cursor = n, g, c; return drained, nil },
 		tasks: []agent.TaskRecord{
 			{ID: "t3", Direction: agent.Received, Peer: "tester", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_a"}},
 			{ID: "t3", Direction: agent.Given, Peer: "another", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_b"}},
@@ -52,7 +52,7 @@ func TestReadInbox(t *testing.T) {
 	if limit != 3 {
 		t.Errorf("asked for %d, want 3", limit)
 	}
-	want := object{"dropped": 4.0, "waiting": 5.0, "messages": []any{
+	want := object{"dropped": 4.0, "waiting": 5.0, "cursor": "c5", "messages": []any{
 		object{"id": "msg_1", "from": "researcher", "type": "message", "sent_at": "2026-04-30T14:00:00Z", "priority": 3.0,
 			"text": "ready\nfor hand-over", "correlation_id": "c-1", "goal_id": "coder"},
 		object{"id": "msg_2", "from": "lead", "type": "task_assign", "sent_at": "2026-04-30T14:00:00Z", "priority": 3.0,
@@ -70,7 +70,7 @@ func TestReadInbox(t *testing.T) {
 	if want := `# PEER MESSAGES
 <peer-message …>…
 
-# ABOUT THEM, IN THIS ORDER
+# ABOUT THEM, IN THIS ORDER. They come again until you call read_inbox with cursor c5
 <about id="msg_1" from="researcher"/>
 <about id="msg_2" from="lead" task_id="t2"/> report on it with update_task
 <about id="msg_3" from="tester" task_id="t3" result_belongs_in="feishu/oc_mine"/>
@@ -85,9 +85,9 @@ func TestReadInbox(t *testing.T) {
 	if limit != 20 || goal != "" {
 		t.Errorf("asked for %d of %q, want 20 of any goal", limit, goal)
 	}
-	c.ok("read_inbox", object{"goal": "g 1"}, &got)
-	if goal != "g 1" {
-		t.Errorf("asked for goal %q", goal)
+	c.ok("read_inbox", object{"goal": "g 1", "cursor": "c5"}, &got)
+	if goal != "g 1" || cursor != "c5" {
+		t.Errorf("asked for goal %q with cursor %q", goal, cursor)
 	}
 	drained = agent.Drained{}
 	if text, want := c.ok("read_inbox", nil, &got), "No messages wait for you.\n"; text != want {
@@ -99,7 +99,7 @@ func TestReadInbox(t *testing.T) {
 func TestReadInboxKeepsHostileNamesInTheirPlace(t *testing.T) {
 	m := mail(hostile, hostile, mailbox.Type(hostile), text(hostile))
 	m.Task = &mailbox.Task{ID: hostile, State: mailbox.TaskState(hostile)}
-	c := serve(t, options(&fakeMailbox{drain: func(int, string) (agent.Drained, error) {
+	c := serve(t, options(&fakeMailbox{drain: func(int, string, string) (agent.Drained, error) {
 		return agent.Drained{Messages: []agent.Mail{m}, Rendered: "# PEER MESSAGES\n(rendered)\n"}, nil
 	}}))
 	var got struct{ Messages []struct{ ID, Text string } }

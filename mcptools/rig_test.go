@@ -31,7 +31,7 @@ type fakeMailbox struct {
 	sendToPeer func(agent.PeerMessage) (agent.PeerResult, error)
 	sendTask   func(agent.TaskDraft) (agent.Sent, error)
 	updateTask func(agent.TaskUpdate) (agent.TaskRecord, error)
-	drain      func(limit int, goal string) (agent.Drained, error)
+	drain      func(limit int, goal, cursor string) (agent.Drained, error)
 	tasks      []agent.TaskRecord
 }
 
@@ -49,7 +49,9 @@ func (f *fakeMailbox) ListPeers(ctx context.Context) (agent.Peers, error) {
 }
 
 func (f *fakeMailbox) SendToPeer(_ context.Context, m agent.PeerMessage) (agent.PeerResult, error) {
-	return f.sendToPeer(m)
+	out, err := f.sendToPeer(m)
+	out.DeliveredTo, out.UnreachableReasons = append([]string{}, out.DeliveredTo...), append([]string{}, out.UnreachableReasons...)
+	return out, err
 }
 
 func (f *fakeMailbox) SendTask(_ context.Context, d agent.TaskDraft) (agent.Sent, error) {
@@ -60,11 +62,11 @@ func (f *fakeMailbox) UpdateTask(_ context.Context, u agent.TaskUpdate) (agent.T
 	return f.updateTask(u)
 }
 
-func (f *fakeMailbox) Drain(_ context.Context, limit int, goal string) (agent.Drained, error) {
+func (f *fakeMailbox) Drain(_ context.Context, limit int, goal, cursor string) (agent.Drained, error) {
 	if f.drain == nil {
 		return agent.Drained{}, nil
 	}
-	return f.drain(limit, goal)
+	return f.drain(limit, goal, cursor)
 }
 
 // fakeTranscripts holds the entries of chats, by channel/chat_id.

@@ -148,6 +148,9 @@ func (d *deliverer) hooks(p *arrival, m *delivery.Message) delivery.Hooks {
 		}
 	}
 	return delivery.Hooks{Written: given, Ended: func(r delivery.Result) {
+		if d.doors.stream != nil && (r.State != delivery.Delivered || r.Channel != doorStream) {
+			d.doors.stream.Withdraw(m.ID)
+		}
 		if r.State == delivery.Delivered {
 			given()
 			if p.decision.Tier == policy.TierReleased {
@@ -155,9 +158,6 @@ func (d *deliverer) hooks(p *arrival, m *delivery.Message) delivery.Hooks {
 			}
 			d.received(p, m, r)
 			return
-		}
-		if d.doors.stream != nil {
-			d.doors.stream.Withdraw(m.ID)
 		}
 		if why, ok := errors.AsType[*delivery.WithdrawnError](r.Err); ok {
 			d.receive.end(p, stageSteer, relay.Reason(why.Reason))

@@ -93,13 +93,17 @@ func (m *mailboxCall) misused(format string, args ...any) error {
 	return errUsage
 }
 
-// ask makes a call and prints the answer: by show, or as it is with --json. A body of
-// nil sends nothing.
+// ask makes a call and displays the answer. A body of nil sends nothing.
 func ask[T any](ctx context.Context, m *mailboxCall, method, path string, body any, show func(T) error) error {
 	data, err := m.api.call(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
+	return display(m, data, show)
+}
+
+// display prints an answer: by show, or as it is with --json.
+func display[T any](m *mailboxCall, data []byte, show func(T) error) error {
 	if m.json {
 		_, err := m.out.Write(append(bytes.TrimSuffix(neutralJSON(data), []byte{'\n'}), '\n'))
 		return err
@@ -126,16 +130,13 @@ func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
 	f := m.command("inbox [--limit 50] [--drain] [flags]\n" +
 		"Shows what waits for the bot, in the order of delivery, and leaves it there.")
 	limit := f.Int("limit", 50, "show at most `n` messages, 200 or less")
-	drain := f.Bool("drain", false, "hand them out: they count as delivered, and the bot is not given them again")
+	drain := f.Bool("drain", false, "take them: once they are printed, the bot is not given them")
 	if _, err := m.parse(args, 0); err != nil {
 		return err
 	}
-	if *limit < 1 {
-		return m.misused("--limit: want a number from 1 on, got %d", *limit)
-	}
 	query := "?limit=" + strconv.Itoa(*limit)
 	if *drain {
-		return ask(ctx, m, http.MethodPost, "/v1/mailbox/inbox/drain"+query, nil, m.printDrained)
+		return m.drain(ctx, query)
 	}
 	type waiting struct {
 		Messages []agent.Mail
@@ -143,6 +144,19 @@ func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
 	}
 	return ask(ctx, m, http.MethodGet, "/v1/mailbox/inbox"+query, nil,
 		func(w waiting) error { return m.printWaiting(w.Messages, w.Total) })
+}
+
+// drain prints what waits, and then confirms that it has it.
+func (m *mailboxCall) drain(ctx context.Context, query string) error {
+	const route = "/v1/mailbox/inbox/drain"
+	data, err := m.api.call(ctx, http.MethodPost, route+query, nil)
+	if err == nil {
+		err = display(m, data, m.printDrained)
+	}
+	if d := (agent.Drained{}); err == nil && json.Unmarshal(data, &d) == nil && d.Cursor != "" {
+		_, err = m.api.call(ctx, http.MethodPost, route+"?limit=0&cursor="+url.QueryEscape(d.Cursor), nil)
+	}
+	return err
 }
 
 func (m *mailboxCall) deadLetters(ctx context.Context, args []string) error {

@@ -69,6 +69,7 @@ const (
 	offlineWait  = time.Second      // for marking the agent offline when the process stops
 	maxGoals     = 64               // live goals of one agent; the next is refused, and gets no messages
 	maxDelivered = 1000             // messages that may still be passed on; an older one is refused
+	maxCursors   = 64               // drains that a cursor still confirms
 	maxFirstLook = 30 * time.Second // how long deliveries wait after a start for the first listing of the inbox
 	warnFirst    = 20               // malformed messages that are logged as warnings one by one; later
 	warnEvery    = 10 * time.Second // one in this time is
@@ -206,6 +207,7 @@ type Agent struct {
 	moving      sync.Mutex // steps and results of tasks, one at a time
 	again       chan struct{}
 	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
+	handedOut   *lru.Cache[string, []string] // names of the messages that drains handed out, by cursor
 	signatures  *lru.Cache[string, []string] // of the items in the inbox, by the store's key
 	sends       singleflight.Group           // by the id that the bot gave a message
 	looked      chan struct{}                // closed when all that was in the inbox at the start was seen
@@ -226,6 +228,7 @@ func New(o Options) (_ *Agent, err error) {
 	a.cards.log = a.log
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
 	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1
+	a.handedOut, _ = lru.New[string, []string](maxCursors)
 	a.signatures, _ = lru.New[string, []string](mailbox.MaxInbox)
 	defer func() {
 		if err != nil {
@@ -416,10 +419,11 @@ type Mail struct {
 	Goal string `json:"goal_id"`
 }
 
-// Drained is what read_inbox gives: from then on it counts as delivered.
+// Drained is what read_inbox gives. It waits until it is confirmed ([Agent.Drain]).
 type Drained struct {
 	Messages []Mail `json:"messages"`
 	Rendered string `json:"rendered"` // for a model: "# PEER MESSAGES …", escaped; "" without messages
 	Dropped  int    `json:"dropped"`  // older peer messages that the buffer had no room for
-	Waiting  int    `json:"waiting"`  // still there, of those that were asked for
+	Waiting  int    `json:"waiting"`  // besides these, of those that were asked for
+	Cursor   string `json:"cursor"`   // confirms these messages; "" without messages
 }

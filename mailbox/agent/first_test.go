@@ -42,7 +42,7 @@ func TestOrderAtTheStart(t *testing.T) {
 			b := w.idle("b", slow)
 			lay(w, b)
 			b.start()
-			d, err := b.Drain(t.Context(), 10, "")
+			d, err := b.Drain(t.Context(), 10, "", "")
 			must(t, err)
 			got := []string{}
 			for _, m := range d.Messages {

@@ -2,8 +2,8 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"slices"
 	"time"
 
 	"feishu-relay/internal/wait"
@@ -17,6 +17,9 @@ const peerBuffer = 64
 // drainWait is how long a drain waits for what is just being delivered: a
 // channel that is closed gives it back at once.
 const drainWait = 200 * time.Millisecond
+
+// handedOutFor is how long a message that a drain handed out is not delivered otherwise.
+const handedOutFor = 5 * time.Minute
 
 // maxDrain and drainBytes are the most messages that one drain or one look at
 // the inbox returns, and the size at which it stops; the rest waits.
@@ -59,65 +62,57 @@ func mailOf(m *queued, e mailbox.Envelope) Mail {
 	return Mail{Envelope: e, Goal: m.session}
 }
 
-// Drain hands out what waits for the bot, for one of its goals or with "" for all,
-// and is not being delivered, at most limit. A message that was sent to several
-// goals is handed out once. From then on it counts as delivered; where ctx ends
-// before, nothing is.
-func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, error) {
+// Drain hands out what waits for the bot, for one of its goals or with "" for all, and is not
+// being delivered, at most limit. A message that was sent to several goals is handed out once.
+// Nobody knows whether an answer arrives: what it holds waits until it is confirmed by an
+// acknowledgement of each message, or by a call with the answer's cursor. A later Drain hands out
+// again what is not confirmed; a delivery channel gives it after handedOutFor.
+func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drained, error) {
 	if err := a.awaitFirstLook(ctx); err != nil {
 		return Drained{}, err
 	}
-	d := Drained{Messages: []Mail{}}
-	taken := a.takeAll(ctx, min(limit, maxDrain), goal, &d)
-	type fetched struct {
-		*queued
-		e mailbox.Envelope
+	confirmed, _ := a.handedOut.Get(cursor)
+	for _, id := range confirmed {
+		err := a.Ack(ctx, id)
+		if _, gone := errors.AsType[*mailbox.Error](err); err != nil && !gone {
+			return Drained{}, err
+		}
 	}
-	var out [][]fetched // the copies of each message
+	d := Drained{Messages: []Mail{}}
+	var names []string
+	var list []mailbox.Envelope
 	room := drainBytes
-	for _, copies := range taken {
-		full := room <= 0
-		var group []fetched
+	for _, copies := range a.takeAll(ctx, min(limit, maxDrain), goal, &d) {
+		full, first := room <= 0, true
 		for _, m := range copies {
-			var e mailbox.Envelope
-			var ok bool
-			var err error
-			if !full {
-				e, ok, err = a.fetch(ctx, m, nil)
-			}
-			if err != nil {
-				a.log.Warn("mail cannot be read and waits", "message_id", m.id, "err", err)
-			}
-			if !ok || err != nil {
+			if full {
 				a.queue.stop(m)
 				continue
 			}
-			room -= size(e)
-			group = append(group, fetched{m, e})
-		}
-		out = append(out, group)
-	}
-	if err := ctx.Err(); err != nil { // nobody reads the answer
-		for _, f := range slices.Concat(out...) {
-			a.queue.stop(f.queued)
-		}
-		return Drained{}, err
-	}
-	var list []mailbox.Envelope
-	for _, group := range out {
-		for i, f := range group {
-			if !a.queue.claim(f.queued) { // the bot has answered it in between
+			e, ok, err := a.fetch(ctx, m, nil)
+			if !ok || err != nil {
+				a.queue.stop(m)
+				if err != nil {
+					a.log.Warn("mail cannot be read and waits", "message_id", m.id, "err", err)
+				}
 				continue
 			}
-			a.delivered(ctx, f.queued, f.e)
-			if i == 0 {
-				d.Messages = append(d.Messages, mailOf(f.queued, f.e))
-				list = append(list, f.e)
+			a.queue.update(func() { m.delivering, m.hold = false, time.Now().Add(handedOutFor) })
+			room -= size(e)
+			names = append(names, m.name)
+			if first {
+				first = false
+				d.Messages = append(d.Messages, mailOf(m, e))
+				list = append(list, e)
 			}
 		}
 	}
+	if len(names) > 0 {
+		d.Cursor = rand.Text()[:10]
+		a.handedOut.Add(d.Cursor, names)
+	}
 	d.Rendered = mailbox.Render(list)
-	d.Waiting = a.queue.count(goal)
+	d.Waiting = max(0, a.queue.count(goal)-len(list))
 	return d, nil
 }
 

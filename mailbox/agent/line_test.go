@@ -21,20 +21,30 @@ type wire struct {
 	mu  sync.Mutex
 	got []mailbox.Envelope // guarded by mu
 	err error              // of each send; guarded by mu
+
+	unread chan error // nil: what is written is read at once; else how the bot's side ends each
 }
 
 func (a *actor) attach() *wire {
 	w := &wire{}
-	w.Line = a.Attach(func(_ context.Context, e mailbox.Envelope) error {
+	w.open(a)
+	return w
+}
+
+func (w *wire) open(a *actor) {
+	w.Line = a.Attach(func(_ context.Context, e mailbox.Envelope, written func()) error {
 		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.err == nil {
+		err := w.err
+		if err == nil {
 			w.got = append(w.got, e)
 		}
-		return w.err
+		w.mu.Unlock()
+		if written(); err == nil && w.unread != nil && !e.Metadata.RequiresAck {
+			err = <-w.unread
+		}
+		return err
 	})
 	synctest.Wait()
-	return w
 }
 
 func (w *wire) texts() (out []string) {
@@ -65,7 +75,7 @@ func (w *wire) handle(t *testing.T, e mailbox.Envelope) (*mailbox.Envelope, erro
 }
 
 // On a line, mail for which an acknowledgement is wanted counts as delivered
-// when the bot has given one; other mail when it is written.
+// when the bot has given one; other mail when its side has read it.
 func TestLine(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -156,6 +166,31 @@ func TestLine(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Mail that the bot's side has not read does not hold up what follows, and comes again on the next line.
+func TestLineThatReadsNothing(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.set(false)
+		line := &wire{unread: make(chan error)}
+		line.open(b)
+		a.say(b, "one")
+		time.Sleep(time.Millisecond)
+		a.say(b, "two")
+		same(t, "written", line.texts(), []string{"one", "two"})
+		line.Close()
+		line.unread <- errors.New("closed")
+		line.unread <- errors.New("closed")
+		time.Sleep(time.Second)
+		if n := b.saw(agent.EventDelivered); n != 0 || b.Counts().Waiting != 2 {
+			t.Errorf("%d count as delivered, %d wait", n, b.Counts().Waiting)
+		}
+		same(t, "given again", b.attach().texts(), []string{"one", "two"})
+		if n := b.saw(agent.EventDelivered); n != 2 || b.Counts().Waiting != 0 {
+			t.Errorf("%d delivered, %d wait", n, b.Counts().Waiting)
+		}
+	})
 }
 
 // An ack that comes in the moment in which the bot's time is over counts: the

@@ -26,24 +26,30 @@ type Line interface {
 // counts.
 type line struct {
 	a    *Agent
-	send func(context.Context, mailbox.Envelope) error
+	send Send
 	done chan struct{}
 	end  func() // closes done
 }
 
+// Send writes an envelope on a line and calls written. It returns when it is clear that the bot's
+// side has read the whole of it, which may be later; if the bot has to acknowledge it, when it is
+// written. Its calls do not overlap until written.
+type Send func(ctx context.Context, e mailbox.Envelope, written func()) error
+
 // giveLine writes d on the bot's line. Where its sender asked for an acknowledgement, it waits
-// until the bot has given one ([Agent.Ack] cancels ctx then); else it counts as delivered when
-// it is written.
+// until the bot has given one ([Agent.Ack] cancels ctx then).
 func (a *Agent) giveLine(ctx context.Context, d Delivery, on Progress) error {
 	now := a.line.Load()
 	if now == nil {
 		return ErrNoChannel
 	}
-	if err := now.send(ctx, d.Envelope); err != nil || !d.Metadata.RequiresAck {
+	err := now.send(ctx, d.Envelope, func() {
+		on.Written()
+		on.Next()
+	})
+	if err != nil || !d.Metadata.RequiresAck {
 		return err
 	}
-	on.Written()
-	on.Next()
 	select {
 	case <-now.done:
 		return errors.New("the line closed before the bot acknowledged")
@@ -54,10 +60,9 @@ func (a *Agent) giveLine(ctx context.Context, d Delivery, on Progress) error {
 	}
 }
 
-// Attach makes send the bot's line; an earlier one is closed. send is called by
-// one goroutine at a time. A call may still be under way when the line closes: it
-// has to return an error then.
-func (a *Agent) Attach(send func(context.Context, mailbox.Envelope) error) Line {
+// Attach makes send the bot's line; an earlier one is closed. A call may still be under way when
+// the line closes: it has to return an error then.
+func (a *Agent) Attach(send Send) Line {
 	now := &line{a: a, send: send, done: make(chan struct{})}
 	now.end = sync.OnceFunc(func() { close(now.done) })
 	if before := a.line.Swap(now); before != nil {

@@ -108,8 +108,11 @@ func (x *traffic) step() {
 		steps := []string{"claimed", "noted", "inject", "delivered", "settling"}
 		a.crashes(steps[x.rnd.IntN(len(steps))])
 	case what == 8:
-		a.crashes("") // what a drain hands out counts as delivered
-		if d, err := a.Drain(x.w.t.Context(), x.rnd.IntN(5), ""); err == nil {
+		a.crashes("")
+		if d, err := a.Drain(x.w.t.Context(), x.rnd.IntN(5), "", ""); err == nil {
+			if _, err := a.Drain(x.w.t.Context(), 0, "", d.Cursor); err != nil {
+				return // they come again
+			}
 			for _, m := range d.Messages {
 				x.given[m.ID]++
 			}

@@ -46,6 +46,8 @@ type actor struct {
 	root *os.Root
 	dead atomic.Bool // it crashed
 
+	cursor string // of the last drain
+
 	mu      sync.Mutex
 	events  []agent.Event // guarded by mu
 	crashAt string        // guarded by mu: the step of Trace
