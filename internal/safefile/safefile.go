@@ -273,17 +273,6 @@ func AppendLines(f *os.File, data []byte) (at int64, err error) {
 	return end - int64(len(data)), nil
 }
 
-// Same reports whether f is still the file with this name below root: false
-// after it was rotated, replaced or removed.
-func Same(root *os.Root, name string, f *os.File) bool {
-	open, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	named, err := root.Stat(name)
-	return err == nil && os.SameFile(open, named)
-}
-
 const maxName = 120
 
 // Name turns an identifier from outside (a chat id, an agent's name) into a

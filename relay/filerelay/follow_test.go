@@ -1,100 +1,62 @@
 package filerelay_test
 
 import (
-	"bytes"
-	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
-	"time"
 
 	"feishu-relay/relay/filerelay"
 	"feishu-relay/relay/relaytest"
 )
 
-// followed runs a Follow until the test ends.
-func followed(t *testing.T, q *filerelay.Queue) (got chan []byte, caught chan bool) {
-	t.Helper()
-	got, caught = make(chan []byte, 1<<16), make(chan bool, 10)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		must(t, q.Follow(ctx, func(line []byte) { got <- bytes.Clone(line) }, func(whole bool) { caught <- whole }))
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
-	return got, caught
-}
-
-func wantLines(t *testing.T, got chan []byte, want ...[]byte) {
-	t.Helper()
-	for i, line := range want {
-		select {
-		case text := <-got:
-			if !bytes.Equal(text, line) {
-				t.Fatalf("line %d is %.80s, want %.80s", i+1, text, line)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("line %d did not come", i+1)
-		}
-	}
-}
-
-func capped(t *testing.T, dir string) *filerelay.Queue {
-	t.Helper()
-	q, err := filerelay.New(filerelay.Options{Dir: dir, Queue: "outcomes", Agent: "a", RotateSize: 10_000, Capped: true,
-		Recheck: 10 * time.Millisecond})
-	must(t, err)
-	t.Cleanup(func() { must(t, q.Close()) })
-	return q
-}
-
-// Of a capped queue only the newest lines are kept, though a program that follows another
-// queue of the folder by its byte offset keeps that one from being rotated.
+// Of a capped queue only the newest lines are kept, even if a program follows the folder by its
+// byte offset.
 func TestCapped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, "offsets"), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, "offsets", "naive.txt"), []byte("5"), 0o600))
-	q := capped(t, dir)
-	got, _ := followed(t, q)
+	q := queue(t, dir, "a", filerelay.Options{RotateSize: 10_000, Capped: true})
+	h := follow(t, q)
+	h.wait(1) // caught up
 	const n = 1000
 	for i := 1; i <= n; i++ {
-		_, err := q.Publish(t.Context(), relaytest.Lines("a", i, i), "")
-		must(t, err)
-		wantLines(t, got, relaytest.Line("a", i))
+		publish(t, q, relaytest.Line("a", i))
+		if got := h.wait(i + 1)[i]; got != string(relaytest.Line("a", i)) {
+			t.Fatalf("line %d is %.80q", i, got)
+		}
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-	must(t, err)
-	if len(files) != 2 {
-		t.Errorf("%d files are left, want the queue and the segment before it: %q", len(files), files)
+	if got := len(segmentsOf(t, dir)); got != 1 {
+		t.Errorf("%d segments are left, want 1", got)
 	}
-	got, caught := followed(t, capped(t, dir))
-	if whole := <-caught; whole {
-		t.Error("what is kept is not all there was")
+	h = follow(t, queue(t, dir, "b", filerelay.Options{}))
+	eventually(t, "caught up", func() bool { return strings.Contains(strings.Join(h.got(), ""), "caught up: false") })
+	kept := len(h.got()) - 1
+	if got := h.got()[0]; got != string(relaytest.Line("a", n-kept+1)) {
+		t.Errorf("the first of the newest %d lines is %.80q", kept, got)
 	}
-	kept := len(got)
-	wantLines(t, got, relaytest.Lines("a", n-kept+1, n)...)
 }
 
-// What was shared is removed beneath who follows, who goes on with what comes.
+// What is followed is removed or cut, and goes on with what comes then.
 func TestFollowAnotherFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "relay")
-	q := capped(t, dir)
-	got, _ := followed(t, q)
+	q := queue(t, dir, "a", filerelay.Options{})
+	h := follow(t, q)
+	h.wait(1) // caught up
 	for round := range 4 {
-		news := relaytest.Lines("a", 10*round+1, 10*round+3)
-		_, err := q.Publish(t.Context(), news, "")
-		must(t, err)
-		wantLines(t, got, news...)
+		lines := relaytest.Lines("a", 3*round+1, 3*round+3)
+		publish(t, q, lines...)
+		for i, got := range h.wait(3*round + 4)[3*round+1:] {
+			if got != string(lines[i]) {
+				t.Fatalf("line %d of round %d is %.80q", i, round, got)
+			}
+		}
 		if round%2 == 0 {
 			must(t, os.RemoveAll(dir))
 		} else {
-			must(t, os.Truncate(filepath.Join(dir, "outcomes.jsonl"), 0))
+			must(t, os.Truncate(live(dir), 0))
 		}
 	}
 }

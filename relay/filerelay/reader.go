@@ -6,351 +6,326 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
-const (
-	// maxLeft is how many left files are checked for late lines; those of older
-	// files are lost.
-	maxLeft = 2
-	// maxGlued is how many records in one line are separated; a line with more
-	// is handed over unchanged.
-	maxGlued = 16
-)
+// place is a place in the first file after the segment After.
+type place struct {
+	After  uint64    `json:"after"`
+	Offset int64     `json:"offset"`
+	Sum    jsonl.Sum `json:"sum,omitzero"` // of the bytes before Offset
+	// History is in a stored position before it: where the queue ended at the agent's first start.
+	History *place `json:"history,omitempty"`
+}
 
-// reader reads the queue, for Subscribe from the stored position, for Follow from the
-// oldest line. Its fields belong to one goroutine.
+// reader reads the queue. Its fields belong to the goroutine that reads, except for what save uses.
 type reader struct {
-	q    *Queue
-	dir  safefile.Folder
-	wake safefile.Notices
+	q       *Queue
+	dir     safefile.Folder
+	wake    safefile.Notices
+	name    string // of the file of the stored position; "": none is stored
+	handle  relay.Handler
+	saver   *wait.Saver
+	window  *relay.Window[place]  // nil before start
+	history atomic.Pointer[place] // where history ends; nil: nothing is history
 
-	sub      *subscription     // of Subscribe; nil: Follow runs and uses the next two
-	take     func(line []byte) // gets each line
-	caughtUp func(whole bool)  // nil after it was called
-	whole    bool              // the queue had no rotated files when reading began
+	view     *view  // what Status returns; of Follow nobody looks at it
+	caughtUp func() // of Follow
+	whole    bool   // the queue had no rotated files when reading began
 
-	src    *source     // nil before begin
-	tail   *jsonl.Tail // nil while src has no file
-	final  bool        // src is left once read to its end: no sidecar writes to it
-	ended  bool        // the last step reached the end of the queue
-	left   []leftFile
-	failed bool // the failure was logged
-	hinted bool // a change was reported and the notice is still armed
+	begin place   // where to begin in the first file
+	cur   *source // nil before start
+	left  *source // the file before cur, which a program that takes no lock may still write to; may be nil
 }
 
-// leftFile is a file that was left. A program that takes no lock may still write to it.
-type leftFile struct {
-	src  *source
-	tail *jsonl.Tail
-	said bool
+// source is a file of the queue.
+type source struct {
+	file  *os.File // nil: no file was found yet
+	info  fs.FileInfo
+	after uint64 // the file is the first one after this segment
+	tail  jsonl.Tail
 }
 
-// Subscribe implements [relay.Subscriber]. It fails only after Close or if it
-// is running already.
-func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
-	if q.closed.Err() != nil {
-		return fmt.Errorf("subscribe: %w", errClosed)
+func openSource(root *os.Root, name string) (*source, error) {
+	f, err := safefile.Open(root, name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
 	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &source{file: f, info: info, tail: jsonl.NewTail(relay.MaxLine)}, nil
+}
+
+func (s *source) place() place {
+	return place{After: s.after, Offset: s.tail.Offset(), Sum: s.tail.Sum()}
+}
+
+func (s *source) close() {
+	if s != nil && s.file != nil {
+		_ = s.file.Close() // only read
+	}
+}
+
+// Subscribe implements [relay.Subscriber]. It fails only if it is running already.
+func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 	if !q.subscribed.CompareAndSwap(false, true) {
 		return errors.New("subscribe: the queue is being read already")
 	}
 	defer q.subscribed.Store(false)
-	ctx, cancel := q.untilClosed(ctx)
-	defer cancel()
-	r := q.newReader()
-	r.sub = newSubscription(q, &r.dir, h)
-	var saving sync.WaitGroup
-	saving.Go(func() { r.sub.saver.Run(ctx, r.sub.save) })
+	r := &reader{q: q, handle: h, name: safefile.Name(q.opt.Agent) + "." + q.opt.Queue + ".json",
+		view: &q.view, caughtUp: func() {}}
 	r.run(ctx)
-	saving.Wait()
-	r.sub.end()
-	r.close()
+	r.show(func(v *view) { *v = view{} })
 	return nil
 }
 
-// Follow implements [relay.Follower]. It fails only after Close.
+// Follow implements [relay.Follower]. It never fails.
 func (q *Queue) Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error {
-	if q.closed.Err() != nil {
-		return fmt.Errorf("follow: %w", errClosed)
-	}
-	ctx, cancel := q.untilClosed(ctx)
-	defer cancel()
-	r := q.newReader()
-	r.take, r.caughtUp = take, caughtUp
+	r := &reader{q: q, view: new(view), handle: func(_ context.Context, d relay.Delivery) {
+		take(d.Line)
+		d.Settle()
+	}}
+	r.caughtUp = sync.OnceFunc(func() { caughtUp(r.whole) })
 	r.run(ctx)
-	r.close()
 	return nil
 }
 
-// untilClosed returns a context that ends with ctx and with Close.
-func (q *Queue) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(q.closed, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
+// show changes the view.
+func (r *reader) show(change func(*view)) {
+	r.q.mu.Lock()
+	defer r.q.mu.Unlock()
+	change(r.view)
 }
 
-func (q *Queue) newReader() *reader {
-	return &reader{q: q, dir: safefile.Folder{Path: q.opt.Dir},
-		wake: safefile.Notices{Dir: q.opt.Dir, Recheck: q.opt.Recheck, Off: q.opt.NoNotify, Prefix: q.opt.Queue + ".",
-			Log: q.log}}
-}
-
-// run reads until ctx is done.
+// run reads until ctx is done, or the queue is closed.
 func (r *reader) run(ctx context.Context) {
-	ticked := false
-	for ctx.Err() == nil {
-		more, err := r.step(ctx)
-		if err == nil && !more && r.caughtUp != nil && r.ended {
-			r.caughtUp(r.whole)
-			r.caughtUp = nil
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.q.closed, cancel)()
+	opt := &r.q.opt
+	r.dir.Path = opt.Dir
+	defer r.dir.Close()
+	r.wake = safefile.Notices{Dir: opt.Dir, Recheck: opt.Recheck, Off: opt.NoNotify, Prefix: opt.Queue + ".", Log: r.q.log}
+	defer r.wake.Close()
+	r.saver = wait.NewSaver(1000, 200*time.Millisecond, opt.Recheck)
+	var saving sync.WaitGroup
+	saving.Go(func() { r.saver.Run(ctx, r.save) })
+	for why := (safefile.Notice{}); ctx.Err() == nil && r.q.closed.Err() == nil; {
+		ended, err := r.step(ctx, why.Name != "")
+		if ended {
+			r.caughtUp()
 		}
-		if err == nil && !more && ticked {
-			err = r.late(ctx)
+		if ended && why.Ticked && r.left != nil && r.read(ctx, r.left) != nil {
+			r.left.close() // it was cut or cannot be read: nothing more comes from it
+			r.left = nil
 		}
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			r.report(err)
 		}
-		r.report(err)
-		if more && err == nil {
-			continue
-		}
-		if ticked, err = r.wait(ctx); err != nil {
-			return
+		why.Name = ""
+		if ended || err != nil {
+			why = r.wait(ctx)
 		}
 	}
+	saving.Wait()
+	_ = r.save() // logs its error
+	r.left.close()
+	r.cur.close()
 }
 
-// wait returns when the queue should be read again; ticked reports that Recheck
-// passed. It fails only when ctx is done.
-func (r *reader) wait(ctx context.Context) (ticked bool, err error) {
+// wait returns when the queue should be read again, and why.
+func (r *reader) wait(ctx context.Context) safefile.Notice {
 	for {
 		why, err := r.wake.Next(ctx)
-		r.hinted = why.Name != ""
-		switch {
-		case err != nil:
-			return false, err
-		case why.Ticked:
+		if why.Ticked {
 			r.wake.Arm()
-			return true, nil
-		case why.Lost, r.hinted && !why.Chmod:
-			return false, nil
+		}
+		if err != nil || why.Ticked || why.Lost || why.Name != "" && !why.Chmod {
+			return why
 		}
 	}
 }
 
-// step hands over a chunk or moves to the next file. more reports that there
-// may be more to do now.
-func (r *reader) step(ctx context.Context) (more bool, err error) {
-	r.ended = false
-	if r.src == nil {
-		if err := r.begin(); err != nil {
+// report logs when the result of a step changes, and shows it in Status.
+func (r *reader) report(err error) {
+	failed := r.view.readErr != nil // only this goroutine writes it
+	if err != nil && !failed {
+		r.q.log.Warn("the queue cannot be read; trying again", "err", err)
+	}
+	if err == nil && failed {
+		r.q.log.Info("the queue can be read again")
+	}
+	r.show(func(v *view) { v.ready, v.readErr = err == nil, err })
+}
+
+// step reads the current file to its end, and moves to the next one if the current one is no
+// longer the queue file. ended reports that the queue has no more; if a change was noticed and
+// there were new lines, step relies on the notice of what comes then.
+func (r *reader) step(ctx context.Context, noticed bool) (ended bool, err error) {
+	if r.cur == nil {
+		if err := r.start(); err != nil {
 			return false, err
 		}
 	}
-	if r.tail != nil {
-		n, whole, err := r.read(r.src, r.tail, func(l jsonl.Line) error { return r.line(ctx, l) })
+	if r.cur.file != nil {
+		from := r.cur.tail.Offset()
+		err := r.read(ctx, r.cur)
 		if errors.Is(err, jsonl.ErrReplaced) {
-			r.replaced()
+			r.q.count(&r.q.stats.Truncated)
+			r.q.log.Warn("the queue file was truncated or written again; it is read from its beginning", "offset", from)
+			r.history.Store(nil)
+			r.cur.tail.Reset()
+			return false, r.take(ctx, nil, r.cur.place(), r.cur.place())
+		}
+		if err != nil || noticed && r.cur.tail.Offset() > from {
+			return err == nil, err
+		}
+		if info, err := r.dir.Stat(r.q.name); err == nil && os.SameFile(info, r.cur.info) {
 			return true, nil
 		}
-		if err != nil || n > 0 {
-			r.show()
-			return !whole || !r.hinted || r.caughtUp != nil, err
+		// No sidecar begins to write to it from now on. It may have since it was read.
+		if err := r.read(ctx, r.cur); err != nil {
+			return false, err
 		}
 	}
-	return r.advance(ctx)
-}
-
-// readAtOnce is how many bytes of a file are handed over in one step.
-const readAtOnce = 256 << 10
-
-// read hands over new lines of a file, at most about readAtOnce bytes; whole reports
-// that it reached the end. An error of take ends it and is returned.
-func (r *reader) read(src *source, tail *jsonl.Tail, take func(jsonl.Line) error) (n int64, whole bool, err error) {
-	size, err := src.size()
-	if err != nil {
-		return 0, false, err
+	next, err := r.next()
+	if next == nil || err != nil {
+		return err == nil, err
 	}
-	from := tail.Offset()
-	var wrong error
-	n, err = tail.Read(src.file, size, func(l jsonl.Line) bool {
-		wrong = take(l)
-		return wrong == nil && l.End-from < readAtOnce
-	})
-	return n, tail.Offset() == size, cmp.Or(wrong, err)
+	if r.cur.file != nil {
+		if r.cur.after == next.after { // another program replaced the file, in which history may have ended
+			r.history.Store(nil)
+		}
+		r.left.close()
+		r.left = r.cur
+	} else if tail, err := jsonl.At(next.file, relay.MaxLine, r.begin.Offset); err == nil && tail.Sum() == r.begin.Sum {
+		next.tail = tail
+	} else if r.begin.Offset > 0 {
+		r.q.log.Warn("the stored position does not fit the queue file, which is read from its beginning")
+		r.history.Store(nil)
+	}
+	r.cur = next
+	return false, r.take(ctx, nil, next.place(), next.place())
 }
 
-// begin finds the place at which to begin or continue.
-func (r *reader) begin() error {
+// start finds the place at which to begin or continue.
+func (r *reader) start() error {
 	root, err := r.dir.Open(true)
 	if err != nil {
 		return err
 	}
 	r.wake.Arm() // the folder exists and nothing is read yet, so no change is missed
-	queue := r.q.opt.Queue
-	var c checkpoint // of the oldest line
-	if r.sub != nil {
-		c, err = r.sub.load(root)
-	} else {
-		var rotated []uint64
-		rotated, err = segments(root, queue)
-		r.whole = len(rotated) == 0 // else older segments may have been removed
-	}
-	if err != nil {
-		return err
-	}
 	if fsName := safefile.NetworkFS(r.q.opt.Dir); fsName != "" {
-		r.q.log.Warn("the queue is on a network file system with unreliable locks; use Redis there",
-			"fs", fsName)
+		r.q.log.Warn("the queue is on a network file system with unreliable locks; use Redis there", "fs", fsName)
 	}
-	src, err := locate(root, queue, c)
+	numbers, err := segments(root, r.q.opt.Queue)
 	if err != nil {
 		return err
 	}
-	if src == nil {
-		if c.Offset > 0 {
-			r.q.log.Warn("the stored position's file is gone; reading continues with the next file", "offset", c.Offset)
+	r.whole = len(numbers) == 1 // else older segments may have been removed
+	if r.name != "" {
+		r.begin, err = r.q.stored(root, r.name)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // the first start: what is there now is history
+		r.begin.History, err = &place{After: numbers[len(numbers)-1]}, nil
+		if info, err := root.Stat(r.q.name); err == nil { // else there is no file yet
+			r.begin.History.Offset = info.Size()
 		}
-		src, c.Offset, c.Sum = &source{after: c.After}, 0, noSum
 	}
-	if r.sub != nil {
-		r.sub.start(place{src, c.Offset, c.Sum})
+	if err != nil {
+		return err
 	}
-	r.enter(src, c.Offset, c.Sum)
-	if r.sub != nil {
-		_ = r.sub.save() // keeps the border of the first start over a crash; a later save retries
-	}
+	r.history.Store(r.begin.History)
+	r.begin.History = nil
+	r.window = relay.NewWindow(r.begin)
+	r.show(func(v *view) { v.at, v.window = r.begin, r.window })
+	_ = r.save() // keeps the end of history over a crash; a later save retries
+	r.cur = &source{after: r.begin.After}
 	return nil
 }
 
-// enter makes src the file that is read, from a place in it.
-func (r *reader) enter(src *source, offset int64, want jsonl.Sum) {
-	r.src, r.tail, r.final = src, nil, false
-	if src.file != nil {
-		t, found := src.at(offset, want)
-		if !found { // it changed since it was found: verify its beginning
-			t.Reset()
-		}
-		r.tail = &t
-		offset, want = t.Offset(), t.Sum()
-	}
-	r.pass(place{src, offset, want})
-	r.show()
-}
-
-// pass moves on to a place without lines to hand over before it.
-func (r *reader) pass(at place) {
-	if r.sub != nil {
-		r.sub.pass(at)
-	}
-}
-
-// advance moves on to the next file when the current one has ended.
-func (r *reader) advance(ctx context.Context) (more bool, err error) {
+// next opens the file after the current one; it returns nil if there is none yet.
+func (r *reader) next() (*source, error) {
 	root, err := r.dir.Open(false)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	cur := r.src
-	if cur.file != nil {
-		if cur.number == 0 && safefile.Same(root, liveName(r.q.opt.Queue), cur.file) {
-			r.final, r.ended = false, true
-			return false, nil
-		}
-		if !r.final && cur.number != 0 {
-			r.final = true // the writer that rotates a file has written to it before
-			return true, nil
-		}
-		if !r.final {
-			// A sidecar that opened the file before it was replaced may still
-			// write to it; later ones open the new file.
-			ok, err := safefile.TryLock(cur.file)
-			if err == nil && !ok {
-				next, err := successor(root, r.q.opt.Queue, cur)
-				if r.ended = err == nil && next == nil; next != nil {
-					next.close()
-				}
-				return false, err
-			}
-			if ok {
-				err = safefile.Unlock(cur.file)
-			}
-			if err != nil {
-				r.q.log.Debug("no lock on a rotated file", "err", err)
-			}
-			r.final = true
-			return true, nil // reads what it wrote
-		}
+	// This is opened before the segments are listed: if it is rotated in between, it is listed.
+	next, err := openSource(root, r.q.name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	next, err := successor(root, r.q.opt.Queue, cur)
-	if err != nil || next == nil {
-		r.ended = err == nil
-		return false, err
+	after := r.cur.after
+	numbers, err := segments(root, r.q.opt.Queue)
+	first, _ := slices.BinarySearch(numbers, after+1)
+	for _, number := range numbers[first:] {
+		s, failed := openSource(root, segmentName(r.q.opt.Queue, number))
+		if errors.Is(failed, fs.ErrNotExist) {
+			continue // removed since it was listed
+		}
+		if failed != nil || !os.SameFile(s.info, r.cur.info) {
+			next.close()
+			next, err = s, failed
+			break
+		}
+		s.close() // the current file was rotated
+		after = number
 	}
-	if err := r.leave(ctx); err != nil {
+	if err != nil || next == nil || os.SameFile(next.info, r.cur.info) {
 		next.close()
-		return false, err
+		return nil, err
 	}
-	r.enter(next, 0, noSum)
-	return true, nil
+	next.after = after
+	return next, nil
 }
 
-// replaced reads the current file from its beginning after it was cut or written again: readers drop repeats by id.
-func (r *reader) replaced() {
-	r.q.stats.truncated.Add(1)
-	r.q.log.Warn("the queue file was truncated or written again; it is read from its beginning",
-		"offset", r.tail.Offset())
-	if r.sub != nil {
-		r.sub.cut(r.src.id)
+// read hands over the new lines of s.
+func (r *reader) read(ctx context.Context, s *source) error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
 	}
-	r.enter(r.src, 0, noSum)
-}
-
-// line handles one line of the current file.
-func (r *reader) line(ctx context.Context, l jsonl.Line) error {
-	at := place{r.src, l.End, l.Sum()}
-	text := r.usable(l)
-	if text == nil {
-		r.pass(at)
-		return nil
-	}
-	return r.handOver(ctx, text, at, l.Start)
-}
-
-// handOver hands over a line that begins at start of the current file; start is negative if
-// the line is not in it.
-func (r *reader) handOver(ctx context.Context, text []byte, at place, start int64) error {
-	if r.sub != nil {
-		return r.sub.deliver(ctx, text, at, start)
-	}
-	r.take(text)
-	return ctx.Err()
+	var failed error
+	_, err = s.tail.Read(s.file, info.Size(), func(l jsonl.Line) bool {
+		text := r.usable(l)
+		from, to := place{After: s.after, Offset: l.Start}, place{After: s.after, Offset: l.End, Sum: l.Sum()}
+		if s == r.left { // a position cannot express a late line
+			from, to = r.cur.place(), r.cur.place()
+			r.q.count(&r.q.stats.Late)
+		}
+		failed = r.take(ctx, text, from, to)
+		return failed == nil
+	})
+	return cmp.Or(failed, err)
 }
 
 // usable returns the line to hand over, or nil if it is to be skipped.
 func (r *reader) usable(l jsonl.Line) []byte {
-	if l.Text == nil {
-		r.q.stats.skipped.Add(1)
+	switch {
+	case l.Text == nil:
+		r.q.count(&r.q.stats.Skipped)
 		r.q.log.Warn("skipped a line that is too long", "offset", l.Start, "limit", relay.MaxLine)
 		return nil
-	}
-	if blank(l.Text) {
+	case blank(l.Text):
 		return nil
-	}
-	if n := bytes.Count(l.Text, recordStart); n == 0 || n > maxGlued || n == 1 && bytes.HasPrefix(l.Text, recordStart) {
+	case !bytes.Contains(l.Text[1:], []byte(`{"relay_msg_id":`)): // as usual; Salvage takes longer
 		return l.Text
 	}
 	if whole, ok := relay.Salvage(l.Text); ok && !json.Valid(l.Text) {
-		r.q.stats.salvaged.Add(1)
+		r.q.count(&r.q.stats.Salvaged)
 		r.q.log.Warn("a message was found after a torn one", "offset", l.Start)
 		return whole
 	}
@@ -360,50 +335,65 @@ func (r *reader) usable(l jsonl.Line) []byte {
 // blank reports whether a line is only white space.
 func blank(text []byte) bool { return len(bytes.Trim(text, " \t\r\v\f")) == 0 }
 
-// recordStart begins each record that [relay.Salvage] can find.
-var recordStart = []byte(`{"relay_msg_id":`)
-
-// show updates the reader's position in Status.
-func (r *reader) show() {
-	if r.sub == nil {
-		return
+// take hands over a line once the window has room for it, with the places before and after it.
+// Without a text only the place changes.
+func (r *reader) take(ctx context.Context, text []byte, from, to place) error {
+	if text == nil {
+		r.window.Skip(to)
+		r.saver.Note()
+	} else {
+		settle, err := r.window.Begin(ctx, to, len(text))
+		if err != nil {
+			return err
+		}
+		r.handle(ctx, relay.Delivery{Line: bytes.Clone(text), History: from.before(r.history.Load()), Settle: func() {
+			settle()
+			r.saver.Note()
+		}})
 	}
-	at := r.position()
-	r.q.mu.Lock()
-	defer r.q.mu.Unlock()
-	r.q.view.source, r.q.view.offset = at.src, at.offset
+	r.show(func(v *view) { v.at = to })
+	return ctx.Err()
 }
 
-// report shows the result of the last step in Status, and logs when it changes.
-func (r *reader) report(err error) {
-	if err != nil && !r.failed {
-		r.q.log.Warn("the queue cannot be read; trying again", "err", err)
-	}
-	if err == nil && r.failed {
-		r.q.log.Info("the queue can be read again")
-	}
-	r.failed = err != nil
-	if r.sub == nil {
-		return
-	}
-	r.q.mu.Lock()
-	defer r.q.mu.Unlock()
-	r.q.view.connected, r.q.view.reading, r.q.view.readErr = err == nil, err == nil, err
+func (p place) before(end *place) bool {
+	return end != nil && (p.After < end.After || p.After == end.After && p.Offset < end.Offset)
 }
 
-func (r *reader) close() {
-	r.wake.Close()
-	for _, l := range r.left {
-		l.src.close()
+// stored reads the named position. Of an invalid one it returns the beginning of the queue.
+func (q *Queue) stored(root *os.Root, name string) (p place, err error) {
+	data, err := safefile.ReadFile(root, path.Join(offsetsDir, name))
+	if err == nil && (json.Unmarshal(data, &p) != nil || p.Offset < 0) {
+		q.log.Warn("a stored position is invalid; its reader begins at the oldest line", "file", name)
+		p = place{}
 	}
-	if r.src != nil {
-		r.src.close()
+	return p, err
+}
+
+// save stores the position, and shows a failure in Status. It does not sync: after a power cut
+// an older position only means that more lines are read again.
+func (r *reader) save() error {
+	r.saver.Saved()
+	if r.name == "" || r.window == nil {
+		return nil
 	}
-	_ = r.dir.Close() // opened for reading only
-	if r.sub == nil {
-		return
+	p, _ := r.window.Position()
+	if end := r.history.Load(); p.before(end) {
+		p.History = end
 	}
-	r.q.mu.Lock()
-	defer r.q.mu.Unlock()
-	r.q.view = readerView{}
+	data, _ := json.Marshal(p) // cannot fail
+	root, err := r.dir.Open(false)
+	var offsets *os.Root
+	if err == nil {
+		offsets, err = safefile.OpenSub(root, offsetsDir)
+	}
+	if err == nil {
+		err = errors.Join(safefile.ReplaceFast(offsets, r.name, append(data, '\n')), offsets.Close())
+	}
+	r.show(func(v *view) {
+		if err != nil && v.saveErr == nil {
+			r.q.log.Warn("the position cannot be stored; after a restart lines are read again", "err", err)
+		}
+		v.saveErr = err
+	})
+	return err
 }

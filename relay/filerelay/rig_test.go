@@ -3,9 +3,11 @@ package filerelay_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,26 +29,17 @@ func queue(t testing.TB, dir, agent string, opt filerelay.Options) *filerelay.Qu
 	if opt.Recheck == 0 {
 		opt.Recheck = 20 * time.Millisecond
 	}
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
-	}
+	opt.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	q, err := filerelay.New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := q.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, err)
+	t.Cleanup(func() { must(t, q.Close()) })
 	return q
 }
 
 func publish(t testing.TB, q relay.Publisher, lines ...[]byte) {
 	t.Helper()
-	if _, err := q.Publish(t.Context(), lines, ""); err != nil {
-		t.Fatalf("publish: %v", err)
-	}
+	_, err := q.Publish(t.Context(), lines, "")
+	must(t, err)
 }
 
 // heard collects and settles what one Subscribe hands over.
@@ -57,7 +50,6 @@ type heard struct {
 	mu      sync.Mutex
 	lines   []string
 	history int
-	more    chan struct{}
 }
 
 func listen(t testing.TB, q *filerelay.Queue) *heard {
@@ -68,63 +60,68 @@ func listen(t testing.TB, q *filerelay.Queue) *heard {
 // listenFor keeps what the test needs of each line.
 func listenFor(t testing.TB, q *filerelay.Queue, keep func(line []byte) string) *heard {
 	t.Helper()
+	h := &heard{t: t}
+	h.run(func(ctx context.Context) error {
+		return q.Subscribe(ctx, func(_ context.Context, d relay.Delivery) {
+			h.add(keep(d.Line), d.History)
+			d.Settle()
+		})
+	})
+	return h
+}
+
+// follow collects what one Follow hands over, and a line "caught up: whole" or not.
+func follow(t testing.TB, q *filerelay.Queue) *heard {
+	t.Helper()
+	h := &heard{t: t}
+	h.run(func(ctx context.Context) error {
+		return q.Follow(ctx, func(line []byte) { h.add(string(line), false) },
+			func(whole bool) { h.add(fmt.Sprint("caught up: ", whole), false) })
+	})
+	return h
+}
+
+func (h *heard) run(read func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &heard{t: t, more: make(chan struct{}, 1)}
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		err := q.Subscribe(ctx, func(_ context.Context, d relay.Delivery) {
-			h.mu.Lock()
-			h.lines = append(h.lines, keep(d.Line))
-			if d.History {
-				h.history++
-			}
-			h.mu.Unlock()
-			d.Settle()
-			select {
-			case h.more <- struct{}{}:
-			default:
-			}
-		})
-		if err != nil {
-			t.Errorf("subscribe: %v", err)
+		if err := read(ctx); err != nil {
+			h.t.Error(err)
 		}
 	})
 	h.stop = sync.OnceFunc(func() { cancel(); reading.Wait() })
-	t.Cleanup(h.stop)
-	return h
+	h.t.Cleanup(h.stop)
+}
+
+func (h *heard) add(line string, history bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, line)
+	if history {
+		h.history++
+	}
 }
 
 // wait returns the first n lines when they are there.
 func (h *heard) wait(n int) []string {
 	h.t.Helper()
-	end := time.After(patience)
-	for {
-		h.mu.Lock()
-		if len(h.lines) >= n {
-			defer h.mu.Unlock()
-			return h.lines[:n:n]
-		}
-		got := len(h.lines)
-		h.mu.Unlock()
-		select {
-		case <-h.more:
-		case <-end:
-			h.t.Fatalf("%d lines came, want %d", got, n)
-		}
-	}
+	eventually(h.t, fmt.Sprint(n, " lines"), func() bool { return len(h.got()) >= n })
+	return h.got()[:n]
+}
+
+// got returns the lines that came so far.
+func (h *heard) got() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.lines)
 }
 
 // want waits for exactly these lines, in this order, and none besides.
 func (h *heard) want(lines ...[]byte) {
 	h.t.Helper()
-	want := make([]string, len(lines))
-	for i, line := range lines {
-		want[i] = string(line)
-	}
-	h.wait(len(want))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if diff := cmp.Diff(want, h.lines); diff != "" {
+	h.wait(len(lines))
+	want := strings.Split(string(bytes.Join(lines, []byte("\n"))), "\n")
+	if diff := cmp.Diff(want, h.got()); diff != "" {
 		h.t.Fatalf("lines (-want +got):\n%s", diff)
 	}
 }
@@ -153,16 +150,10 @@ func reading(t testing.TB, q *filerelay.Queue) {
 func scribble(t testing.TB, file string, data ...[]byte) {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	defer f.Close()
 	_, err = f.Write(bytes.Join(data, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func live(dir string) string { return filepath.Join(dir, "outbound.jsonl") }
@@ -170,9 +161,7 @@ func live(dir string) string { return filepath.Join(dir, "outbound.jsonl") }
 func segmentsOf(t testing.TB, dir string) []string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(dir, "outbound.*.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
