@@ -29,7 +29,7 @@ type CodeError struct {
 const maxMsg = 200
 
 func (e *CodeError) Error() string {
-	msg := runes.OneLine(strings.ToValidUTF8(e.Msg[:min(len(e.Msg), maxMsg)], ""))
+	msg := runes.OneLine(strings.ToValidUTF8(runes.Cut(e.Msg, maxMsg), ""))
 	return fmt.Sprintf("code %d: %s", e.Code, msg)
 }
 

@@ -345,11 +345,7 @@ func (b *Book) save() {
 
 // bounded returns name in one line, cut to the length of an identifier.
 func bounded(name string) string {
-	name = strings.TrimSpace(runes.OneLine(name))
-	if len(name) > relay.MaxID {
-		name = strings.ToValidUTF8(name[:relay.MaxID], "")
-	}
-	return name
+	return strings.ToValidUTF8(runes.Cut(strings.TrimSpace(runes.OneLine(name)), relay.MaxID), "")
 }
 
 // Who is the person or bot of an id. Either field may be empty.

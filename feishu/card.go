@@ -11,6 +11,7 @@ import (
 
 	"feishu-relay/feishu/content"
 	"feishu-relay/internal/jsontree"
+	"feishu-relay/internal/runes"
 	"feishu-relay/relay"
 )
 
@@ -227,7 +228,7 @@ const maxStreamed = 400_000
 // SetContent is PUT elements/{element}/content: the element's whole text so far.
 // An unknown element is added at the end.
 func (c *Card) SetContent(element, text string) {
-	element, text = strings.ToValidUTF8(element, ""), strings.ToValidUTF8(text[:min(len(text), maxStreamed)], "")
+	element, text = strings.ToValidUTF8(element, ""), strings.ToValidUTF8(runes.Cut(text, maxStreamed), "")
 	s, ok := c.find(element)
 	if !ok {
 		// fails beyond the bounds: Feishu refuses it too

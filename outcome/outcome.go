@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"feishu-relay/internal/runes"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
@@ -130,15 +130,11 @@ func bounded(o Outcome, now time.Time) (Outcome, error) {
 	return o, nil
 }
 
-// cut returns at most the first maxText bytes of text, as whole runes of valid
+// cut returns at most the first maxText bytes of text, as whole characters of valid
 // UTF-8.
 func cut(text string) string {
 	if len(text) > maxText {
-		end := maxText
-		for end > maxText-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = strings.Clone(text[:end])
+		text = strings.Clone(runes.Cut(text, maxText))
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }

@@ -137,9 +137,5 @@ func explain(err error, timeout time.Duration) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Sprintf("no answer within %v", timeout)
 	}
-	text := err.Error()
-	if short := runes.Cut(text, maxDetail); short != text {
-		return short + "…"
-	}
-	return text
+	return runes.Short(err.Error(), maxDetail)
 }

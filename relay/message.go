@@ -263,7 +263,7 @@ func cutName(name string) string {
 	if len(name) <= MaxName {
 		return name
 	}
-	return strings.ToValidUTF8(strings.Clone(name[:MaxName]), "")
+	return strings.ToValidUTF8(strings.Clone(runes.Cut(name, MaxName)), "")
 }
 
 // The fields that a message must have.

@@ -156,11 +156,7 @@ func (d *deliverer) context(m *relay.Message, sent time.Time, n int) (text strin
 // oneLine keeps a text, or a name that anybody can choose, from ending its line
 // and with it the context.
 func oneLine(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxContextLine {
-		return runes.Cut(text, maxContextLine) + "…"
-	}
-	return text
+	return runes.Short(strings.Join(strings.Fields(text), " "), maxContextLine)
 }
 
 // givenLines remembers which lines of transcripts the bot was given, and which messages

@@ -11,6 +11,7 @@ import (
 
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/runes"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -78,9 +79,7 @@ func (s shownMail) Chats() ([]transcript.Chat, error) {
 			continue // it was forgotten meanwhile
 		}
 		last := entries[len(entries)-1]
-		if words := []rune(last.Content); len(words) > transcript.LastRunes {
-			last.Content = string(words[:transcript.LastRunes]) + "…"
-		}
+		last.Content = runes.Short(last.Content, transcript.LastBytes)
 		all = append(all, transcript.Chat{Channel: relay.MailChannel, ChatID: string(chat),
 			Modified: time.UnixMilli(last.TS), LastTS: last.TS, Last: &last})
 	}

@@ -44,11 +44,7 @@ func clean(name string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(name, " "))
-	name = strings.Join(strings.Fields(name), " ")
-	if short := runes.Cut(name, maxShown); short != name {
-		return short + "…"
-	}
-	return name
+	return runes.Short(strings.Join(strings.Fields(name), " "), maxShown)
 }
 
 // namer tells the bots' names: the agent's too where two bots have one name.

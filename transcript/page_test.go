@@ -185,7 +185,7 @@ func TestPageOfRepeats(t *testing.T) {
 func TestLastOfAChat(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
 	for content, want := range map[string]string{"": "", strings.Repeat("字", 200): strings.Repeat("字", 200),
-		strings.Repeat("字", 201): strings.Repeat("字", 200) + "…", strings.Repeat("x\n", 5000): strings.Repeat("x\n", 100) + "…"} {
+		strings.Repeat("字", 201): strings.Repeat("字", 200) + "…", strings.Repeat("x\n", 5000): strings.Repeat("x\n", 300) + "…"} {
 		e := message(len(content))
 		e.Content = content
 		add(t, s, true, e)

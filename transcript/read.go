@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/jsonl"
+	"feishu-relay/internal/runes"
 	"feishu-relay/internal/safefile"
 )
 
@@ -279,21 +280,11 @@ type Chat struct {
 	Size            int64     // bytes of all its files
 	Modified        time.Time // of the newest one
 	LastTS          int64     // of the newest entry, Unix milliseconds; 0: none
-	Last            *Entry    // the newest entry, its content cut to LastRunes; nil: none
+	Last            *Entry    // the newest entry, its content cut to LastBytes; nil: none
 }
 
-// LastRunes is the most runes of [Chat.Last]'s content. The rest is "…".
-const LastRunes = 200
-
-// begin returns s, or its first n runes and "…".
-func begin(s string, n int) string {
-	for i := range s {
-		if n--; n < 0 {
-			return s[:i] + "…"
-		}
-	}
-	return s
-}
+// LastBytes is the most bytes of [Chat.Last]'s content. The rest is "…".
+const LastBytes = 600
 
 // Chats lists the transcripts in the folder, the one last written to first.
 // Other files are ignored, and so is a chat whose id was too long to be a file
@@ -345,7 +336,7 @@ func (s *Store) Chats() ([]Chat, error) {
 				return true
 			}
 			e = edits.shown(e)
-			e.Content = begin(e.Content, LastRunes)
+			e.Content = runes.Short(e.Content, LastBytes)
 			c.Last, c.LastTS = &e, e.TS
 			return false
 		})

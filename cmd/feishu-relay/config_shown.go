@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"feishu-relay/internal/runes"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
@@ -120,5 +121,5 @@ func valueShown(text string) string {
 	case sidecar.Secret(text).String():
 		return "set"
 	}
-	return cutTo(neutral(text), maxDiffering)
+	return runes.Fit(neutral(text), maxDiffering)
 }

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/runes"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 )
 
-// cellWidth is the most characters of a text in a table; the rest is cut.
+// cellWidth is the most columns of a text in a table; the rest is cut.
 const cellWidth = 60
 
 func (m *mailboxCall) printAgents(cards []mailbox.Card) error {
@@ -243,11 +244,7 @@ func stateOf(r agent.TaskRecord) string {
 
 // cell is text in one line, cut to the width of a cell.
 func cell(text string) string {
-	runes := []rune(neutral(strings.Join(strings.Fields(text), " ")))
-	if len(runes) <= cellWidth {
-		return string(runes)
-	}
-	return string(runes[:cellWidth-1]) + "…"
+	return runes.Fit(neutral(strings.Join(strings.Fields(text), " ")), cellWidth)
 }
 
 // clock is a time as people read it; "-" where none is known.

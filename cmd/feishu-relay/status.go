@@ -314,7 +314,7 @@ func (s *statusCall) agents(all []sidecar.AgentStatus) string {
 	for _, a := range all[:min(len(all), maxStatus)] {
 		name := neutral(string(a.Agent))
 		if a.Name != "" && a.Name != string(a.Agent) {
-			name = fmt.Sprintf("%s (%s)", cutTo(neutral(a.Name), 64), name)
+			name = fmt.Sprintf("%s (%s)", runes.Fit(neutral(a.Name), 64), name)
 		}
 		switch {
 		case a.Online && a.Bot != nil && !a.Bot.Connected:
@@ -394,7 +394,7 @@ func (s *statusCall) errorLines(b *strings.Builder, all []sidecar.Problem) {
 			when = s.say("%s ago", "%s前", s.age(s.now.Sub(at)))
 		}
 		fmt.Fprintf(b, "%s %s (%d×, %s): %s\n", s.paint.text(yellow, "!"), neutral(e.Part), e.Count, when,
-			cutTo(neutral(strings.Join(strings.Fields(e.Error), " ")), 300))
+			runes.Fit(neutral(strings.Join(strings.Fields(e.Error), " ")), 300))
 	}
 	fmt.Fprintln(b, s.say("`feishu-relay check` looks for what is behind them; `feishu-relay why MESSAGE_ID` explains a message.",
 		"`feishu-relay check` 查找原因；`feishu-relay why 消息ID` 解释一条消息。"))

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/runes"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
@@ -456,7 +457,7 @@ func (w *whyCall) online(agent relay.AgentName) bool {
 func (w *whyCall) text(x *explained) string {
 	lines := []string{w.title(x)}
 	if e := x.Message; e != nil {
-		lines = append(lines, "  "+w.paint.text(dim, cutTo(strings.Join(contentLines(e.Entry), " "), whyText)))
+		lines = append(lines, "  "+w.paint.text(dim, runes.Fit(strings.Join(contentLines(e.Entry), " "), whyText)))
 	}
 	if len(x.Bots) == 0 {
 		lines = append(lines, w.say("No other bot is known in this group.", "本群没有已知的其他机器人。"))
@@ -569,14 +570,6 @@ func (w *whyCall) advice(f botFate) string {
 		}
 	}
 	return fmt.Sprintf("  %s: %s", neutral(about), f.Do)
-}
-
-// cutTo is text of at most n characters; what is cut is shown by an ellipsis.
-func cutTo(text string, n int) string {
-	if r := []rune(text); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return text
 }
 
 // print writes lines that are neutral already.

@@ -154,12 +154,7 @@ func clean(text string) string {
 
 // excerpt is the beginning of a text, on one line.
 func excerpt(text string) string {
-	const most = 30
-	runes := []rune(clean(strings.Join(strings.Fields(text), " ")))
-	if len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return string(runes)
+	return runes.Fit(clean(strings.Join(strings.Fields(text), " ")), 60)
 }
 
 // language is what the demo speaks: English, or Chinese.

@@ -43,6 +43,29 @@ func Cut(text string, most int) string {
 	}
 }
 
+// Short returns text, or about its first bytes, at most most, and "…".
+func Short(text string, most int) string {
+	if short := Cut(text, most); short != text {
+		return short + "…"
+	}
+	return text
+}
+
+// Columns is how wide a terminal shows text.
+func Columns(text string) int { return uniseg.StringWidth(text) }
+
+// Fit returns text if a terminal shows it in at most columns, else its beginning and "…".
+func Fit(text string, columns int) string {
+	if Columns(text) <= columns {
+		return text
+	}
+	end := 0
+	for g := uniseg.NewGraphemes(text); g.Next() && columns > g.Width(); columns -= g.Width() {
+		_, end = g.Positions()
+	}
+	return text[:end] + "…"
+}
+
 // OneLine returns text without line breaks and control characters.
 func OneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {

@@ -55,6 +55,24 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+func TestFit(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text    string
+		columns int
+		want    string
+	}{
+		{"hello", 5, "hello"}, {"hello", 4, "hel…"}, {"说了什么", 8, "说了什么"}, {"说了什么", 7, "说了什…"}, {"说了什么", 6, "说了…"}, {"a👨‍👩‍👧b", 3, "a…"}, {"e\u0301e\u0301e", 2, "e\u0301…"}, {"ab", 0, "…"},
+	} {
+		if got := Fit(tt.text, tt.columns); got != tt.want {
+			t.Errorf("Fit(%q, %d): got %q, want %q", tt.text, tt.columns, got, tt.want)
+		}
+	}
+	if got := Short("a👨‍👩‍👧b", 10); got != "a…" || Short("abc", 3) != "abc" {
+		t.Errorf("Short: %q", got)
+	}
+}
+
 func TestOneLine(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"a\nb\u2028c\x00": "a b c", "\n": "", "a  b": "a  b"} {

@@ -84,11 +84,13 @@ function folded(text) {
   return end < 0 || end > FOLD_AT ? cut(text, FOLD_AT, '') : text.slice(0, end)
 }
 
+// The characters as people see them.
+const characters = new Intl.Segmenter()
+
 // cut shortens a text, not inside a character.
 export function cut(text, length, end = '…') {
   if (text.length <= length) return text
-  const high = text.charCodeAt(length - 1)
-  return text.slice(0, high >= 0xd800 && high < 0xdc00 ? length - 1 : length) + end
+  return text.slice(0, characters.segment(text.slice(0, length + 64)).containing(length).index || length) + end
 }
 
 const codeOf = (c) => 'U+' + c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')
