@@ -141,15 +141,15 @@ func connected(info map[string]string) []finding {
 	return well("connected to version %s, %s", "已连接，版本 %s，%s", version, persistence(info))
 }
 
-// persistence is for information only: senders publish again what is missing.
+// persistence is for information only: senders that are up send again what is missing.
 func persistence(info map[string]string) text {
 	switch {
 	case info["aof_enabled"] == "1":
 		return say("persistence: append-only file", "持久化：AOF")
 	case info["rdb_last_save_time"] != "":
-		return say("persistence: snapshots at most (none is needed)", "持久化：最多只有快照（不需要持久化）")
+		return say("persistence: snapshots at most (mail: appendonly yes)", "持久化：最多只有快照（邮件宜 appendonly yes）")
 	}
-	return say("persistence unknown (none is needed)", "持久化方式未知（不需要持久化）")
+	return say("persistence unknown (mail: appendonly yes)", "持久化方式未知（邮件宜用 appendonly yes）")
 }
 
 func checkRedisRole(_ context.Context, s *subject) []finding {

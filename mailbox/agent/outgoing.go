@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -11,7 +12,6 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -76,7 +76,8 @@ type outgoingOptions struct {
 // its life ends, since a bot may think for minutes. The receiver may also refuse a
 // message and be asked again. A message's life in seconds (metadata.ttl) runs always,
 // and ends all that. A message without an acknowledgement is watched: when it expires in the
-// receiver's inbox, it becomes a dead letter, too. At most [maxWatched] are.
+// receiver's inbox, it becomes a dead letter, too. At most [maxWatched] are. What the store has
+// lost is sent again, as a retry.
 //
 // On disk are a file for each message that is not acknowledged, and one for each dead
 // letter, named <ms>_<to>_<random>.json and ….msg.json. A message that becomes a dead
@@ -259,10 +260,7 @@ func (b *outgoing) Pending() (n int) {
 // together. It is never over 60 s.
 func backoff(n int, base, longest time.Duration, random float64) time.Duration {
 	pause := wait.Doubled(max(base, 0), longest, n)
-	if random > 0 { // false for NaN, too
-		pause += time.Duration(float64(pause) / 4 * min(random, 1))
-	}
-	return min(pause, maxPause)
+	return min(pause+time.Duration(float64(pause)/4*random), maxPause)
 }
 
 // entry is a message that waits. Its fields, and those of its receiver, are
@@ -315,18 +313,6 @@ func (b *outgoing) entryOf(name string, e mailbox.Envelope) *entry {
 func newName(at time.Time, to mailbox.AgentID) string {
 	return fmt.Sprintf("%013d_%s_%06d%s", at.UnixMilli(), safefile.Name(string(to)), at.Nanosecond()%1e6,
 		strings.ToLower(rand.Text()[:8]))
-}
-
-// timeOf is the time that a name was made of, in nanoseconds; 0 where this program did
-// not make it.
-func timeOf(name string) int64 {
-	ms, _, _ := strings.Cut(name, "_")
-	fine := name[strings.LastIndexByte(name, '_')+1:]
-	ns, err := strconv.ParseInt(ms+fine[:min(6, len(fine))], 10, 64)
-	if err != nil || len(ms) != 13 {
-		return 0
-	}
-	return ns
 }
 
 // add takes n, which is raw, among the entries, and marks it busy. It is on disk then, but
@@ -404,6 +390,7 @@ func (b *outgoing) watch(n *entry, key string, raw []byte) {
 		return
 	}
 	b.insert(n)
+	n.receiver.last = key
 	if len(raw) > maxUnsaved {
 		b.keep(n)
 	}
@@ -432,7 +419,7 @@ func (b *outgoing) sent(n *entry, key string, raw []byte) {
 	case !n.ack && !n.watch:
 		b.drop(n)
 	default:
-		n.Key = key
+		n.Key, n.receiver.last = key, key
 		b.save(n, raw)
 		b.await(n)
 		b.plan(n)
@@ -511,8 +498,8 @@ func (b *outgoing) loadUnacked() error {
 		if last := time.Now().Add(maxPause); n.Next.After(last) {
 			n.Next = last // the clock was set back
 		}
-		b.named = max(b.named, timeOf(name))
 		b.insert(n)
+		n.receiver.last = cmp.Or(n.Key, n.receiver.last)
 		b.plan(n)
 		return nil
 	})

@@ -10,15 +10,16 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// lookEvery is how often it is asked whether a receiver is online, as long as
-// mail waits for its acknowledgement. It is also the pause before a dead letter
-// that could not be written down is tried again.
+// lookEvery is how often it is asked whether a receiver is online, and whether the store still
+// has the newest mail to it, as long as mail waits there. It is also the pause before a dead
+// letter that could not be written down is tried again.
 const lookEvery = 5 * time.Second
 
 // receiver is an agent that mail waits for. Its clock runs while it is online:
 // between two looks that both found it there.
 type receiver struct {
 	entries map[*entry]struct{}
+	last    string    // the key of what the store was given last
 	looked  time.Time // zero: never
 	online  bool      // then
 	ran     time.Duration
@@ -95,6 +96,22 @@ func (b *outgoing) looked(r *receiver, online bool) {
 	b.planAll(r)
 }
 
+// look asks whether a receiver is online, and whether the store has what it was given last for it. If
+// not, all that waits there may be lost, and is asked for at once.
+func (b *outgoing) look(ctx context.Context, r *receiver, to mailbox.AgentID) {
+	place, last := mailbox.Waiting, r.last
+	online, err := outside(ctx, b, func(ctx context.Context) (online bool, err error) {
+		place, err = b.opts.Store.Where(ctx, to, last)
+		return b.opts.Online(ctx, to), err
+	})
+	for n := range r.entries {
+		if err == nil && place == mailbox.Gone {
+			n.hold = time.Now()
+		}
+	}
+	b.looked(r, online)
+}
+
 // at returns when something is to be done for n, as it looks now; zero: not before
 // something else happens.
 func (n *entry) at(now time.Time) (at time.Time) {
@@ -121,12 +138,7 @@ func (n *entry) isDue(now time.Time) bool {
 	return !at.IsZero() && !now.Before(at)
 }
 
-func later(x, y time.Time) time.Time {
-	if x.Before(y) {
-		return y
-	}
-	return x
-}
+func later(x, y time.Time) time.Time { return slices.MaxFunc([]time.Time{x, y}, time.Time.Compare) }
 
 // sooner is the earlier of two times, of which the zero one is never.
 func sooner(x, y time.Time) time.Time {
@@ -181,10 +193,7 @@ func (b *outgoing) Run(ctx context.Context) {
 			if n := b.entries[name]; n != nil && ctx.Err() == nil {
 				if n.needsLook() && !looked[n.to] {
 					looked[n.to] = true
-					online, _ := outside(ctx, b, func(ctx context.Context) (bool, error) {
-						return b.opts.Online(ctx, n.to), nil
-					})
-					b.looked(n.receiver, online)
+					b.look(ctx, n.receiver, n.to)
 				}
 				if !stuck[n.to] || !n.unstored() {
 					b.decide(ctx, n)
@@ -215,27 +224,23 @@ func (b *outgoing) decide(ctx context.Context, n *entry) {
 	if !n.isDue(now) {
 		return
 	}
-	var place mailbox.Place
 	var err error
-	asked, inProgress := n.Key != "" && !n.Refused && n.dead == nil, false
-	if asked {
-		key := n.Key
+	place, inProgress := mailbox.Waiting, false
+	if key := n.Key; key != "" && !n.Refused && n.dead == nil {
 		place, err = outside(ctx, b, func(ctx context.Context) (mailbox.Place, error) {
 			place, err := b.opts.Store.Where(ctx, n.to, key)
 			inProgress = err == nil && place == mailbox.Waiting && !n.recorded && b.opts.Acknowledges(ctx, n.to)
 			return place, err
 		})
 	}
-	known, expired := asked && err == nil, n.expired(now)
-	// A message that is watched and gone was taken: not every store keeps what was.
-	taken := known && !n.Refused && (place == mailbox.Processed || n.watch && place == mailbox.Gone)
+	taken, expired := err == nil && place == mailbox.Processed, n.expired(now)
 	switch {
 	case !n.isDue(time.Now()):
 	case n.dead != nil:
 		b.writeDead(n)
 	case taken && expired && (n.hold.IsZero() || n.unsaved):
 		n.unsaved, n.hold = false, now.Add(lookEvery) // a receiver that removed it for its age sends a nack soon
-	case taken: // a file that was moved to processed is one that the receiver has (docs/protocol.md 6.4)
+	case taken: // it counts as acknowledged (docs/protocol.md 6.4 and 6.6)
 		b.drop(n)
 	case err == nil && place == mailbox.Aside:
 		b.makeDead(n, mailbox.InvalidMessage,
@@ -247,6 +252,13 @@ func (b *outgoing) decide(ctx context.Context, n *entry) {
 	case err != nil:
 		n.receiver.eager = false
 		b.failed(n.receiver, err)
+	case place == mailbox.Gone && n.RetryCount >= n.retries:
+		b.makeDead(n, mailbox.AgentOffline, fmt.Sprintf("the store has lost it, after %d attempts", n.attempts()))
+	case place == mailbox.Gone:
+		b.opts.Logger.Warn("the mailbox store has lost a message; sending it again", "to", n.to, "message_id", n.id)
+		b.again(ctx, n)
+	case !n.hold.IsZero() && !n.unsaved:
+		n.hold = time.Time{} // it is still there
 	case n.Key == "" || !n.Next.IsZero():
 		b.again(ctx, n)
 	case n.unsaved:
@@ -269,13 +281,11 @@ func (b *outgoing) again(ctx context.Context, n *entry) {
 		return
 	}
 	was, key := n.sentFile, ""
-	if err == nil {
-		if was.Key != "" {
-			n.RetryCount++
-			n.Next, n.Refused = time.Time{}, false
-			m.Metadata.RetryCount = n.RetryCount
-			m.Raw, err = b.opts.Signing.Encode(m.Envelope)
-		}
+	if err == nil && was.Key != "" {
+		n.RetryCount++
+		n.Next, n.Refused = time.Time{}, false
+		m.Metadata.RetryCount = n.RetryCount
+		m.Raw, err = b.opts.Signing.Encode(m.Envelope)
 	}
 	if err == nil {
 		key, err = outside(ctx, b, func(ctx context.Context) (string, error) {
@@ -288,6 +298,7 @@ func (b *outgoing) again(ctx context.Context, n *entry) {
 	refusal, no := errors.AsType[*mailbox.Error](err)
 	switch {
 	case err == nil:
+		n.unsaved, n.hold = false, time.Time{}
 		b.sent(n, key, m.Raw)
 	case n.gone:
 	case errors.Is(err, errUnsigned):

@@ -47,28 +47,46 @@ func TestWatchedMessageExpires(t *testing.T) {
 	}
 }
 
-// One that was taken, and one that a store keeps nothing of, is forgotten, without
-// a file where that was at once.
+// One that was taken is forgotten, without a file where that was at once.
 func TestWatchedMessageIsTaken(t *testing.T) {
-	for _, place := range []mailbox.Place{mailbox.Processed, mailbox.Gone} {
-		for _, after := range []time.Duration{0, 10 * time.Minute} {
-			t.Run(fmt.Sprint(place, " after ", after), func(t *testing.T) {
-				story(t, func(r *rig) {
-					r.send(hourly("m"))
-					r.after(after)
-					r.set(func() { r.place = place })
-					if n := len(files(t, r.dir, "unacked")); (n == 0) != (after == 0) {
-						t.Errorf("%d files", n)
-					}
-					r.after(time.Minute)
-					r.wantLeft(0, 0)
-					r.after(2 * time.Hour)
-					if len(r.deaths()) != 0 {
-						t.Errorf("died %+v", r.deaths())
-					}
-				})
+	for _, after := range []time.Duration{0, 10 * time.Minute} {
+		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
+			story(t, func(r *rig) {
+				r.send(hourly("m"))
+				r.after(after)
+				r.set(func() { r.place = mailbox.Processed })
+				if n := len(files(t, r.dir, "unacked")); (n == 0) != (after == 0) {
+					t.Errorf("%d files", n)
+				}
+				r.after(time.Minute)
+				r.wantLeft(0, 0)
+				r.after(2 * time.Hour)
+				if len(r.deaths()) != 0 {
+					t.Errorf("died %+v", r.deaths())
+				}
 			})
-		}
+		})
+	}
+}
+
+// What the store lost is sent again within seconds, to an agent that is away, too. What a store loses again and again
+// becomes a dead letter.
+func TestStoreLosesMail(t *testing.T) {
+	for at, e := range map[string]func(string) mailbox.Envelope{"12s": hourly, "15s": message} {
+		story(t, func(r *rig) {
+			r.set(func() { r.away["coder"] = true })
+			r.send(e("m"))
+			r.send(e("n"))
+			r.after(10 * s)
+			r.set(func() { r.place = mailbox.Gone })
+			r.after(5 * s)
+			r.set(func() { r.place = mailbox.Waiting })
+			r.after(10 * time.Minute)
+			r.wantCalls("0s put m 0 k1", "0s put n 0 k2", at+" again m 1 k3", at+" again n 1 k4")
+			r.set(func() { r.place = mailbox.Gone })
+			r.after(time.Minute)
+			r.wantDied("n", mailbox.AgentOffline, 4, "the store has lost it, after 4 attempts")
+		})
 	}
 }
 

@@ -148,27 +148,6 @@ func setUser(t *testing.T, raw *redis.Client, rights ...string) {
 	}
 }
 
-// A user of Redis whose rights are from before mail that is set aside was noted.
-func TestMailIsSetAsideWithoutTheRightToNoteIt(t *testing.T) {
-	srv := redistest.Start(t)
-	raw := rawClient(t, srv.URL())
-	setUser(t, raw, "~nanobot:mailbox:*", "&agent.inbox.*", "-zadd", "-zscore", "-zremrangebyrank")
-	s := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil)
-	key, err := s.Put(t.Context(), mailboxtest.Sealed(toGoal(1, "g")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Settle(t.Context(), "bob", key, mailbox.Malformed); err != nil {
-		t.Fatal(err)
-	}
-	if n := raw.LLen(t.Context(), malformedKey("bob")).Val(); n != 1 {
-		t.Errorf("%d are set aside, want 1", n)
-	}
-	if place, err := s.Where(t.Context(), "bob", key); err != nil || place != mailbox.Gone {
-		t.Errorf("it is at place %d, %v", place, err)
-	}
-}
-
 // A user of Redis with no more rights than the hint names.
 func TestRights(t *testing.T) {
 	srv := redistest.Start(t)
@@ -191,10 +170,5 @@ func TestRights(t *testing.T) {
 		if err := s.Receive(t.Context(), "bob", func(mailbox.Item) {}, nil); err == nil || !strings.Contains(err.Error(), "lacks rights") {
 			t.Errorf("Receive with %v: got %v, want the rights it needs", tt.right, err)
 		}
-	}
-	setUser(t, raw, "~nanobot:mailbox:*", "&agent.inbox.*", "-xinfo")
-	err := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil).Receive(t.Context(), "bob", func(mailbox.Item) {}, nil)
-	if err == nil || !strings.Contains(err.Error(), "lacks rights") {
-		t.Errorf("Receive without XINFO: got %v, want the rights it needs", err)
 	}
 }

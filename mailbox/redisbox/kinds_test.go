@@ -38,7 +38,7 @@ func passes(t *testing.T, url string, raw *redis.Client) {
 		key   string
 		how   mailbox.Outcome
 		place mailbox.Place
-	}{{key, mailbox.Taken, mailbox.Gone}, {foreign.Key, mailbox.Malformed, mailbox.Aside}} {
+	}{{key, mailbox.Taken, mailbox.Processed}, {foreign.Key, mailbox.Malformed, mailbox.Aside}} {
 		if err := s.Settle(t.Context(), "bob", mail.key, mail.how); err != nil {
 			t.Fatal(err)
 		}

@@ -49,31 +49,29 @@ if ARGV[5] ~= '' then redis.pcall('PUBLISH', ARGV[5], ARGV[6]) end
 return entry
 `)
 
-// whereScript returns 1 where the entry ARGV[1] waits, 2 where it was quarantined, else 0.
-// XRANGE alone would send it. Without the right to see it was quarantined, 0.
+// whereScript returns 1 where the entry ARGV[1] waits, 2 where it was taken, 3 where it was
+// quarantined, else 0. XRANGE alone would send it.
 var whereScript = redis.NewScript(`
 if redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1] then return 1 end
-local aside = redis.pcall('ZSCORE', KEYS[2], ARGV[1])
-return type(aside) == 'string' and 2 or 0
+if redis.call('ZSCORE', KEYS[2], ARGV[1]) then return 2 end
+return redis.call('ZSCORE', KEYS[3], ARGV[1]) and 3 or 0
 `)
 
-// malformedScript moves the entry ARGV[1] to the list KEYS[2], of at most
-// ARGV[2] and with a life of ARGV[3] ms: its only value, or all fields and values.
-// KEYS[3] keeps the ids of those entries, for their senders; a user without the right
-// to that sets mail aside all the same. It has no life: if Redis evicted it, senders would
-// take the mail for delivered.
-var malformedScript = redis.NewScript(`
+// settleScript moves the id of the entry ARGV[1] from the inbox KEYS[1] to the set KEYS[2], by the time
+// ARGV[2], for its sender. The set keeps the newest ARGV[3], and has no life: if Redis evicted it, senders would
+// send again what was taken. With ARGV[4], the life in milliseconds of the list KEYS[3], the entry goes there:
+// its only value, or all fields and values. Out of memory, Redis allows the rest once the entry is deleted.
+var settleScript = redis.NewScript(`
 local entry = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
 if not entry then return 0 end
-local fields = entry[2]
-local raw = #fields == 2 and fields[2] or cjson.encode(fields)
-redis.call('LPUSH', KEYS[2], raw)
-redis.call('LTRIM', KEYS[2], 0, ARGV[2] - 1)
-redis.call('PEXPIRE', KEYS[2], ARGV[3])
-redis.pcall('ZADD', KEYS[3], ARGV[4], ARGV[1])
-redis.pcall('ZREMRANGEBYRANK', KEYS[3], 0, -1 - ARGV[2])
-if redis.call('PTTL', KEYS[3]) >= 0 then redis.pcall('PERSIST', KEYS[3]) end
-return redis.call('XDEL', KEYS[1], ARGV[1])
+if ARGV[4] then
+  redis.call('LPUSH', KEYS[3], #entry[2] == 2 and entry[2][2] or cjson.encode(entry[2]))
+  redis.call('LTRIM', KEYS[3], 0, ARGV[3] - 1)
+  redis.call('PEXPIRE', KEYS[3], ARGV[4])
+end
+redis.call('XDEL', KEYS[1], ARGV[1])
+redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
+return redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -1 - ARGV[3])
 `)
 
 // Put adds m to the inbox of m.To. A message for a goal is also published on
@@ -127,15 +125,15 @@ func (s *Store) put(ctx context.Context, m mailbox.Sealed, old, channel string, 
 	return key, nil
 }
 
-// Where returns whether the mail still waits or was quarantined. Mail that was taken is
-// [mailbox.Gone], as is mail that Redis lost: neither leaves anything behind.
+// Where implements [mailbox.Store]. What was taken is known among the last 10,000 that were. Mail that is
+// [mailbox.Gone] is lost, or was deleted by a program that does not write down what it takes.
 func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
 	n := 0
 	err := s.onEntry(ctx, "look into", to, key, func(ctx context.Context, inbox string) (err error) {
-		n, err = whereScript.Run(ctx, s.calls, []string{inbox, asideKey(to)}, key).Int()
+		n, err = whereScript.Run(ctx, s.calls, []string{inbox, takenKey(to), asideKey(to)}, key).Int()
 		return err
 	})
-	return [...]mailbox.Place{mailbox.Gone, mailbox.Waiting, mailbox.Aside}[n], err
+	return [...]mailbox.Place{mailbox.Gone, mailbox.Waiting, mailbox.Processed, mailbox.Aside}[n], err
 }
 
 // Read returns the entry key.
@@ -155,13 +153,14 @@ func (s *Store) Read(ctx context.Context, agent mailbox.AgentID, key string) (ma
 // list of malformed mail.
 func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, how mailbox.Outcome) error {
 	return s.onEntry(ctx, "settle in", agent, key, func(ctx context.Context, inbox string) error {
-		if how != mailbox.Malformed {
-			return s.calls.XDel(ctx, inbox, key).Err()
+		now := time.Now().UnixMilli()
+		keys, args := []string{inbox, takenKey(agent)}, []any{key, now, mailbox.MaxInbox}
+		if how == mailbox.Malformed {
+			keys = []string{inbox, asideKey(agent), malformedKey(agent)}
+			args = []any{key, now, maxMalformed, mailLife.Milliseconds()}
 		}
-		aside := malformedKey(agent)
-		err := malformedScript.Run(ctx, s.calls, []string{inbox, aside, asideKey(agent)},
-			key, maxMalformed, mailLife.Milliseconds(), time.Now().UnixMilli()).Err()
-		return s.explain(err, "one of the keys "+inbox+" (a stream) and "+aside+" (a list)")
+		return s.explain(settleScript.Run(ctx, s.calls, keys, args...).Err(),
+			"one of the keys "+inbox+" (a stream), "+keys[1]+" (a sorted set) and "+malformedKey(agent)+" (a list)")
 	})
 }
 

@@ -21,7 +21,7 @@ const (
 )
 
 // pruneScript deletes an inbox, KEYS[1], into which nothing was put for ARGV[1] milliseconds on the clock
-// of Redis, and what was set aside of it, KEYS[2] and KEYS[3]. It returns when something
+// of Redis, and what is known of it, the other KEYS. It returns when something
 // was last put into an inbox that stays, in milliseconds, else 0. What is no inbox is an error.
 var pruneScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 then
@@ -32,7 +32,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
   end
   if last >= redis.call('TIME')[1] * 1000 - ARGV[1] then return string.format('%.0f', last) end
 end
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+redis.call('DEL', unpack(KEYS))
 return '0'
 `)
 
@@ -129,7 +129,8 @@ func (s *Store) pruneOnce(ctx context.Context) error {
 func (s *Store) pruneInbox(ctx context.Context, agent mailbox.AgentID, before int64) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	last, err := pruneScript.Run(ctx, s.calls, []string{inboxKey(agent), malformedKey(agent), asideKey(agent)},
+	last, err := pruneScript.Run(ctx, s.calls, []string{inboxKey(agent), malformedKey(agent), asideKey(agent),
+		takenKey(agent)},
 		mailLife.Milliseconds()).Float64()
 	other := redis.HasErrorPrefix(err, "WRONGTYPE")
 	if err != nil && !other {

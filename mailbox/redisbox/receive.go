@@ -39,7 +39,7 @@ type reader struct {
 
 	client redis.UniversalClient
 	cursor redislink.EntryID
-	before sight
+	first  redislink.EntryID // of the entries there up to cursor, at the last look; zero: there were none
 	looked time.Time
 }
 
@@ -114,60 +114,33 @@ func (r *reader) read(ctx context.Context) error {
 			if !ok {
 				return errors.New("unexpected id of an entry")
 			}
-			r.cursor = id
-			r.before.read(id)
+			if r.cursor = id; r.first == (redislink.EntryID{}) {
+				r.first = id
+			}
 			r.take(item(entry))
 		}
 	}
 }
 
-// look compares the stream with what it was, and begins at the start of another one.
+// look begins again at the start of a stream that was replaced: in one stream the first entry only moves
+// towards the end, so one before it was not shown. What a new stream has behind the cursor comes anyway.
 func (r *reader) look(ctx context.Context) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	seen, _, err := redislink.Look(ctx, r.client, r.inbox, redislink.EntryID{}, "")
+	entries, err := r.client.XRangeN(ctx, r.inbox, "-", r.cursor.String(), 1).Result()
 	if err != nil {
 		return err
 	}
-	now := sight(seen)
-	if now.replaces(r.before, r.cursor) {
-		r.store.log.Warn("the inbox on redis was replaced; reading it from its beginning")
-		r.cursor = redislink.EntryID{}
+	first := redislink.EntryID{}
+	if len(entries) > 0 {
+		first, _ = redislink.ParseEntry(entries[0].ID)
+		if r.first == (redislink.EntryID{}) || first.Compare(r.first) < 0 {
+			r.store.log.Warn("the inbox on redis was replaced; reading it from its beginning")
+			r.cursor, first = redislink.EntryID{}, redislink.EntryID{}
+		}
 	}
-	r.before, r.looked = now, time.Now()
+	r.first, r.looked = first, time.Now()
 	return nil
-}
-
-// sight is what one look at a stream shows.
-type sight redislink.Sight
-
-// replaces reports whether the stream is another than the one that was seen
-// before and read up to cursor, or an older state of it: then there may be
-// entries before the cursor that were not shown. In one stream the last id and
-// the count only rise, and what is added comes behind all that was there.
-func (s sight) replaces(before sight, cursor redislink.EntryID) bool {
-	switch {
-	case !s.Exists:
-		return before.Exists
-	case s.Last.Compare(cursor) < 0:
-		return true
-	case s.Added != redislink.Uncounted && s.Added < before.Added:
-		return true
-	case s.Length == 0 || !before.Exists:
-		return false
-	case before.Length == 0:
-		return s.First.Compare(before.Last) <= 0
-	}
-	return s.First.Compare(before.First) < 0
-}
-
-// read notes that the entry id was read, the first behind all that was seen
-// before: of a stream that had none, it is the first.
-func (s *sight) read(id redislink.EntryID) {
-	if s.Length == 0 {
-		s.Length, s.First = 1, id
-	}
-	s.Exists = true
 }
 
 const (

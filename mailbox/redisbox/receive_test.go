@@ -16,7 +16,7 @@ func TestKilledAndBackEmpty(t *testing.T) {
 	srv := redistest.Start(t)
 	s := open(t, srv.URL(), "alice", nil)
 	e := hearing(t, s, "bob")
-	put(t, s, mails(1, 3)...)
+	lost := put(t, s, mails(1, 3)...)[2]
 	e.want(ids(mails(1, 3))...)
 
 	srv.Kill()
@@ -39,6 +39,9 @@ func TestKilledAndBackEmpty(t *testing.T) {
 	})
 	put(t, s, mails(6, 7)...)
 	e.want(ids(mails(5, 7))...)
+	if place, err := s.Where(t.Context(), "bob", lost); err != nil || place != mailbox.Gone {
+		t.Errorf("what Redis lost is at place %d, %v, want Gone", place, err)
+	}
 }
 
 func TestKilledAndBackWithItsData(t *testing.T) {

@@ -7,14 +7,15 @@
 //	nanobot:mailbox:{<agent>}:inbox      stream, an envelope in the field "envelope"
 //	nanobot:mailbox:{<agent>}:malformed  list, what was no envelope, the newest first, at most 1000
 //	nanobot:mailbox:{<agent>}:aside      sorted set, the inbox entries that these were, by the time in ms
+//	nanobot:mailbox:{<agent>}:taken      sorted set, the last 10,000 inbox entries that were taken, by the time in ms
 //	nanobot:mailbox:{<agent>}:alive      string, gone when the agent's heartbeat stopped
 //	nanobot:mailbox:agents               hash, agent id → card
 //	nanobot:mailbox:inboxes              sorted set, agents by when their inbox began, was last put into or looked at
 //
 // The braces keep the keys of an agent in one slot of a Cluster; in an agent's
 // name } is written %7D and % is written %25. A list of malformed mail expires 30 days after
-// something was last put there. An inbox, and the set of what was malformed in it, has no
-// expiry, since Redis with a volatile policy evicts keys that have one: any
+// something was last put there. An inbox, and the sets of what was taken from it and was malformed in it, have
+// no expiry, since Redis with a volatile policy evicts keys that have one: any
 // agent's Receive deletes the inboxes that nothing was put into for 30 days.
 //
 // # Mail
@@ -23,12 +24,12 @@
 // message to a goal, publishes it on "agent.inbox.<goal>" with the field "id",
 // by which readers of the stream know that they need not listen. A script,
 // because a MULTI cannot count first, and because in a Cluster a script may
-// publish on a channel of any slot. Mail that was taken is deleted: nothing here distinguishes
-// it from mail that was lost.
+// publish on a channel of any slot. Mail that was taken is deleted, and its id noted in the same step: mail
+// that is neither in the inbox nor noted was lost, and its sender sends it again.
 //
 // [Store.Receive] reads the stream with a cursor of its own and looks, once a
-// second, whether it is still the stream it was: of one that vanished or was
-// replaced it begins at the start. Beside it it listens on all peer channels. A
+// second, whether the first entry is one that it was shown there: of another
+// stream it begins at the start. Beside it it listens on all peer channels. A
 // payload for its agent without an "id" is another program's, and is put into
 // the agent's inbox. A channel remembers nothing: what is published while
 // nobody listens is lost, as it is for every reader of peer inboxes.
@@ -147,6 +148,7 @@ func key(agent mailbox.AgentID, what string) string {
 func inboxKey(agent mailbox.AgentID) string     { return key(agent, "inbox") }
 func malformedKey(agent mailbox.AgentID) string { return key(agent, "malformed") }
 func asideKey(agent mailbox.AgentID) string     { return key(agent, "aside") }
+func takenKey(agent mailbox.AgentID) string     { return key(agent, "taken") }
 func aliveKey(agent mailbox.AgentID) string     { return key(agent, "alive") }
 
 // explain makes err fit to be shown. uses names the keys of the call and what
