@@ -151,8 +151,9 @@ func ParseChat(answer []byte) (chat Chat, mode string, err error) {
 		Name string `json:"name"`
 		// of a dissolved group: dissolved or dissolved_save; the bot may still count as a member
 		Status string `json:"chat_status"`
+		Tenant string `json:"tenant_key"`
 	}](answer)
-	chat.Name = data.Name
+	chat.Name, chat.Tenant = data.Name, data.Tenant
 	if strings.HasPrefix(data.Status, "dissolved") {
 		chat.In = No
 	}

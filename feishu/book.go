@@ -55,6 +55,8 @@ type Chat struct {
 	Name  string       `json:"name,omitempty"`
 	In    Membership   `json:"in,omitempty"`
 	Asked time.Time    `json:"asked,omitzero"` // when Feishu was last asked
+
+	Tenant string `json:"-"` // its tenant_key, in Feishu's answer
 }
 
 // Book is the directory of what this app knows: itself, the bots beside it, the names behind

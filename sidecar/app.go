@@ -458,6 +458,7 @@ func (a *app) askChatName(ctx context.Context, chat relay.ChatID) {
 	if err != nil { // the bot has no scope for it, most often
 		return
 	}
+	a.book.LearnSelf(feishu.Self{Tenant: cmp.Or(a.book.Self().Tenant, answer.Tenant)})
 	if a.book.SetChat(feishu.Chat{ID: chat, Name: answer.Name, In: answer.In}); answer.In == feishu.No {
 		a.left(chat)
 	}

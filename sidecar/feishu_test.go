@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,27 @@ func converse(t *testing.T, native string, hook bool) {
 	n.eachOnce(botA)
 	n.eachOnce(botB, thanks.ID)
 	n.recorded([]string{"user Tom: ", "please write", "quicksort", "边界情况"})
+}
+
+// An injected event has the tenant's key where Feishu's own event has it: in the header, of the sender, of each
+// mention; so has the first event of a bot that Feishu sends nothing.
+func TestInjectedEventsHaveTheTenantsKey(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"},
+		feishusim.App{Name: "BotB", Scopes: []string{"im:message", "im:chat:readonly"}})
+	a, b := n.start(n.config("agent_a")), n.start(n.config("agent_b"))
+	n.bot(apps[0], "http://"+a.Gateway().String(), func(b *sdkBot, h heard) { n.reply(b, h, apps[1].ID, "please look") })
+	botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.connected(a)
+	n.connected(b)
+	n.says("@BotA sort this", apps[0].ID)
+	n.hears(botB, "please look")
+	keys := regexp.MustCompile(`"tenant_key":"([^"]*)"`)
+	own := keys.FindStringSubmatch(string(n.Deliveries()[0].Body))[1]
+	given := keys.FindAllStringSubmatch(botB.bodies[0], -1)
+	if len(given) != 3 || slices.ContainsFunc(given, func(k []string) bool { return k[1] != own }) {
+		t.Errorf("got %q, want %q in each: %s", given, own, botB.bodies[0])
+	}
 }
 
 // connected waits until the bot's SDK is there.

@@ -215,6 +215,9 @@ func (*gatewayDoor) Pauses() delivery.Pauses {
 
 // Write writes m to the bot as an event and returns when the bot has acknowledged it.
 func (d *gatewayDoor) Write(ctx context.Context, m *delivery.Message, written func(<-chan struct{})) error {
+	if m.Source != nil && !m.Mail && !d.app.chatLives(ctx, m.ChatID) {
+		return fmt.Errorf("%w: the group is dissolved, or the bot is not in it", delivery.ErrRefused)
+	}
 	self := d.app.selfAsked(ctx)
 	if self.OpenID == "" || self.AppID == "" {
 		return errNobody
@@ -228,9 +231,6 @@ func (d *gatewayDoor) Write(ctx context.Context, m *delivery.Message, written fu
 	body, err := d.complete(event, self, m.Key)
 	if err != nil {
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
-	}
-	if m.Source != nil && !m.Mail && !d.app.chatLives(ctx, m.ChatID) {
-		return fmt.Errorf("%w: the group is dissolved, or the bot is not in it", delivery.ErrRefused)
 	}
 	id := m.ID // and not m, with its text
 	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
