@@ -189,7 +189,8 @@ func (a *app) met(m *relay.Message) {
 	if m.SenderAgentName == "" || m.SenderAgentName == a.cfg.Agent || m.SenderName == "" && m.SenderAppID == "" {
 		return
 	}
-	if a.book.Added(m.SenderAgentName, m.SenderName, m.SenderBotOpenID) {
+	_, native := m.Metadata[metaNative] // then the id is this app's
+	if !native && a.book.Added(m.SenderAgentName, m.SenderName, m.SenderBotOpenID) {
 		a.botsAsked.again(string(m.ChatID), 0)
 	}
 	a.book.LearnBot(feishu.Bot{Agent: m.SenderAgentName, AppID: m.SenderAppID, Name: m.SenderName})
@@ -299,21 +300,26 @@ type asked struct {
 func (a *asked) due(about string, pause time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if time.Now().Before(a.next[about]) {
-		return false
+	due := !time.Now().Before(a.next[about])
+	if due {
+		a.set(about, pause)
 	}
+	return due
+}
+
+// set is called with mu held.
+func (a *asked) set(about string, pause time.Duration) {
 	if a.next == nil || len(a.next) >= maxAsked {
 		a.next = map[string]time.Time{}
 	}
 	a.next[about] = time.Now().Add(pause)
-	return true
 }
 
 // again allows the next question after another pause.
 func (a *asked) again(about string, pause time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.next[about] = time.Now().Add(pause)
+	a.set(about, pause)
 }
 
 // introduce asks Feishu until it says who the bot is.

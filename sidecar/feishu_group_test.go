@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +42,42 @@ func TestNativeBotWithoutSidecar(t *testing.T) {
 	n.eachOnce(botA)
 }
 
+// A bot whose sidecar is gone is heard as soon as one that never had any.
+func TestNativeBotWhoseSidecarIsGone(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{},
+		feishusim.App{Name: "BotA", Scopes: hearsBots}, feishusim.App{Name: "BotB"}, feishusim.App{Name: "Stranger"})
+	a, b := n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))
+	botA, botB := n.bots(apps, a, b)
+	n.reply(botB, heard{ID: n.says("go")}, "", "over the relay")
+	n.until("BotA's sidecar knows BotB's open_id", func() bool {
+		book, _ := os.ReadFile(filepath.Join(n.dir, "relay", "chats", "agent_a.feishu.json"))
+		id := n.OpenID(apps[0].ID, apps[1].ID)
+		return regexp.MustCompile(`"open_id": ?"` + id + `"[^}]*"agent_name": ?"agent_b"`).Match(book)
+	})
+	b.stop()
+	n.until("it is known that BotB's sidecar is gone", func() bool {
+		return slices.ContainsFunc(a.Status().Agents, func(s sidecar.AgentStatus) bool { return s.Agent == "agent_b" && !s.Online })
+	})
+	botB, stranger := n.bot(apps[1], n.url.String(), nil), n.bot(apps[2], n.url.String(), nil)
+	n.reply(botB, heard{ID: n.says("and now?")}, "", "without a sidecar")
+	n.sees("without a sidecar")
+	for _, text := range []string{"the stranger's first", "the stranger's second"} { // each waits for a copy
+		n.reply(stranger, heard{ID: n.says("who else?")}, "", text)
+		n.hears(botA, text)
+	}
+	botA.mu.Lock()
+	if !slices.ContainsFunc(botA.all, func(h heard) bool { return strings.Contains(h.Text, "without a sidecar") }) {
+		t.Errorf("BotA heard %+v", botA.all)
+	}
+	botA.mu.Unlock()
+	n.reply(botB, heard{ID: n.says("go on")}, "", "still without") // its id is known as before
+	n.hears(botA, "still without")
+	if all := n.get(a, "/v1/transcripts/feishu/"+n.chat+"?q=still+without"); !strings.Contains(all, `"sender":"agent_b"`) {
+		t.Errorf("the transcript has %s", all)
+	}
+}
+
 // A group that a bot is not in reaches neither it nor its transcripts; one that
 // it joins does from then on, and one that it leaves no longer.
 func TestGroupsFollowMembership(t *testing.T) {
@@ -48,9 +86,7 @@ func TestGroupsFollowMembership(t *testing.T) {
 	cfgA, cfgB := n.config("agent_a"), n.config("agent_b")
 	cfgA.TranscriptDir, cfgB.TranscriptDir = filepath.Join(n.dir, "a"), filepath.Join(n.dir, "b")
 	a, b := n.start(cfgA), n.start(cfgB)
-	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
+	botA, botB := n.bots(apps, a, b)
 	secret := n.AddGroup("Secret", n.user.ID, apps[0].ID)
 	say := func(text string) heard {
 		t.Helper()
@@ -96,9 +132,7 @@ func TestGatewayWithoutRedis(t *testing.T) {
 		return cfg
 	}
 	a, b := n.start(config("agent_a")), n.start(config("agent_b"))
-	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
+	botA, botB := n.bots(apps, a, b)
 	n.reply(botA, heard{ID: n.says("hello")}, apps[1].ID, "before, can you hear me?")
 	n.hears(botB, "before")
 	srv.Kill()

@@ -22,7 +22,7 @@ import (
 // copy of it, which has the final text where the native event may hold a
 // placeholder or a card's first draft (docs/feishu.md 3.4).
 const (
-	waitHeard     = time.Minute      // from a bot that the relay was heard of before
+	waitHeard     = time.Minute      // from a bot whose sidecar is there
 	waitStreaming = 10 * time.Minute // its card is still being written; Feishu ends that after as long
 	waitText      = 3 * time.Second  // texts and posts of other bots
 	waitCard      = time.Minute      // their cards
@@ -127,8 +127,12 @@ func (n *native) awaitCopy(ctx context.Context, p *arrival) {
 func (n *native) afterCopy(ctx context.Context, p *arrival, came <-chan struct{}) {
 	m := &p.msg
 	if !n.receive.here(string(m.ID())) {
-		if wait.Change(ctx, p.arrived.Add(n.waitForCopy(m)), came) != nil {
+		sender := n.sidecarOf(m)
+		if wait.Change(ctx, p.arrived.Add(n.waitForCopy(m, sender != "")), came) != nil {
 			return
+		}
+		if _, came := n.receive.copies.sender(string(m.ID())); !came {
+			n.receive.copies.silent.Add(sender, p.arrived)
 		}
 	}
 	if content.Placeholder(m.Content) {
@@ -166,10 +170,20 @@ func (n *native) stopUnfinished(_ context.Context, p *arrival) (relay.Reason, er
 	return relay.Pass, nil
 }
 
-func (n *native) waitForCopy(m *relay.Message) time.Duration {
-	kind := m.Metadata.Text(metaNative)
+// sidecarOf is the agent whose sidecar is expected to relay m; "": none, as where it is offline, or has relayed nothing
+// and given no sign of life since a message whose copy did not come.
+func (n *native) sidecarOf(m *relay.Message) relay.AgentName {
 	bot, _ := n.app.book.Bot(m.SenderBotOpenID)
-	heard, wait := bot.Agent != "", waitText
+	online, known := n.steer.presence.online()[bot.Agent]
+	since, silent := n.receive.copies.silent.Get(bot.Agent)
+	if known && !online || silent && !n.steer.presence.beatSince(bot.Agent, since) {
+		return ""
+	}
+	return bot.Agent
+}
+
+func (n *native) waitForCopy(m *relay.Message, heard bool) time.Duration {
+	kind, wait := m.Metadata.Text(metaNative), waitText
 	switch {
 	case heard && kind == nativeStreaming:
 		wait = waitStreaming
@@ -188,7 +202,8 @@ const maxCopies = 1000
 // copies tells who waits for the relay's copy of a message that it came, and
 // whose it was.
 type copies struct {
-	senders *lru.Cache[string, relay.AgentName] // by message
+	senders *lru.Cache[string, relay.AgentName]    // by message
+	silent  *lru.Cache[relay.AgentName, time.Time] // by agent: when a message came whose copy did not
 
 	mu      sync.Mutex
 	waiting map[string]chan struct{} // guarded by mu; at most as many as the spool holds unsettled
@@ -196,7 +211,8 @@ type copies struct {
 
 func newCopies() *copies {
 	senders, _ := lru.New[string, relay.AgentName](maxCopies) // fails only for a size below 1
-	return &copies{senders: senders, waiting: map[string]chan struct{}{}}
+	silent, _ := lru.New[relay.AgentName, time.Time](maxCopies)
+	return &copies{senders: senders, silent: silent, waiting: map[string]chan struct{}{}}
 }
 
 func (c *copies) sender(key string) (relay.AgentName, bool) { return c.senders.Get(key) }
@@ -222,6 +238,7 @@ func (c *copies) expect(key string) (came <-chan struct{}, forget func()) {
 // came tells that the relay's copy of key has been dealt with on arrival.
 func (c *copies) came(key string, agent relay.AgentName) {
 	c.senders.Add(key, agent)
+	c.silent.Remove(agent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ch, ok := c.waiting[key]; ok {

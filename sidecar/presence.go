@@ -119,6 +119,13 @@ func (p *presence) online() map[relay.AgentName]bool {
 	return p.known
 }
 
+// beatSince reports whether an agent's heartbeat was read that is later than a time.
+func (p *presence) beatSince(agent relay.AgentName, at time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.clocks.beats[agent].After(at)
+}
+
 // botsOnline are the bots of the agents online, as far as their cards tell of them.
 func (p *presence) botsOnline() map[relay.AgentName]*mailbox.Bot {
 	p.mu.Lock()
