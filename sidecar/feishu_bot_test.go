@@ -223,6 +223,16 @@ func (b *sdkBot) plain(body string) string {
 	return string(event)
 }
 
+// bots starts the bots of two gateways and waits until they are connected.
+func (n *tenant) bots(apps []feishusim.App, a, b *running) (botA, botB *sdkBot) {
+	n.t.Helper()
+	botA = n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	botB = n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.connected(a)
+	n.connected(b)
+	return botA, botB
+}
+
 // asSent checks that what the bot was given of messages is byte for byte what Feishu sent.
 func (n *tenant) asSent(b *sdkBot, ids ...string) {
 	n.t.Helper()

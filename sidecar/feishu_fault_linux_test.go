@@ -19,9 +19,7 @@ import (
 func (n *tenant) pair(apps []feishusim.App) (a, b *running, botA, botB *sdkBot) {
 	n.t.Helper()
 	a, b = n.start(n.config("agent_a")), n.start(n.config("agent_b"))
-	botA, botB = n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
+	botA, botB = n.bots(apps, a, b)
 	return a, b, botA, botB
 }
 

@@ -21,9 +21,7 @@ func TestFirstCommandOfAGroup(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	a, b := n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))
-	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
+	botA, botB := n.bots(apps, a, b)
 	botA.introduce(t)
 	botB.introduce(t)
 	for group := 1; ; group++ { // a sidecar waits for the others a moment, which a busy machine may take itself

@@ -142,9 +142,7 @@ func threeReaders(t *testing.T, redis string) (n *tenant, a, b, c *running, botA
 	}
 	cfgC = config("agent_c")
 	a, b, c = n.start(config("agent_a")), n.start(config("agent_b")), n.start(cfgC)
-	botA, botB = n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
+	botA, botB = n.bots(apps, a, b)
 	botA.introduce(t)
 	botB.introduce(t)
 	n.says("hello")

@@ -24,9 +24,7 @@ import (
 func twoBots(t *testing.T) (n *tenant, a, b *running, botA, botB *sdkBot, first heard) {
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	a, b = n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))
-	botA, botB = n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
+	botA, botB = n.bots(apps, a, b)
 	botA.introduce(t)
 	botB.introduce(t)
 	first = heard{ID: n.says("discuss")}

@@ -238,9 +238,7 @@ func TestBudgetOfAGroup(t *testing.T) {
 	cfgA, cfgB := n.steered("agent_a"), n.steered("agent_b")
 	cfgA.Steer.Budget, cfgB.Steer.Budget = 3, 3
 	a, b := n.start(cfgA), n.start(cfgB)
-	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
+	botA, botB := n.bots(apps, a, b)
 	botA.introduce(t)
 	botB.introduce(t)
 	for i, text := range []string{"first news", "second news", "third news", "fourth news"} {
