@@ -59,7 +59,7 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 	f := &front{}
 	opts := gatewayOptions(&b.cfg, b.log, b.metrics.gatewayEvent)
 	if h.peers, err = openPeerMail(b, h.app, m, root); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if h.peers != nil {
 		m.doors.peers, opts.Peers = h.peers, h.peers.chats
@@ -70,23 +70,29 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 	}
 	b.onClose(opts.Answered.Close)
 	b.onClose(f.close)
-	if err := f.bind(&b.cfg, opts.Webhook, b.log); err != nil {
+	if err := f.open(&b.cfg, opts, failures, func(event string) { b.metrics.gatewayEvent(feishu.Counted(event)) }); err != nil {
 		return nil, err
-	}
-	opts.Listens, opts.Certified = f.listen.Addr(), f.certified
-	if f.gateway, err = gateway.New(opts); err != nil {
-		return nil, fmt.Errorf("gateway: %w", err)
-	}
-	b.onClose(f.gateway.Close)
-	bots := entryOptions(&b.cfg, f.gateway.Handler(), b.log,
-		func(event string) { b.metrics.gatewayEvent(feishu.Counted(event)) })
-	bots.Failures = failures
-	if f.entry, err = entry.New(bots); err != nil {
-		return nil, fmt.Errorf("GATEWAY_TLS: %w", err)
 	}
 	h.door.gateway = f.gateway
 	h.deliver.doors.gateway = h.door
 	return f, nil
+}
+
+// open listens, and makes the gateway.
+func (f *front) open(cfg *Config, opts gateway.Options, failures *attempts.Failures, counter func(string)) (err error) {
+	if err := f.bind(cfg, opts.Webhook, opts.Logger); err != nil {
+		return &setting{err}
+	}
+	opts.Listens, opts.Certified = f.listen.Addr(), f.certified
+	if f.gateway, err = gateway.New(opts); err != nil {
+		return &setting{fmt.Errorf("gateway: %w", err)}
+	}
+	bots := entryOptions(cfg, f.gateway.Handler(), opts.Logger, counter)
+	bots.Failures = failures
+	if f.entry, err = entry.New(bots); err != nil {
+		return &setting{fmt.Errorf("GATEWAY_TLS: %w", err)}
+	}
+	return nil
 }
 
 // gatewayOptions is what the environment says of a gateway.
@@ -142,6 +148,9 @@ func (f *front) certified(host string) bool { return f.entry.Certified(host) }
 
 // close closes what stop left open.
 func (f *front) close() error {
+	if f.gateway != nil {
+		_ = f.gateway.Close()
+	}
 	for _, l := range []net.Listener{f.listen, f.hook} {
 		if l != nil {
 			_ = l.Close() // most often closed before, by its server

@@ -38,7 +38,7 @@ func openAPI(b *base) (*localAPI, error) {
 func (a *localAPI) listen(options httpapi.Options) error {
 	var err error
 	if a.listener, err = net.Listen("tcp", a.cfg.ListenAddr); err != nil {
-		return bindError("LISTEN_ADDR", err)
+		return &setting{bindError("LISTEN_ADDR", err)}
 	}
 	a.onClose(func() error {
 		if err := a.listener.Close(); !errors.Is(err, net.ErrClosed) {

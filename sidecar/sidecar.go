@@ -102,43 +102,43 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 		b.log.Warn("a setting may have unexpected effects", "setting", w.Setting, "detail", w.Detail, "fix", w.Fix)
 	}
 	if err := b.openFolders(); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if s.chats, err = openChats(b); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if s.app, err = openApp(b, s.chats); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if s.lanes, err = openLanes(b); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if s.records, err = openRecords(b, s.chats); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	s.watch = openWatch(b, s.chats, s.records, s.app, s.lanes)
 	if s.deliver, err = openDeliverer(b, s.chats, s.app, s.watch); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if s.send, err = openSender(b, s.chats, s.app, s.watch, s.lanes, s.deliver.given); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if s.receive, err = openReceiver(b, s.chats, s.app, s.watch, s.deliver); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	s.deliver.receive = s.receive // they need each other: what was delivered is settled
 	s.record = &recorder{base: b, chats: s.chats, app: s.app, watch: s.watch, waiting: &s.receive.unwritten}
 	if s.decide, err = newDecider(b, s.chats, s.records, s.app, s.watch, s.deliver, s.receive); err != nil {
-		return nil, err
+		return nil, &setting{err}
 	}
 	presence, err := openPresence(b, s.deliver.bot, func() string { return s.app.self().Name })
 	if err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	s.record.secretOf = presence.secretOf
 	s.steer, err = openSteering(b, s.chats, s.records, s.app, s.lanes, s.watch, s.receive, s.deliver, presence)
 	if err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	s.app.left = func(chat relay.ChatID) {
 		s.chats.left(relay.DefaultChannel, chat, relay.MillisOf(time.Now()))
@@ -148,13 +148,13 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	s.steer.stages = relay.Pipeline[*arrival]{{Name: "mention", Apply: s.decide.noteMentions},
 		{Name: stageInject, Apply: s.deliver.inject}}
 	if s.native, err = openNative(b, s.chats, s.app, s.send, s.receive, s.steer); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if s.mail, err = openMail(b, s.chats, s.app, s.lanes, s.watch, s.deliver, presence); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if s.api, err = openAPI(b); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if s.front, err = openFront(b, host{app: s.app, chats: s.chats, send: s.send, native: s.native,
 		deliver: s.deliver}, s.mail, s.api.failures); err != nil {
@@ -162,10 +162,10 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	}
 	s.deliver.review, s.record.review = s.steer.fate, s.steer.review
 	if err := s.deliver.open(opts.channels); err != nil {
-		return nil, onDisk(err)
+		return nil, err
 	}
 	if s.speak, err = newSpeaker(b, s.chats, s.app, s.send, s.native); err != nil {
-		return nil, err
+		return nil, &setting{err}
 	}
 	s.receive.bots, s.receive.users = s.metrics.measured(s.botsPath()), s.metrics.measured(s.usersPath())
 	if s.native != nil {
