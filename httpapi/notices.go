@@ -56,11 +56,10 @@ func (a *api) withNotices(channel, chat string, page transcript.Page, text strin
 	if len(notices) == maxNotices {
 		from = max(from, notices[0].TS)
 	}
-	find := transcript.Finder(text)
 	merged := make([]shownEntry, 0, len(entries)+len(notices))
 	next := 0
 	for _, n := range notices {
-		if n.TS < from || !find(&n) {
+		if n.TS < from || !n.Contains(text) {
 			continue
 		}
 		for next < len(entries) && entries[next].TS <= n.TS {

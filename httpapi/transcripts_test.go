@@ -37,7 +37,7 @@ func (f *fakes) Page(channel, chatID string, q transcript.Query) (transcript.Pag
 // withRecord returns fakes with a real record of oc_x, and that.
 func withRecord(tb testing.TB, dir string) (*fakes, *transcript.Store) {
 	tb.Helper()
-	store, err := transcript.Open(dir, &transcript.Options{RotateSize: 20_000})
+	store, err := transcript.Open(dir, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestTranscriptPageRefusals(t *testing.T) {
 		apitest.WantError(t, call(t, f, "GET", "/v1/transcripts/feishu/oc_x?"+query, ""), status, code)
 	}
 	ask("before=yesterday", 400, "invalid_request")
-	ask("before="+before+"0", 400, "invalid_request")
+	ask("before="+before+"x", 400, "invalid_request")
 	ask("q="+strings.Repeat("x", 201), 400, "invalid_request")
 	ask("q=%ff", 400, "invalid_request")
 	if page := readPage(t, f, url.Values{"q": {strings.Repeat("字", 66)}}); len(page.Entries) > 0 {

@@ -18,7 +18,6 @@ import (
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
-	"feishu-relay/transcript"
 )
 
 const (
@@ -179,7 +178,7 @@ var shapes = map[reflect.Type]*jsonschema.Schema{
 		Text      string    `json:"text,omitempty" jsonschema:"what is to be done, cut"`
 		Deadline  time.Time `json:"deadline,omitzero"`
 	}](nil),
-	reflect.TypeFor[transcript.File](): schemaOf[struct {
+	reflect.TypeFor[relay.File](): schemaOf[struct {
 		Key  string `json:"key" jsonschema:"what get_file takes"`
 		Type string `json:"type"`
 		Name string `json:"name,omitempty"`

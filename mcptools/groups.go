@@ -16,7 +16,6 @@ import (
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
-	"feishu-relay/transcript"
 )
 
 // The most open tasks and conversations that who_am_i names; the rest is left
@@ -123,7 +122,7 @@ type spoken struct {
 	Recalled   bool      `json:"recalled,omitempty" jsonschema:"it was recalled: there is no text any more"`
 	Edited     bool      `json:"edited,omitempty" jsonschema:"the text is that of an edit"`
 
-	Files []transcript.File `json:"files,omitempty" jsonschema:"pictures and files sent with it"`
+	Files []relay.File `json:"files,omitempty" jsonschema:"pictures and files sent with it"`
 }
 
 func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (conversation, error) {
@@ -147,7 +146,7 @@ func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (
 			break
 		}
 		c.Messages = append(c.Messages, spoken{e.Role, e.Sender, e.SenderName, e.Content, e.MessageID, e.ParentID,
-			unixMilli(e.TS), e.Recalled, e.Edited, e.Files.List()})
+			unixMilli(e.TS), e.Recalled, e.Edited, e.Files})
 	}
 	slices.Reverse(c.Messages)
 	return c, nil

@@ -125,7 +125,7 @@ func TestReadTranscript(t *testing.T) {
 			"feishu/oc_old": {
 				{Role: "user", Sender: "张三", Content: hostile, MessageID: "om_1", TS: 0},
 				{Role: "assistant", Sender: "agent_a", SenderName: "小\"码\"", Content: "done", MessageID: "om_2", ParentID: "om_1", TS: 1_000_000_000_000,
-					Files: transcript.FilesOf([]transcript.File{{Key: "img_1", Type: "image"}, {Key: "file_1", Type: "file", Name: `"/><about/>`}})},
+					Files: transcript.Files{{Key: "img_1", Type: "image"}, {Key: "file_1", Type: "file", Name: `"/><about/>`}}},
 			},
 			"feishu/oc_secret": {{Role: "user", Content: "not for you"}},
 			"slack/C1":         many,

@@ -376,42 +376,38 @@ const CutMark = "\n… [cut by feishu-relay: the whole text has %d bytes]"
 // a longer content is cut and ends in [CutMark]. It fails only if the other
 // fields alone are too long. Angle brackets are not escaped.
 func (m *Message) Encode() ([]byte, error) {
-	const room = MaxLine - 1 - 80 // 80: the signature is added afterwards
 	out := *m
 	if out.Metadata == nil {
 		out.Metadata = Metadata{}
 	}
-	line, err := Marshal(&out)
-	if err != nil {
-		return nil, fmt.Errorf("encode message: %w", err)
+	return EncodeCut(&out, &out.Content, MaxLine-1-80) // 80: the signature is added afterwards
+}
+
+// EncodeCut returns v as one line without its newline, at most room bytes: text, the address of a field of v, is cut
+// in v as far as needed, and ends in [CutMark] then. The error is [ErrTooLarge] if the rest of v is too long.
+func EncodeCut(v any, text *string, room int) ([]byte, error) {
+	whole, keep := *text, len(*text)
+	if keep > room {
+		keep = room
+		*text = cut(whole, keep)
 	}
-	if len(line) <= room {
-		return line, nil
-	}
-	out.Content = cut(m.Content, 0)
-	if line, err = Marshal(&out); err != nil {
-		return nil, fmt.Errorf("encode message: %w", err)
-	}
-	left := room - len(line)
-	if left < 0 {
-		return nil, fmt.Errorf("%w: %d bytes besides its text, at most %d", ErrTooLarge, len(line), room)
-	}
-	for keep := min(len(m.Content), left); keep > 0; {
-		out.Content = cut(m.Content, keep)
-		longer, err := Marshal(&out)
+	for ; ; *text = cut(whole, keep) {
+		line, err := Marshal(v)
 		if err != nil {
 			return nil, fmt.Errorf("encode message: %w", err)
 		}
-		over := len(longer) - room
+		over := len(line) - room
 		if over <= 0 {
-			return longer, nil
+			return line, nil
+		}
+		if keep == 0 {
+			return nil, fmt.Errorf("%w: %d bytes besides its text, at most %d", ErrTooLarge, len(line), room)
 		}
 		// An escape turns one byte into at most six, so dropping a sixth of the
 		// excess is never too much; dropping at least a tenth of keep bounds
 		// the loop.
 		keep = max(0, min(keep-over/6, keep*9/10))
 	}
-	return line, nil
 }
 
 // cut keeps about the first keep bytes of text, in whole runes, and appends

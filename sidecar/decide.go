@@ -238,11 +238,7 @@ func userEntry(m *relay.Message, sent time.Time) transcript.Entry {
 }
 
 func entryOf(m *relay.Message, sent time.Time, role, sender string) transcript.Entry {
-	var files []transcript.File
-	for _, f := range m.Metadata.Files() {
-		files = append(files, transcript.File(f))
-	}
-	return transcript.Entry{Role: role, Files: transcript.FilesOf(files), Content: m.Content, Sender: sender,
+	return transcript.Entry{Role: role, Files: m.Metadata.Files(), Content: m.Content, Sender: sender,
 		MessageID: string(m.ID()), TS: sent.UnixMilli(),
 		SenderName: m.SenderName, ThreadID: m.ThreadID, ParentID: string(m.ParentID), RootID: string(m.RootID),
 		UserTS: int64(m.UserTS), MsgType: m.MsgType, PartOf: partOf(m.Metadata), EditOf: string(editOf(m))}

@@ -101,9 +101,9 @@ func (f *files) recorded(id relay.MessageID, key string) (relay.File, bool, erro
 			if e.MessageID != string(id) {
 				continue
 			}
-			for _, file := range e.Files.List() {
+			for _, file := range e.Files {
 				if file.Key == key {
-					return relay.File(file), true, nil
+					return file, true, nil
 				}
 			}
 		}

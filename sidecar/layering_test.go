@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"relay/relaytest":           {"relay"},
 	"relay/outbox":              {"relay", "internal/safefile", "internal/jsonl", "internal/wait"},
 	"dedup":                     {"internal/jsonl"},
-	"transcript":                {"internal/safefile", "internal/jsonl"},
+	"transcript":                {"relay", "internal/runes", "internal/safefile", "internal/jsonl"},
 	"mention":                   {"feishu/content", "internal/runes"},
 	"policy":                    {"internal/runes"},
 	"deliver":                   {"relay"},

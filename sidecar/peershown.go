@@ -11,7 +11,6 @@ import (
 
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/httpapi"
-	"feishu-relay/internal/runes"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -78,8 +77,7 @@ func (s shownMail) Chats() ([]transcript.Chat, error) {
 		if len(entries) == 0 {
 			continue // it was forgotten meanwhile
 		}
-		last := entries[len(entries)-1]
-		last.Content = runes.Short(last.Content, transcript.LastBytes)
+		last := entries[len(entries)-1].Short()
 		all = append(all, transcript.Chat{Channel: relay.MailChannel, ChatID: string(chat),
 			Modified: time.UnixMilli(last.TS), LastTS: last.TS, Last: &last})
 	}
@@ -117,7 +115,7 @@ func (s shownMail) Page(channel, chat string, q transcript.Query) (transcript.Pa
 
 func (s shownMail) entries(chat relay.ChatID) (out []transcript.Entry) {
 	for _, m := range s.peers.chats.Messages(chat) {
-		e := transcript.Entry{Role: transcript.RoleAssistant, Content: m.Text(), Sender: string(m.Peer),
+		e := transcript.Entry{Role: relay.RoleAssistant, Content: m.Text(), Sender: string(m.Peer),
 			MessageID: string(m.ID), TS: int64(m.Created), ParentID: string(m.Parent), RootID: string(m.Root),
 			MsgType: m.Type, Recalled: m.Deleted}
 		if m.Own {

@@ -149,7 +149,7 @@ func (r *recorder) write(p *arrival, e transcript.Entry) (added bool, why relay.
 	}
 	added, err = r.chats.record(add, p.msg.Channel, p.msg.ChatID, e)
 	switch {
-	case errors.Is(err, transcript.ErrEntry):
+	case errors.Is(err, relay.ErrTooLarge):
 		r.quarantine(p.Line)
 		return false, relay.Malformed, nil
 	case err != nil:

@@ -9,7 +9,6 @@ import (
 
 	"feishu-relay/relay"
 	"feishu-relay/steer"
-	"feishu-relay/transcript"
 )
 
 // group is a group as people and the API are shown it.
@@ -83,7 +82,7 @@ func (s *steering) depthNow(channel string, chat relay.ChatID) int {
 	}
 	inTime(entries)
 	e := entries[len(entries)-1]
-	if e.Role == transcript.RoleUser {
+	if e.Role == relay.RoleUser {
 		return 0
 	}
 	w := where{channel: channel, chat: chat}

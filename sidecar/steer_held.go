@@ -14,7 +14,6 @@ import (
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
-	"feishu-relay/transcript"
 )
 
 // held are messages that stopped at this bot and may be released, on disk.
@@ -286,7 +285,7 @@ func (s *steering) inChinese(m *relay.Message, before relay.Millis) bool {
 	}
 	inTime(entries)
 	for _, e := range slices.Backward(entries) {
-		if e.Role == transcript.RoleUser && e.ThreadID == m.ThreadID {
+		if e.Role == relay.RoleUser && e.ThreadID == m.ThreadID {
 			return steer.HanIn(e.Content)
 		}
 	}

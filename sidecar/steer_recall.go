@@ -189,7 +189,7 @@ func (c *chats) blank(channel string, chat relay.ChatID, e *transcript.Entry) bo
 		relay.MessageID(e.Mark.AnswerTo())) {
 		return false
 	}
-	e.Content, e.Files, e.Recalled = "", "", true
+	e.Content, e.Files, e.Recalled = "", nil, true
 	return true
 }
 

@@ -82,7 +82,7 @@ func (s *steering) stopped(g *groupState, m *relay.Message, sent time.Time) (boo
 		return false, err
 	}
 	return !slices.ContainsFunc(entries, func(e transcript.Entry) bool {
-		return e.Role == transcript.RoleUser && e.TS > int64(at) || e.UserTS > int64(at) && e.UserTS <= e.TS
+		return e.Role == relay.RoleUser && e.TS > int64(at) || e.UserTS > int64(at) && e.UserTS <= e.TS
 	}) && m.UserTS <= at, nil
 }
 
@@ -110,7 +110,7 @@ func (s *steering) overBudget(m *relay.Message, key string, sent time.Time) (boo
 		said, within := 0, false
 		for i, e := range entries {
 			within = within || i < nearTail && e.TS > since // some of the oldest: lines may be late
-			if e.Role == transcript.RoleAssistant && e.TS > since && e.EditOf == "" && e.MessageID != key {
+			if e.Role == relay.RoleAssistant && e.TS > since && e.EditOf == "" && e.MessageID != key {
 				said++
 			}
 		}
@@ -154,7 +154,7 @@ func (s *steering) audience(g *groupState, m *relay.Message, e transcript.Entry)
 func (s *steering) lineOf(e *transcript.Entry, msgType string, mentions []relay.Mention) steer.Line {
 	l := steer.Line{ID: e.MessageID, ParentID: e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID,
 		Named: func() steer.Names { return s.app.namedIn(e.Content, msgType, mentions) }}
-	if e.Role == transcript.RoleUser {
+	if e.Role == relay.RoleUser {
 		l.Person = e.Sender
 	} else {
 		l.Bot = relay.AgentName(e.Sender)

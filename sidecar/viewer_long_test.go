@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/test/browsertest"
+	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
 
@@ -162,10 +163,10 @@ func writeTranscript(t *testing.T, dir, chat string, n int) (ids []string) {
 	var file bytes.Buffer
 	start := time.Now().Add(-time.Duration(n) * time.Minute)
 	for i := range n {
-		e := transcript.Entry{Role: transcript.RoleAssistant, Sender: fmt.Sprintf("agent_%c", 'a'+i%3), MessageID: fmt.Sprintf("om_%05d", i),
+		e := transcript.Entry{Role: relay.RoleAssistant, Sender: fmt.Sprintf("agent_%c", 'a'+i%3), MessageID: fmt.Sprintf("om_%05d", i),
 			TS: start.Add(time.Duration(i) * time.Minute).UnixMilli(), Content: fmt.Sprintf("Message %d. ", i) + strings.Repeat("说了一些话 and some words. ", i*7%11)}
 		if i%4 == 0 {
-			e.Role, e.Sender = transcript.RoleUser, "Tom"
+			e.Role, e.Sender = relay.RoleUser, "Tom"
 		}
 		line, err := json.Marshal(e)
 		must(t, err)

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"feishu-relay/relay"
 )
 
 // The benchmarks are compared with the time that a bare loop of system calls
@@ -23,7 +25,7 @@ import (
 // benchEntry is a message of about 400 bytes as a line.
 func benchEntry(i int) Entry {
 	return Entry{
-		Role: RoleAssistant, Sender: "agent_a", MessageID: fmt.Sprintf("om_%032d", i), TS: 1795211093522 + int64(i),
+		Role: relay.RoleAssistant, Sender: "agent_a", MessageID: fmt.Sprintf("om_%032d", i), TS: 1795211093522 + int64(i),
 		Content: strings.Repeat("一段话 and some words. ", 10), ParentID: "om_parent", ThreadID: "omt_thread",
 	}
 }
@@ -204,7 +206,7 @@ func BenchmarkTail(b *testing.B) {
 			}
 		})
 		b.Run(size.name+"/warm", func(b *testing.B) {
-			s := open(b, dir, &Options{RotateSize: 2 << 30})
+			s := open(b, dir, &Options{rotateSize: 2 << 30})
 			if _, err := s.Append("feishu", "oc_x", benchEntry(-1)); err != nil {
 				b.Fatal(err)
 			}
@@ -228,11 +230,7 @@ func writeLarge(tb testing.TB, path string, size int64) {
 	var block []byte
 	for written := int64(0); written < size; {
 		if len(block) < 1<<20 {
-			line, err := encode(benchEntry(len(block)))
-			if err != nil {
-				tb.Fatal(err)
-			}
-			block = append(block, line...)
+			block = append(block, lines(tb, benchEntry(len(block)))...)
 			if int64(len(block)) < min(size, 1<<20) {
 				continue
 			}

@@ -1,16 +1,17 @@
 package transcript
 
 import (
-	"bytes"
 	"errors"
 	"hash/maphash"
 	"io/fs"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"feishu-relay/internal/jsonl"
+	"feishu-relay/relay"
 )
 
 // Bounds of one append.
@@ -35,13 +36,13 @@ type chatLog struct {
 
 	mu     sync.Mutex // guards the rest
 	log    jsonl.Log
+	loaded fs.FileInfo // the file of which memory has the lines before place; nil: none
+	number int         // of that file, see place
 	place  jsonl.Tail
-	loaded bool // ids and recent cover the lines before place
-	ids    idSet
-	recent recent
-	memory int64 // of ids and recent, as counted in store.memory
+	memory
+	counted int64 // bytes of memory, as counted in store.memory
 	// reach bounds the times of the lines before the loaded part, whose ids are
-	// not in ids: only messages not newer than reach may repeat them. MinInt64:
+	// not in memory: only messages not newer than reach may repeat them. MinInt64:
 	// all lines are loaded.
 	reach int64
 }
@@ -53,13 +54,13 @@ func (l *chatLog) retire() {
 }
 
 func (l *chatLog) unlock() {
-	l.countMemory()
+	l.count()
 	l.mu.Unlock()
-	if l.retired.Load() || l.store.closed() {
+	if l.retired.Load() || l.store.closed.Load() {
 		l.closeRetired()
 		return
 	}
-	for l.store.memory.Load() > l.store.opts.Memory && l.store.chats.Len() > 1 {
+	for l.store.memory.Load() > l.store.opts.memory && l.store.chats.Len() > 1 {
 		l.store.chats.RemoveOldest()
 	}
 }
@@ -67,30 +68,35 @@ func (l *chatLog) unlock() {
 func (l *chatLog) closeRetired() {
 	if l.mu.TryLock() {
 		l.log.Close()
-		l.ids, l.recent = idSet{}, recent{}
-		l.countMemory()
+		l.memory = memory{}
+		l.count()
 		l.mu.Unlock()
 	}
 }
 
-// countMemory adds the memory of l to that of the store; the caller holds mu.
-func (l *chatLog) countMemory() {
-	now := int64(l.recent.bytes + l.recent.outlineBytes + idCost*len(l.ids.ring))
-	l.store.memory.Add(now - l.memory)
-	l.memory = now
+// count counts the memory of l in that of the store.
+func (l *chatLog) count() {
+	now := int64(l.bytes + l.outlineBytes + idCost*len(l.ids))
+	l.store.memory.Add(now - l.counted)
+	l.counted = now
 }
 
-func (l *chatLog) hash(id string) uint64 { return maphash.String(l.store.seed, id) }
+// addition is an entry to be appended.
+type addition struct {
+	Entry
+	text []byte // the encoded entry with its newline, once it is needed
+}
 
-// append is one attempt of Store.Append; the caller holds mu.
+// append is one attempt of Store.Append.
 func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err error) {
 	if a.MessageID != "" && l.known(a.MessageID) {
 		return false, nil
 	}
-	if a.line == nil {
-		if a.line, err = encodeTo(a.buffer, a.Entry); err != nil { // before taking the file's lock
+	if a.text == nil { // before taking the file's lock
+		if a.text, err = a.encode(); err != nil {
 			return false, err
 		}
+		a.text = append(a.text, '\n')
 	}
 	err = l.log.Do(waited, func(size int64) error {
 		if err := l.readNew(size); err != nil {
@@ -102,68 +108,50 @@ func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err err
 		if l.log.Full(l.place.Offset()) && l.rotate() {
 			return jsonl.ErrMoved
 		}
-		err := l.write(a.line)
-		added = err == nil
+		at, err := l.log.Append(a.text)
+		if added = err == nil; added && at == l.place.Offset() { // else another program, without the lock, wrote as well
+			l.place.Skip(a.text)
+			l.readLine(a.text[:len(a.text)-1], at) // as every reader does
+		}
 		return err
 	})
 	return added, err
 }
 
-// known reports whether a message is in the file, reading on without the lock.
-// False means that it must be looked for under the lock.
+// known reports whether a message is in the file, without the file's lock. False means that it must be looked for
+// under the lock. What is remembered is not read on: so who is far behind does not forget what comes next.
 func (l *chatLog) known(id string) bool {
-	if !l.loaded {
-		return false
-	}
 	size, err := l.log.Size()
-	if err != nil || size < l.place.Offset() {
-		return false
-	}
-	hash := l.hash(id)
-	return l.ids.has(hash) || l.readAhead(size) && l.ids.has(hash)
+	return err == nil && l.matches(size) && (l.has(id) || l.readOn(size) == nil && l.has(id))
 }
 
-// readAhead reads up to size without the lock. It returns false if that is too
-// far or the file was cut or replaced; the next append recovers from that.
-func (l *chatLog) readAhead(size int64) bool {
-	behind := size - l.place.Offset()
-	return behind >= 0 && behind <= maxBehind && l.readOn(size) == nil
+// current reads what others appended, without the file's lock. It returns false if memory does not match the
+// file; the next append recovers from that.
+func (l *chatLog) current() bool {
+	size, err := l.log.Size()
+	return err == nil && l.matches(size) && l.readOn(size) == nil
 }
 
-// closing is called before the file is closed. After a rotation the remembered lines are
-// still valid. If the file was moved in another way, a person has changed the record,
-// and they are read again. Whether it was rotated is checked while the file is open,
-// since the inode number of a deleted and closed file is reused.
-func (l *chatLog) closing(moved bool) {
-	l.loaded = false
-	if moved {
-		if _, rotated, err := l.store.olderThan(l.name, l.log.Info()); err != nil || !rotated {
-			l.ids = idSet{}
-		}
-	}
+// matches reports whether memory is of the open file, which has size bytes.
+func (l *chatLog) matches(size int64) bool {
+	return l.loaded != nil && l.loaded == l.log.Info() && size >= l.place.Offset()
 }
 
 // readNew reads the lines that others appended. The file is locked and has size
 // bytes.
 func (l *chatLog) readNew(size int64) error {
-	switch {
-	case !l.loaded || size-l.place.Offset() > maxBehind:
-		return l.load(quickWindow)
-	case size < l.place.Offset():
-		l.ids = idSet{} // a person cut the file
-		return l.load(quickWindow)
+	if !l.matches(size) {
+		return l.load(false)
 	}
 	err := l.readOn(size)
-	if errors.Is(err, jsonl.ErrReplaced) {
-		l.ids = idSet{}
-		return l.load(quickWindow)
-	}
-	if err == nil && l.place.Offset() == size && !l.place.Inside() {
+	switch {
+	case errors.Is(err, jsonl.ErrReplaced):
+		return l.load(false)
+	case err != nil:
+		return err
+	case l.place.Offset() == size && !l.place.Inside():
 		l.log.Ended(size)
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	// A writer was killed, maybe right before its newline. Ending the line
 	// shows whether it is a whole message.
@@ -173,113 +161,254 @@ func (l *chatLog) readNew(size int64) error {
 	return l.readOn(size)
 }
 
-// readOn reads from place to size, whether or not the file is locked.
+// readOn reads from place to size. [jsonl.ErrReplaced] means that the file has to be loaded again.
 func (l *chatLog) readOn(size int64) error {
-	if size == l.place.Offset() {
+	switch behind := size - l.place.Offset(); {
+	case behind == 0:
 		return nil
+	case behind > maxBehind:
+		return jsonl.ErrReplaced
 	}
-	var skips int64
+	before := l.store.Skipped()
 	_, err := l.place.Read(l.log.File(), size, func(line jsonl.Line) bool {
-		if line.Text == nil || !l.remember(line.Text, place{offset: line.Start}) && !blank(line.Text) {
-			skips++
+		if line.Text == nil {
+			l.store.skipped.Add(1)
+		} else {
+			l.readLine(line.Text, line.Start)
 		}
 		return true
 	})
-	if skips > 0 {
-		l.store.skipped.Add(skips)
-		l.store.log.Warn("skipped lines that are not entries", "file", l.name, "lines", skips)
+	if skips := l.store.Skipped() - before; skips > 0 {
+		l.store.opts.Logger.Warn("skipped lines that are not entries", "file", l.name, "lines", skips)
 	}
 	return err
 }
 
-// remember adds one line to the memory of l and reports whether it is an entry
-// and nothing else.
-func (l *chatLog) remember(line []byte, at place) bool {
-	if v, ok := scan(line); ok {
-		if id, ok := v.id(); ok {
-			if len(id) > 0 {
-				l.noteID(maphash.Bytes(l.store.seed, id))
-			}
-			l.recent.push(recentLine{raw: bytes.Clone(line), ts: v.ts, size: recentCost + len(line), at: at,
-				without: len(id) == 0})
-			return true
-		}
+func (l *chatLog) readLine(text []byte, at int64) {
+	if e, found := l.store.entry(text); found {
+		l.remember(lineOf(e, place{l.number, at}))
 	}
-	e, found, whole := parse(line)
-	if found {
-		if e.MessageID != "" {
-			l.noteID(l.hash(e.MessageID))
-		}
-		l.recent.push(lineOf(e, at))
-	}
-	return whole
 }
 
-// noteID adds the id of a new line.
-func (l *chatLog) noteID(id uint64) {
-	l.recent.repeats = l.recent.repeats || l.ids.has(id)
-	l.ids.add(id)
-}
-
-// contains reports whether e is in the transcript already.
+// contains reports whether e is in the transcript already. The file is locked.
 func (l *chatLog) contains(e *Entry) (bool, error) {
 	if e.MessageID == "" {
-		return l.recent.has(e), nil
+		read := lineOf(*e, end)
+		return find(l.lines, &read) >= 0, nil
 	}
-	id := l.hash(e.MessageID)
-	if l.ids.has(id) {
-		return true, nil
+	if l.has(e.MessageID) || e.TS > l.reach {
+		return l.has(e.MessageID), nil
 	}
-	if e.TS > l.reach {
-		return false, nil
-	}
-	err := l.load(fullWindow)
-	return err == nil && l.ids.has(id), err
-}
-
-// write appends line. place is where reading has got to, also after an error.
-func (l *chatLog) write(line []byte) error {
-	at, err := l.log.Append(line)
-	if err != nil {
-		return err
-	}
-	if at != l.place.Offset() {
-		return nil // a program without locks wrote as well: the next call reads both
-	}
-	l.place.Skip(line)
-	l.remember(line[:len(line)-1], place{offset: at}) // as every reader parses it
-	return nil
+	err := l.load(true)
+	return err == nil && l.has(e.MessageID), err
 }
 
 // rotate renames the file to a rotated one and deletes the oldest of these. If
 // that fails, the file keeps growing and a later call retries.
 func (l *chatLog) rotate() bool {
-	numbers, err := l.store.segmentsNow(l.name) // the next number must be free
-	next := 1
-	if len(numbers) > 0 && numbers[0] < math.MaxInt {
-		next = numbers[0] + 1
-	}
+	number, older, err := l.store.numbers(l.name, l.log.Info(), nil) // its name must be free
 	if err == nil {
-		err = l.log.Rotate(segmentName(l.name, next), l.place.Offset())
+		err = l.log.Rotate(segmentName(l.name, number), l.place.Offset())
 	}
 	if err != nil {
 		l.log.Later(l.place.Offset())
-		l.store.log.Warn("the transcript cannot be rotated", "file", l.name, "err", err)
+		l.store.opts.Logger.Warn("the transcript cannot be rotated", "file", l.name, "err", err)
 		return false
 	}
-	old := func(yield func(string) bool) {
-		for _, number := range numbers {
-			if number <= next-l.store.opts.Keep && !yield(segmentName(l.name, number)) {
-				return
+	root, err := l.store.dir.Open(false)
+	for _, old := range older {
+		if err == nil && old <= number-l.store.opts.keep {
+			if err = root.Remove(segmentName(l.name, old)); errors.Is(err, fs.ErrNotExist) {
+				err = nil
 			}
 		}
 	}
-	root, err := l.store.dir.Open(false)
-	if err == nil {
-		_, err = jsonl.Prune(root, old, func(string, fs.FileInfo) bool { return true })
-	}
 	if err != nil {
-		l.store.log.Warn("an old transcript file cannot be deleted", "file", l.name, "err", err)
+		l.store.opts.Logger.Warn("an old transcript file cannot be deleted", "file", l.name, "err", err)
 	}
 	return true
+}
+
+// Reading back on opening ends after quickIDs messages with quickBytes, or quickMost bytes, which takes a few
+// milliseconds; when a message arrives that may be older, since a sidecar that was away for days receives everything
+// again, after maxIDs messages or fullMost bytes.
+const (
+	quickIDs   = 1000
+	quickBytes = 1 << 20
+	quickMost  = 16 << 20
+	fullMost   = 256 << 20
+	// reachMargin is how far, in milliseconds, the order of the messages' times may differ from the
+	// order in which they were written.
+	reachMargin = 10 * 60 * 1000
+)
+
+// load reads the end of the transcript again. The file is locked.
+func (l *chatLog) load(full bool) error {
+	l.loaded = nil
+	size, err := l.log.Append(nil) // ends a torn line
+	if err != nil {
+		return err
+	}
+	if l.number, _, err = l.store.numbers(l.name, l.log.Info(), nil); err != nil {
+		return err
+	}
+	var lines []line // newest first
+	bytes, begun := 0, true
+	for r, err := range l.store.back(l.name, place{l.number, size}, nil) {
+		if err != nil {
+			return err
+		}
+		e, found := l.store.entry(r.text)
+		if !found {
+			continue
+		}
+		read := lineOf(e, r.at)
+		if bytes += read.size(); bytes > maxMemory {
+			read.drop()
+		}
+		lines = append(lines, read)
+		if full && (len(lines) >= maxIDs || bytes >= fullMost) ||
+			!full && (len(lines) >= quickIDs && bytes >= quickBytes || bytes >= quickMost) {
+			begun = false
+			break
+		}
+	}
+	l.memory = memory{begun: begun}
+	for _, read := range slices.Backward(lines) {
+		l.remember(read)
+	}
+	l.reach = math.MinInt64
+	if !begun && !full {
+		// The newest time in the older quarter bounds the times of the messages before.
+		for _, older := range lines[len(lines)*3/4:] {
+			l.reach = max(l.reach, older.TS+reachMargin)
+		}
+	}
+	if l.place, err = jsonl.At(l.log.File(), relay.MaxLine, size); err == nil {
+		l.loaded = l.log.Info()
+	}
+	return err
+}
+
+// Bounds of what is kept in memory of each open chat; beyond them the oldest is dropped.
+const (
+	maxLines  = 512       // with their contents, and as many without
+	maxMemory = 512 << 10 // bytes of these, and as many of those
+	lineCost  = 300       // bytes of a line besides its texts
+	// maxIDs is how many message ids are remembered. A repeat after more other messages than that
+	// is not recognised.
+	maxIDs = 1 << 13
+	idCost = 32 // bytes of an id
+)
+
+// memory holds the last lines of a chat, each message once.
+type memory struct {
+	lines        []line // oldest first
+	outlines     int    // how many of lines, the oldest, are without content
+	bytes        int    // of the others
+	outlineBytes int
+	bare         bool // a line has no id
+	begun        bool // lines begin with the chat's first one
+
+	ids  map[uint64]struct{} // hashes, which take less memory
+	ring []uint64            // ids in their order
+	next int                 // the oldest one in the full ring
+}
+
+// size is about how many bytes l takes in memory.
+func (l *line) size() int {
+	return lineCost + len(l.Content) + 64*len(l.Files) + len(l.Sender) + len(l.MessageID) + len(l.SenderName) +
+		len(l.ThreadID) + len(l.ParentID) + len(l.RootID) + len(l.MsgType) + len(l.PartOf) + len(l.EditOf)
+}
+
+// drop removes what an outline does not have.
+func (l *line) drop() { l.Content, l.Files, l.Mark = "", nil, nil }
+
+func (m *memory) has(id string) bool {
+	_, ok := m.ids[maphash.String(seed, id)]
+	return ok
+}
+
+// remember adds a line behind the others. Of a message that other programs wrote again, the newest line stays, or the
+// one that has an id.
+func (m *memory) remember(l line) {
+	again := -1
+	if m.bare = m.bare || l.MessageID == ""; m.bare {
+		again = find(m.lines, &l)
+	}
+	switch {
+	case l.MessageID == "" && again >= 0 && m.lines[again].MessageID != "":
+		return
+	case l.MessageID != "" && m.has(l.MessageID):
+		again = slices.IndexFunc(m.lines, func(o line) bool { return o.MessageID == l.MessageID })
+	case l.MessageID != "":
+		m.rememberID(maphash.String(seed, l.MessageID))
+	}
+	if again >= 0 {
+		m.remove(again)
+	}
+	m.lines = append(m.lines, l)
+	m.bytes += l.size()
+	for len(m.lines)-m.outlines > maxLines || m.bytes > maxMemory {
+		oldest := &m.lines[m.outlines]
+		m.bytes -= oldest.size()
+		oldest.drop()
+		m.outlineBytes += oldest.size()
+		m.outlines++
+	}
+	for m.outlines > maxLines || m.outlineBytes > maxMemory {
+		m.remove(0)
+		m.begun = false
+	}
+}
+
+func (m *memory) remove(i int) {
+	if i < m.outlines {
+		m.outlineBytes -= m.lines[i].size()
+		m.outlines--
+	} else {
+		m.bytes -= m.lines[i].size()
+	}
+	if i > 0 {
+		m.lines = slices.Delete(m.lines, i, i+1)
+		return
+	}
+	m.lines[0] = line{}
+	m.lines = m.lines[1:] // a later append moves the rest to a new array
+}
+
+func (m *memory) rememberID(id uint64) {
+	if m.ids == nil {
+		m.ids = map[uint64]struct{}{}
+	}
+	if len(m.ring) < maxIDs {
+		m.ring = append(m.ring, id)
+	} else {
+		delete(m.ids, m.ring[m.next])
+		m.ring[m.next] = id
+		m.next = (m.next + 1) % maxIDs
+	}
+	m.ids[id] = struct{}{}
+}
+
+// recent passes the lines in memory to take, newest first, until it returns false. If more are wanted, those
+// before the place from are in the files.
+func (l *chatLog) recent(contents bool, take func(*line) bool) (from place, more bool) {
+	l.mu.Lock() // an append that waits for the file's lock does not hold it
+	defer l.unlock()
+	if !l.current() {
+		return end, true
+	}
+	from = place{l.number, l.place.Offset()}
+	first := 0
+	if contents {
+		first = l.outlines
+	}
+	for i := len(l.lines) - 1; i >= first; i-- {
+		if !take(&l.lines[i]) {
+			return from, false
+		}
+		from = l.lines[i].at
+	}
+	return from, first > 0 || !l.begun
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"feishu-relay/relay"
 )
 
 // An edit is a line of its own, and readers see one message with the newest text:
@@ -13,7 +15,7 @@ func TestEditsShowAsTheirMessage(t *testing.T) {
 	s := open(t, dir, nil)
 	add := func(e Entry) {
 		t.Helper()
-		e.Role = RoleAssistant
+		e.Role = relay.RoleAssistant
 		if added, err := s.Append("feishu", "oc_x", e); err != nil || !added {
 			t.Fatal(added, err)
 		}

@@ -3,31 +3,22 @@ package transcript
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"math"
+	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"feishu-relay/internal/runes"
+	"feishu-relay/relay"
 )
 
-// Roles of an entry.
-const (
-	RoleUser      = "user"
-	RoleAssistant = "assistant" // any bot
-	// RoleNotice is a notice of the sidecars. Notices are in a folder of their own, since
-	// readers of a transcript know only the other two roles.
-	RoleNotice = "notice"
-)
-
-// MaxLine is the most bytes a line may have, with its newline. Writing cuts a
-// longer content; reading skips a longer line.
-const MaxLine = 1 << 20
-
-// CutMark ends a content that was cut to fit; %d is its full size in bytes.
-const CutMark = "\n… [cut by feishu-relay: the whole text has %d bytes]"
+// RoleNotice is the role of a notice of the sidecars. Notices are in a folder of their own, since
+// readers of a transcript know only [relay.RoleUser] and [relay.RoleAssistant], which is any bot.
+const RoleNotice = "notice"
 
 // Entry is one message of a group: a line of the transcript. A line always has
 // the first five fields, in this order.
 type Entry struct {
-	Role      string `json:"role"` // RoleUser or RoleAssistant
+	Role      string `json:"role"`
 	Content   string `json:"content"`
 	Sender    string `json:"sender"` // a bot's agent name; a person's display name or open_id
 	MessageID string `json:"message_id"`
@@ -41,7 +32,7 @@ type Entry struct {
 	MsgType    string `json:"msg_type,omitempty"`
 	PartOf     string `json:"part_of,omitempty"` // first message of the send of which this is a later piece
 	// EditOf is the message, of the same sender, whose content this line replaces. Its ts is the
-	// message's. Only [Store.Follow] and [Store.Back] return such lines.
+	// message's. Readers do not get such lines, but the message.
 	EditOf string `json:"edit_of,omitempty"`
 	Files  Files  `json:"files,omitempty"` // pictures and other files of the message
 	// Recalled: the message was recalled and its content removed.
@@ -52,53 +43,15 @@ type Entry struct {
 	*Mark       // of a notice
 }
 
-// File is a picture or another file of a message.
-type File struct {
-	Key  string `json:"key"`
-	Type string `json:"type"` // image or file
-	Name string `json:"name,omitempty"`
-}
-
-// Files are the files of a message, as the JSON text of a list, so that entries are comparable.
-type Files string
-
-// FilesOf converts a list to its form in an entry.
-func FilesOf(list []File) Files {
-	if len(list) == 0 {
-		return ""
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(list); err != nil {
-		return "" // unreachable: strings always encode
-	}
-	return Files(bytes.TrimSpace(b.Bytes()))
-}
-
-// List returns the files, nil for "".
-func (f Files) List() []File {
-	var list []File
-	if f == "" || json.Unmarshal([]byte(f), &list) != nil {
-		return nil
-	}
-	return list
-}
-
-// MarshalJSON writes the list.
-func (f Files) MarshalJSON() ([]byte, error) {
-	if f == "" {
-		return []byte("[]"), nil
-	}
-	return []byte(f), nil
-}
+// Files are the files of a message.
+type Files []relay.File
 
 // UnmarshalJSON never fails: a value of another form, written by another program,
 // becomes an empty list, so that the rest of the entry is kept.
 func (f *Files) UnmarshalJSON(data []byte) error {
-	var list []File
+	var list []relay.File
 	if json.Unmarshal(data, &list) == nil {
-		*f = FilesOf(list)
+		*f = list
 	}
 	return nil
 }
@@ -113,79 +66,118 @@ type Mark struct {
 	Bots []string        `json:"bots,omitempty"` // stopped, or released; none: all
 }
 
-// actAnswer is the Act of an answer to the command that Of names.
-const actAnswer = "answer"
-
 // AnswerTo is the id of the command that m answers, "" if it answers none; m may be nil.
 func (m *Mark) AnswerTo() string {
-	if m == nil || m.Act != actAnswer {
+	if m == nil || m.Act != "answer" {
 		return ""
 	}
 	return m.Of
 }
 
-func (e *Entry) check() error {
-	if e.Role != RoleUser && e.Role != RoleAssistant && e.Role != RoleNotice {
-		return fmt.Errorf("%w: role is not user, assistant or notice", ErrEntry)
+// Contains reports whether the content, the sender or the sender's name has a text in it,
+// ignoring case.
+func (e *Entry) Contains(text string) bool {
+	text = strings.ToLower(text)
+	return strings.Contains(strings.ToLower(e.Content), text) || strings.Contains(strings.ToLower(e.Sender), text) ||
+		strings.Contains(strings.ToLower(e.SenderName), text)
+}
+
+// Short returns e with at most 600 bytes of its content; "…" stands for the rest.
+func (e Entry) Short() Entry {
+	e.Content = runes.Short(e.Content, 600)
+	return e
+}
+
+func (e *Entry) valid() bool {
+	return e.Role == relay.RoleUser || e.Role == relay.RoleAssistant || e.Role == RoleNotice
+}
+
+// encode returns e as one line without its newline, shorter than [relay.MaxLine].
+func (e Entry) encode() ([]byte, error) { return relay.EncodeCut(&e, &e.Content, relay.MaxLine-1) }
+
+// entryStart begins every line that encode writes. It cannot occur inside a
+// string, where its quotes would be escaped.
+var entryStart = []byte(`{"role":"`)
+
+// parse reads one line without its newline. whole reports that it is an entry
+// and nothing else. found reports that it contains an entry, which may follow
+// the part of a line that a killed writer left.
+func parse(line []byte) (e Entry, found, whole bool) {
+	if e, ok := decode(line); ok {
+		return e, true, true
+	}
+	if i := bytes.LastIndex(line, entryStart); i > 0 {
+		e, found = decode(line[i:])
+	}
+	return e, found, false
+}
+
+// decode reads an entry; ok is false if the line is not an entry. Times as other programs write them take a second
+// look: each sidecar reads all lines.
+func decode(line []byte) (e Entry, ok bool) {
+	if json.Unmarshal(line, &e) != nil || inSeconds(float64(e.TS)) || inSeconds(float64(e.UserTS)) {
+		var w struct {
+			Entry
+			TS     millis `json:"ts"`
+			UserTS millis `json:"user_ts"`
+		}
+		if json.Unmarshal(line, &w) != nil {
+			return Entry{}, false
+		}
+		e, e.TS, e.UserTS = w.Entry, int64(w.TS), int64(w.UserTS)
+	}
+	return e, e.valid()
+}
+
+// inSeconds reports whether a time is in seconds: those of the years 2001 to 5138.
+func inSeconds(t float64) bool { return t >= 1e9 && t < 1e11 }
+
+// millis is a time as other programs write it: a number or a string of one,
+// perhaps with a fraction, in milliseconds or seconds. An invalid time becomes
+// 0, so that the rest of the entry is kept.
+type millis int64
+
+func (m *millis) UnmarshalJSON(data []byte) error {
+	f, err := strconv.ParseFloat(strings.Trim(string(data), `" `), 64)
+	switch {
+	case err != nil || f != f || f > 1e15 || f < -1e15:
+		*m = 0
+	case inSeconds(f):
+		*m = millis(math.Round(f * 1000))
+	default:
+		*m = millis(f)
 	}
 	return nil
 }
 
-// size is about how many bytes e takes in memory.
-func (e *Entry) size() int {
-	return recentCost + len(e.Files) + len(e.Content) + len(e.Sender) + len(e.MessageID) + len(e.SenderName) +
-		len(e.ThreadID) + len(e.ParentID) + len(e.RootID) + len(e.MsgType) + len(e.PartOf) + len(e.EditOf)
+// edits are the newest contents of messages that were edited after they were recorded, by
+// message and sender. A reader goes from the newest line back, so it reads an edit before
+// its message.
+type edits map[[2]string]Entry
+
+// take adds e if it is an edit, and reports whether it is.
+func (d *edits) take(e *Entry) bool {
+	if e.EditOf == "" {
+		return false
+	}
+	if *d == nil {
+		*d = edits{}
+	}
+	key := [2]string{e.EditOf, e.Sender}
+	if _, newer := (*d)[key]; !newer {
+		(*d)[key] = *e
+	}
+	return true
 }
 
-// outline returns e without its content and files, as a copy that does not keep the line it
-// was read from in memory.
-func (e *Entry) outline() Entry {
-	short := *e
-	short.Content, short.Files, short.Mark = "", "", nil
-	for _, text := range []*string{&short.Role, &short.Sender, &short.MessageID, &short.SenderName, &short.ThreadID,
-		&short.ParentID, &short.RootID, &short.MsgType, &short.PartOf, &short.EditOf} {
-		*text = strings.Clone(*text)
+// shown returns e with its newest content. A recalled message has no content, even if it
+// was edited.
+func (d edits) shown(e Entry) Entry {
+	if now, ok := d[[2]string{e.MessageID, e.Sender}]; ok && !e.Recalled {
+		e.Content, e.Files, e.Edited, e.Recalled = now.Content, now.Files, !now.Recalled, now.Recalled
 	}
-	return short
-}
-
-// encodeTo returns e as one line with its newline, at most MaxLine bytes, which are in
-// b. It fails only if the other fields alone are too long.
-func encodeTo(b *bytes.Buffer, e Entry) ([]byte, error) {
-	whole := e.Content
-	keep := len(whole) // bytes of the content to keep; escapes take more in the line
-	if keep > MaxLine {
-		keep = MaxLine
-		e.Content = cut(whole, keep)
+	if e.Recalled {
+		e.Content, e.Files = "", nil
 	}
-	for {
-		b.Reset()
-		enc := json.NewEncoder(b)
-		enc.SetEscapeHTML(false) // <at> tags remain readable
-		if err := enc.Encode(&e); err != nil {
-			return nil, fmt.Errorf("encode entry: %w", err)
-		}
-		line := b.Bytes()
-		over := len(line) - MaxLine
-		if over <= 0 {
-			return line, nil
-		}
-		if keep == 0 {
-			return nil, fmt.Errorf("%w: %d bytes besides its content, at most %d", ErrEntry, len(line), MaxLine)
-		}
-		// An escape turns one byte into at most six, so dropping a sixth of the
-		// excess is never too much; dropping at least a tenth of keep bounds
-		// the loop.
-		keep = max(0, min(keep-over/6-64, keep*9/10))
-		e.Content = cut(whole, keep)
-	}
-}
-
-// cut keeps about the first keep bytes of s, in whole runes, and appends
-// [CutMark].
-func cut(s string, keep int) string {
-	for keep > 0 && !utf8.RuneStart(s[keep]) {
-		keep--
-	}
-	return s[:keep] + fmt.Sprintf(CutMark, len(s))
+	return e
 }

@@ -5,6 +5,7 @@ import (
 	"log"
 	"os"
 
+	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
 
@@ -17,7 +18,7 @@ func Example() {
 	defer os.RemoveAll(dir)
 
 	answer := transcript.Entry{
-		Role: transcript.RoleAssistant, Content: "42", Sender: "agent_a",
+		Role: relay.RoleAssistant, Content: "42", Sender: "agent_a",
 		MessageID: "om_2", TS: 1795211093522,
 	}
 	for range 2 {
@@ -27,7 +28,7 @@ func Example() {
 		}
 		defer sidecar.Close()
 		question := transcript.Entry{
-			Role: transcript.RoleUser, Content: "6 * 7?", Sender: "Ann",
+			Role: relay.RoleUser, Content: "6 * 7?", Sender: "Ann",
 			MessageID: "om_1", TS: 1795211090000,
 		}
 		for _, e := range []transcript.Entry{question, answer} {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"feishu-relay/relay"
 )
 
 // The files of a message are in its line, an edit brings its own, and what others wrote
@@ -13,11 +15,11 @@ import (
 func TestFilesOfEntries(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)
-	files := FilesOf([]File{{"img_1", "image", ""}, {"file_1", "file", "<a> & \"b\".txt"}})
+	files := Files{{Key: "img_1", Type: "image"}, {Key: "file_1", Type: "file", Name: "<a> & \"b\".txt"}}
 	for _, e := range []Entry{
-		{Role: RoleUser, Sender: "a", MessageID: "om_1", TS: 1000, Files: files},
-		{Role: RoleAssistant, Sender: "b", MessageID: "om_2", TS: 2000, Content: "draft"},
-		{Role: RoleAssistant, Sender: "b", MessageID: "edit:1", TS: 2000, Content: "done", EditOf: "om_2", Files: files},
+		{Role: relay.RoleUser, Sender: "a", MessageID: "om_1", TS: 1000, Files: files},
+		{Role: relay.RoleAssistant, Sender: "b", MessageID: "om_2", TS: 2000, Content: "draft"},
+		{Role: relay.RoleAssistant, Sender: "b", MessageID: "edit:1", TS: 2000, Content: "done", EditOf: "om_2", Files: files},
 	} {
 		if added, err := s.Append("feishu", "oc_x", e); err != nil || !added {
 			t.Fatal(added, err)
@@ -43,20 +45,16 @@ func TestFilesOfEntries(t *testing.T) {
 			t.Fatalf("%s: %d entries, %v", name, len(entries), err)
 		}
 		for i, e := range entries {
-			want := files
-			if i > 1 {
-				want = ""
-			}
-			if e.Files != want || (want != "") != slices.Contains(e.Files.List(), File{"img_1", "image", ""}) {
-				t.Errorf("%s: entry %d has the files %s", name, i, e.Files)
+			if i < 2 && !slices.Equal(e.Files, files) || i > 1 && len(e.Files) > 0 {
+				t.Errorf("%s: entry %d has the files %v", name, i, e.Files)
 			}
 		}
 		outline, err := s.Outline("feishu", "oc_x", 9, 9000)
-		if err != nil || outline[0].Files != "" {
+		if err != nil || outline[0].Files != nil {
 			t.Errorf("%s: outline %+v, %v", name, outline, err)
 		}
 		page, err := s.Page("feishu", "oc_x", Query{Limit: 9})
-		if err != nil || page.Entries[1].Files != files || page.Entries[1].Content != "done" {
+		if err != nil || !slices.Equal(page.Entries[1].Files, files) || page.Entries[1].Content != "done" {
 			t.Errorf("%s: page %+v, %v", name, page, err)
 		}
 	}

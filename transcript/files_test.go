@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +17,9 @@ import (
 
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir, &Options{RotateSize: 1000, Keep: 3})
+	s := open(t, dir, &Options{rotateSize: 1000, keep: 3})
 	all := messages(0, 200)
 	add(t, s, true, all...)
-	add(t, s, false, all...) // the ids of deleted files are known, too
 	names, err := s.files()
 	if err != nil {
 		t.Fatal(err)
@@ -29,14 +27,8 @@ func TestRotation(t *testing.T) {
 	if len(names) != 4 {
 		t.Errorf("%d files, want the current one and 3: %v", len(names), names)
 	}
-	var got []Entry
-	for e, err := range s.Back("feishu", "oc_x") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, e)
-	}
-	slices.Reverse(got)
+	got, err := s.Tail("feishu", "oc_x", 1000)
+	must(t, err)
 	if diff := cmp.Diff(got, all[len(all)-len(got):]); diff != "" || len(got) < 25 {
 		t.Errorf("%d entries kept (-got +want):\n%s", len(got), diff)
 	}
@@ -52,12 +44,7 @@ func TestForeignHands(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, path string){
 		"truncated": func(t *testing.T, path string) { writeFile(t, path, "") },
 		"truncated and longer again": func(t *testing.T, path string) {
-			var lines strings.Builder
-			for _, e := range messages(100, 150) {
-				line, _ := encode(e)
-				lines.Write(line)
-			}
-			writeFile(t, path, lines.String())
+			writeFile(t, path, lines(t, messages(100, 150)...))
 		},
 		"replaced": func(t *testing.T, path string) {
 			writeFile(t, path+"~", "")
@@ -104,8 +91,7 @@ func TestForeignHands(t *testing.T) {
 func TestLockThatIsNeverFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // ten seconds pass at once
 		dir := t.TempDir()
-		stuck := open(t, dir, nil).chat(chatKey{"feishu", "oc_x"})
-		unlock := locked(t, stuck)
+		unlock := locked(t, open(t, dir, nil))
 		s := open(t, dir, nil)
 		if added, err := s.Append("feishu", "oc_x", message(1)); added || !errors.Is(err, ErrBusy) {
 			t.Errorf("append: %t, %v, want ErrBusy", added, err)
@@ -124,8 +110,7 @@ func TestLockIsTakenInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		busy, waiting := open(t, dir, nil), open(t, dir, nil)
-		holder := busy.chat(chatKey{"feishu", "oc_x"})
-		unlock := locked(t, holder)
+		unlock := locked(t, busy)
 		added := appending(waiting, message(1))
 		time.Sleep(time.Second)
 		unlock()
@@ -136,11 +121,11 @@ func TestLockIsTakenInTurn(t *testing.T) {
 }
 
 // locked takes the lock of a chat's file, as a process does that is paused then.
-func locked(t *testing.T, l *chatLog) (unlock func()) {
+func locked(t *testing.T, s *Store) (unlock func()) {
 	t.Helper()
-	root, err := l.store.dir.Open(true)
+	root, err := s.dir.Open(true)
 	must(t, err)
-	f, err := safefile.Open(root, l.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	f, err := safefile.Open(root, file, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	must(t, err)
 	ok, err := safefile.TryLock(f)
 	if !ok || err != nil {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"feishu-relay/relay"
 )
 
 // onFullDisk runs in a process of its own, since it limits the size of all the
@@ -20,9 +22,9 @@ func onFullDisk(dir, chat string) error {
 	if err != nil {
 		return err
 	}
-	big := Entry{Role: RoleUser, Content: strings.Repeat("x", 10_000), MessageID: "om_big", TS: 1}
-	small := Entry{Role: RoleUser, Content: "small", MessageID: "om_small", TS: 2}
-	if _, err := s.Append("feishu", chat, Entry{Role: RoleUser, MessageID: "om_first", TS: 1}); err != nil {
+	big := Entry{Role: relay.RoleUser, Content: strings.Repeat("x", 10_000), MessageID: "om_big", TS: 1}
+	small := Entry{Role: relay.RoleUser, Content: "small", MessageID: "om_small", TS: 2}
+	if _, err := s.Append("feishu", chat, Entry{Role: relay.RoleUser, MessageID: "om_first", TS: 1}); err != nil {
 		return err
 	}
 	var limit syscall.Rlimit

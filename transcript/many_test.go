@@ -1,4 +1,4 @@
-package transcript_test
+package transcript
 
 import (
 	"fmt"
@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"feishu-relay/transcript"
+	"feishu-relay/relay"
 )
 
-func openMany(t testing.TB, dir string, opts transcript.Options) *transcript.Store {
+func openMany(t testing.TB, dir string, opts Options) *Store {
 	t.Helper()
-	s, err := transcript.Open(dir, &opts)
+	s, err := Open(dir, &opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,9 +19,9 @@ func openMany(t testing.TB, dir string, opts transcript.Options) *transcript.Sto
 	return s
 }
 
-func say(t testing.TB, s *transcript.Store, chat string, id int, content string) {
+func say(t testing.TB, s *Store, chat string, id int, content string) {
 	t.Helper()
-	_, err := s.Append("feishu", chat, transcript.Entry{Role: transcript.RoleAssistant, Sender: "a", Content: content,
+	_, err := s.Append("feishu", chat, Entry{Role: relay.RoleAssistant, Sender: "a", Content: content,
 		MessageID: fmt.Sprintf("om_%s_%d", chat, id), TS: int64(1795211093522 + id)})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func heap() int64 {
 // A sidecar has as much memory for a hundred groups as for one.
 func TestAllChatsShareOneMemory(t *testing.T) {
 	const chats, each, budget = 30, 3, 2 << 20
-	s := openMany(t, t.TempDir(), transcript.Options{Memory: budget})
+	s := openMany(t, t.TempDir(), Options{memory: budget})
 	content := strings.Repeat("x", 150<<10)
 	before := heap()
 	for i := range each {

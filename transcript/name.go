@@ -2,8 +2,6 @@ package transcript
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,43 +10,29 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"feishu-relay/internal/safefile"
 )
 
-const extension = ".jsonl"
-
-// maxChannel is the most bytes that the channel may take in a file name; a
-// longer one is replaced by its hash.
-const maxChannel = 100
+const (
+	extension = ".jsonl"
+	// maxNumber is the highest number of a rotated file.
+	maxNumber = 1 << 30
+)
 
 // fileName is the name of a chat's file. The first underscore ends the channel;
 // underscores of the channel are escaped.
 func fileName(channel, chatID string) string {
-	part := strings.ReplaceAll(safefile.Name(channel), "_", "%5F")
-	if len(part) > maxChannel {
-		sum := sha256.Sum256([]byte(channel))
-		part = "%~" + hex.EncodeToString(sum[:16])
-	}
-	return part + "_" + safefile.Name(chatID) + extension
+	return strings.ReplaceAll(safefile.Name(channel), "_", "%5F") + "_" + safefile.Name(chatID) + extension
 }
 
 // parseName is the inverse of fileName. It refuses names that fileName does not
 // make, and hashes, which cannot be inverted.
 func parseName(name string) (channel, chatID string, ok bool) {
-	stem, ok := strings.CutSuffix(name, extension)
-	if !ok {
-		return "", "", false
-	}
-	first, rest, ok := strings.Cut(stem, "_")
-	if !ok {
-		return "", "", false
-	}
+	first, rest, ok := strings.Cut(strings.TrimSuffix(name, extension), "_")
 	channel, okChannel := unescape(first)
 	chatID, okChat := unescape(rest)
-	return channel, chatID, okChannel && okChat && fileName(channel, chatID) == name
+	return channel, chatID, ok && okChannel && okChat && fileName(channel, chatID) == name
 }
 
 func unescape(part string) (string, bool) {
@@ -75,10 +59,7 @@ func splitSegment(file string) (name string, number int, ok bool) {
 		return "", 0, false
 	}
 	number, err := strconv.Atoi(file[dot+1:])
-	if err != nil || number <= 0 || segmentName(file[:dot], number) != file {
-		return "", 0, false
-	}
-	return file[:dot], number, true
+	return file[:dot], number, err == nil && number > 0 && number <= maxNumber && segmentName(file[:dot], number) == file
 }
 
 // files lists the names in the folder, none if it is missing.
@@ -97,76 +78,26 @@ func (s *Store) files() ([]string, error) {
 	return names, nil
 }
 
-// segmentsNow lists the numbers of a chat's rotated files, newest first.
-func (s *Store) segmentsNow(name string) ([]int, error) {
-	all, err := s.allSegments()
-	return all[name], err
-}
-
-// allSegments lists the numbers of the rotated files of each chat that has any,
-// newest first.
-func (s *Store) allSegments() (map[string][]int, error) {
-	files, err := s.files()
-	if err != nil {
-		return nil, err
+// numbers returns the number of a file of a chat, and the numbers of the rotated files that are older,
+// newest first. info describes the file; nil means the current one, which has the number that it will
+// have when it is rotated. files is the content of the folder; nil means that it is listed.
+func (s *Store) numbers(name string, info fs.FileInfo, files []string) (number int, older []int, err error) {
+	if files == nil {
+		files, err = s.files()
 	}
-	all := map[string][]int{}
 	for _, file := range files {
-		if name, number, ok := splitSegment(file); ok && number > 0 {
-			all[name] = append(all[name], number)
+		if of, number, ok := splitSegment(file); ok && number > 0 && of == name {
+			older = append(older, number)
 		}
 	}
-	for _, numbers := range all {
-		slices.SortFunc(numbers, func(a, b int) int { return cmp.Compare(b, a) })
-	}
-	return all, nil
-}
-
-// listing is the rotated files as of the folder's last change. It saves listing
-// the folder for each read, which takes longer the more chats there are.
-type listing struct {
-	mu       sync.Mutex
-	folder   os.FileInfo // its state before the listing; nil: not listed
-	at       time.Time   // of the listing
-	segments map[string][]int
-}
-
-// racy is how long after a change another one may leave the folder's modification
-// time unchanged.
-const racy = 100 * time.Millisecond
-
-// segments is segmentsNow for readers, from memory if the folder has not changed.
-func (s *Store) segments(name string) ([]int, error) {
-	now, err := s.dir.Stat(".")
-	if err != nil {
-		return s.segmentsNow(name) // the folder is missing, or this returns a better error
-	}
-	l := &s.listed
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.folder == nil || !os.SameFile(l.folder, now) || !l.folder.ModTime().Equal(now.ModTime()) ||
-		l.at.Sub(now.ModTime()) < racy {
-		at := time.Now()
-		all, err := s.allSegments()
-		if err != nil {
-			return nil, err
+	slices.SortFunc(older, func(a, b int) int { return cmp.Compare(b, a) })
+	for i, number := range older {
+		if info == nil {
+			break
 		}
-		l.folder, l.at, l.segments = now, at, all
-	}
-	return slices.Clone(l.segments[name]), nil
-}
-
-// olderThan lists the rotated files that are older than the open file that info
-// describes, newest first: all of them if it has not been rotated.
-func (s *Store) olderThan(name string, info os.FileInfo) (older []int, rotated bool, err error) {
-	numbers, err := s.segments(name)
-	if err != nil || info == nil {
-		return numbers, false, err
-	}
-	for i, number := range numbers {
-		if s.is(segmentName(name, number), info) {
-			return numbers[i+1:], true, nil
+		if named, err := s.dir.Stat(segmentName(name, number)); err == nil && os.SameFile(named, info) {
+			return number, older[i+1:], nil
 		}
 	}
-	return numbers, false, nil
+	return 1 + slices.Max(append(older, 0)), older, err
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"feishu-relay/relay"
 )
 
 // count reads all files of the chat line by line and counts each id. It knows
@@ -29,7 +31,7 @@ func count(tb testing.TB, dir string) (ids map[string]int, junk int) {
 			tb.Fatal(err)
 		}
 		for line := range strings.Lines(string(data)) {
-			if e, ok := decodeAny([]byte(line)); ok {
+			if e, ok := decode([]byte(line)); ok {
 				ids[e.MessageID]++
 			} else {
 				junk++
@@ -95,7 +97,7 @@ func TestAnyInterleavingGivesEachOnce(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			dir := t.TempDir()
-			o := &Options{RotateSize: 1 + r.Int64N(3000), Keep: 10_000, MaxOpen: 1 + r.IntN(2)}
+			o := &Options{rotateSize: 1 + r.Int64N(3000), keep: 10_000, maxOpen: 1 + r.IntN(2)}
 			stores := make([]*Store, 1+r.IntN(4))
 			for i := range stores {
 				stores[i] = open(t, dir, o)
@@ -115,7 +117,7 @@ func TestAnyInterleavingGivesEachOnce(t *testing.T) {
 					n := 1 + r.IntN(30)
 					expectTail(t, s, n, order[max(0, len(order)-n):])
 				case 2: // another chat pushes this one out
-					if _, err := s.Append("feishu", "oc_other", Entry{Role: RoleUser}); err != nil {
+					if _, err := s.Append("feishu", "oc_other", Entry{Role: relay.RoleUser}); err != nil {
 						t.Fatal(err)
 					}
 				case 3:
@@ -143,13 +145,7 @@ func TestAnyInterleavingGivesEachOnce(t *testing.T) {
 // TestTornLineSwallowsNothing shows the fault first: a writer that just
 // appends glues its line onto the part that a killed one left.
 func TestTornLineSwallowsNothing(t *testing.T) {
-	lineOf := func(i int) string {
-		line, err := encode(message(i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(line)
-	}
+	lineOf := func(i int) string { return lines(t, message(i)) }
 	for _, torn := range []string{
 		lineOf(1)[:1], lineOf(1)[:9], lineOf(1)[:40], strings.TrimSuffix(lineOf(1), "}\n"), "\x00\x00",
 	} {
@@ -288,8 +284,8 @@ func TestStoppedHolderOfTheLock(t *testing.T) {
 	if err := other.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-result; !errors.Is(err, ErrClosed) {
-		t.Errorf("append during Close: %v, want ErrClosed", err)
+	if err := <-result; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("append during Close: %v, want os.ErrClosed", err)
 	}
 	h.wait(t)
 }

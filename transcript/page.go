@@ -3,10 +3,22 @@ package transcript
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 
-	"feishu-relay/internal/jsonl"
+	"feishu-relay/relay"
+)
+
+// Errors of a page's cursor.
+var (
+	// ErrCursor is returned for a text that is not a cursor of a [Page].
+	ErrCursor = errors.New("not a cursor of a transcript")
+	// ErrCursorGone is returned if no line is at the place that a cursor names any more: the file was
+	// deleted, cut or edited.
+	ErrCursorGone = errors.New("the line that the cursor names is gone from the transcript")
 )
 
 // Bounds of reading a page.
@@ -26,8 +38,7 @@ type Query struct {
 	// Before is the Earlier of the previous page; "": the page ends with the
 	// newest entry.
 	Before string
-	// Text selects the entries whose content, sender or sender_name contains
-	// it, ignoring case; "": all entries.
+	// Text selects the entries that [Entry.Contains] it; "": all entries.
 	Text string
 	// Context is how many entries before each selected one are added.
 	Context int
@@ -50,102 +61,93 @@ type Page struct {
 // The cost does not depend on where in the transcript it is. A page may have
 // fewer entries than the limit, even none, and still have an Earlier.
 //
-// If a message occurs several times in a page, only the oldest copy is returned. A
+// A message that occurs several times in a page is returned once. A
 // message may be on two pages: callers that join pages compare message_id. An edit
-// replaces the content of its message; after a page with a Before, 256 KiB of the same
-// file are searched for edits.
+// replaces the content of its message; after a page with a Before, 1 MiB of the same
+// file is searched for edits.
 //
 // The error is [ErrCursor] or [ErrCursorGone] if Before is not valid.
 func (s *Store) Page(channel, chatID string, q Query) (Page, error) {
-	if s.closed() {
-		return Page{}, ErrClosed
+	if s.closed.Load() {
+		return Page{}, os.ErrClosed
 	}
 	if q.Limit <= 0 {
 		return Page{}, nil
 	}
 	name := fileName(channel, chatID)
-	for range 3 { // read again if the file was cut meanwhile
-		page, err := s.page(name, q)
-		if errors.Is(err, jsonl.ErrReplaced) {
-			continue
+	before, from, there := end, end, true
+	if q.Before != "" {
+		var err error
+		if before, err = parseCursor(q.Before); err != nil {
+			return Page{}, err
 		}
+		// No line is longer, so the one at the cursor is read, too.
+		from, there = place{before.number, before.offset + relay.MaxLine}, false
+	}
+	p := pager{store: s, q: q}
+	for r, err := range s.back(name, from, nil) {
 		if err != nil {
 			return Page{}, fmt.Errorf("read a page of transcript %s: %w", name, err)
 		}
-		return page, nil
-	}
-	return Page{}, fmt.Errorf("read a page of transcript %s: %w", name, jsonl.ErrReplaced)
-}
-
-func (s *Store) page(name string, q Query) (Page, error) {
-	p := pager{store: s, q: q, find: newFinder(q.Text), seen: map[string]struct{}{}}
-	f, from, err := s.openBefore(name, q.Before)
-	if err != nil {
-		return Page{}, err
-	}
-	if f != nil {
-		defer f.Close()
-		if q.Before != "" {
-			if err := p.edits.takeAfter(f, from); err != nil {
-				return Page{}, err
+		if r.at.number == before.number && r.at.offset >= before.offset {
+			there = there || r.at == before
+			if e, found := s.entry(r.text); found {
+				p.edits.take(&e)
 			}
+			continue
+		}
+		if !there || !p.take(r) {
+			break
 		}
 	}
-	if _, err := s.walkLines(name, f, from, p.take); err != nil {
-		return Page{}, err
+	if !there {
+		return Page{}, fmt.Errorf("read a page of transcript %s: %w", name, ErrCursorGone)
 	}
 	return p.page(), nil
 }
 
-// openBefore opens the file in which the page before a cursor ends, and returns
-// the place of its end. Without a cursor that is the end of the current file;
-// the file is nil if it does not exist.
-func (s *Store) openBefore(name, before string) (*os.File, place, error) {
-	if before == "" {
-		f, size, err := s.openToRead(name)
-		return f, place{offset: size}, err
+// cursor is the text of a place, at the beginning of a line.
+func (p place) cursor() string { return fmt.Sprintf("%d-%d", p.number, p.offset) }
+
+// parseCursor is the inverse of cursor and refuses any other text.
+func parseCursor(text string) (p place, err error) {
+	number, offset, _ := strings.Cut(text, "-")
+	p.number, _ = strconv.Atoi(number)
+	p.offset, _ = strconv.ParseInt(offset, 10, 64)
+	if p.cursor() != text || p.number < 0 || p.offset < 0 || p.offset > math.MaxInt64-relay.MaxLine {
+		return place{}, ErrCursor
 	}
-	c, err := parseCursor(before)
-	if err != nil {
-		return nil, place{}, err
-	}
-	return s.find(name, c)
+	return p, nil
 }
 
 // pager collects a page from lines passed to it newest first.
 type pager struct {
-	store *Store
-	q     Query
-	find  finder
-
-	entries []Entry             // newest first, repeats included
-	traces  []trace             // parallel to entries
-	shown   []bool              // parallel to entries
-	seen    map[string]struct{} // ids of the shown entries
-	edits   edits
+	gatherer
+	store   *Store
+	q       Query
 	found   int // messages shown
 	context int // entries still wanted for the last shown one
 
-	read   int64  // bytes, up to and with oldest
-	oldest place  // of the last line that was considered for Shown
-	line   []byte // that line
-	behind int64  // bytes read after it
-	more   bool   // the chat has lines before oldest
+	read   int   // bytes, up to and with oldest
+	oldest place // of the last line that was considered for Shown
+	behind int   // bytes read after it
+	more   bool  // the chat has lines before oldest
 }
 
 // take adds a line and reports whether more are wanted. Once the page is full,
 // lines serve as context and show whether there is an earlier page.
-func (p *pager) take(at place, line []byte) bool {
+func (p *pager) take(r raw) bool {
 	full := p.found >= p.q.Limit || p.read >= maxPageBytes
 	if full {
-		p.behind += int64(len(line)) + 1
+		p.behind += len(r.text) + 1
 	} else {
-		p.read += int64(len(line)) + 1
-		p.oldest, p.line = at, append(p.line[:0], line...)
+		p.read += len(r.text) + 1
+		p.oldest = r.at
 	}
-	if e, ok := p.store.entry(line); ok && !p.edits.take(&e) {
-		now := p.edits.shown(e)
-		p.add(e, !full && p.find.in(&now))
+	if e, found := p.store.entry(r.text); found && !p.edits.take(&e) {
+		if l := lineOf(e, r.at); !p.known(&l) {
+			p.choose(&l, full)
+		}
 		p.more = full
 	}
 	if p.behind >= maxContextBytes {
@@ -155,51 +157,31 @@ func (p *pager) take(at place, line []byte) bool {
 	return !p.more || p.context > 0
 }
 
-func (p *pager) add(e Entry, shown bool) {
-	t := traceOf(&e)
-	if i := slices.IndexFunc(p.traces, t.same); i >= 0 {
-		if !t.without { // keep the one with an id
-			p.append(e, t, p.shown[i])
-			p.entries, p.traces = slices.Delete(p.entries, i, i+1), slices.Delete(p.traces, i, i+1)
-			p.shown = slices.Delete(p.shown, i, i+1)
-			p.seen[e.MessageID] = struct{}{}
-		}
-		return
-	}
+func (p *pager) choose(l *line, full bool) {
+	now := p.edits.shown(l.Entry)
+	l.shown = !full && now.Contains(p.q.Text)
 	switch {
-	case shown:
+	case l.shown:
 		p.context = p.q.Context
-		if _, again := p.seen[e.MessageID]; !again || e.MessageID == "" {
-			p.found++
-			p.seen[e.MessageID] = struct{}{}
-		}
+		p.found++
 	case p.context > 0:
 		p.context--
 	default:
 		return
 	}
-	p.append(e, t, shown)
+	p.add(l)
 }
 
-func (p *pager) append(e Entry, t trace, shown bool) {
-	p.entries, p.traces, p.shown = append(p.entries, p.edits.shown(e)), append(p.traces, t), append(p.shown, shown)
-}
-
-// page returns the collected page, with the oldest copy of each message.
-func (p *pager) page() (page Page) {
-	clear(p.seen)
-	for i, e := range slices.Backward(p.entries) {
-		if p.shown[i] {
-			if _, again := p.seen[e.MessageID]; again && e.MessageID != "" {
-				continue
-			}
-			p.seen[e.MessageID] = struct{}{}
-			page.Shown = append(page.Shown, len(page.Entries))
+// page returns the collected page.
+func (p *pager) page() Page {
+	page := Page{Entries: p.entries()}
+	for i, l := range slices.Backward(p.lines) {
+		if l.shown {
+			page.Shown = append(page.Shown, len(p.lines)-1-i)
 		}
-		page.Entries = append(page.Entries, e)
 	}
 	if p.more {
-		page.Earlier = cursorOf(p.oldest, p.line).String()
+		page.Earlier = p.oldest.cursor()
 	}
 	return page
 }

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"feishu-relay/relay"
 )
 
 // page reads a page of oc_x.
@@ -38,9 +41,9 @@ func (p Page) shown() []Entry {
 func expectContext(tb testing.TB, p Page, all []Entry, n int) {
 	tb.Helper()
 	for _, i := range p.Shown {
-		at := slices.Index(all, p.Entries[i])
+		at := slices.IndexFunc(all, func(e Entry) bool { return e.MessageID == p.Entries[i].MessageID })
 		want := all[max(0, at-n):at]
-		if got := p.Entries[max(0, i-len(want)):i]; !slices.Equal(got, want) {
+		if got := p.Entries[max(0, i-len(want)):i]; !gocmp.Equal(got, want) {
 			tb.Fatalf("before %s are %s, want %s", p.Entries[i].MessageID, ids(got), ids(want))
 		}
 	}
@@ -51,7 +54,7 @@ func expectContext(tb testing.TB, p Page, all []Entry, n int) {
 func TestPagingBack(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		s := open(t, t.TempDir(), &Options{RotateSize: 1 + r.Int64N(3000), Keep: 10_000})
+		s := open(t, t.TempDir(), &Options{rotateSize: 1 + r.Int64N(3000), keep: 10_000})
 		n := r.IntN(150)
 		all := messages(0, n)
 		add(t, s, true, all...)
@@ -81,7 +84,7 @@ func TestPagingBack(t *testing.T) {
 // A search finds the same as looking at every entry, also where it takes many
 // pages, and returns the entries before each find.
 func TestSearching(t *testing.T) {
-	s := open(t, t.TempDir(), &Options{RotateSize: 5000, Keep: 10_000})
+	s := open(t, t.TempDir(), &Options{rotateSize: 5000, keep: 10_000})
 	all := messages(0, 300)
 	for i := range all {
 		switch {
@@ -124,7 +127,7 @@ func TestPageIsBounded(t *testing.T) {
 	var all []Entry
 	for i := range 12 {
 		e := message(i)
-		e.Content = strings.Repeat("x", MaxLine-1000)
+		e.Content = strings.Repeat("x", relay.MaxLine-1000)
 		all = append(all, e)
 	}
 	add(t, s, true, all...)
@@ -134,7 +137,7 @@ func TestPageIsBounded(t *testing.T) {
 		for ; pages == 0 || q.Before != ""; pages++ {
 			before := bytesRead(t)
 			p := page(t, s, q)
-			if got := bytesRead(t) - before; got > maxPageBytes+maxContextBytes+8*MaxLine {
+			if got := bytesRead(t) - before; got > maxPageBytes+maxContextBytes+8*relay.MaxLine {
 				t.Errorf("text %q: read %d bytes for a page", text, got)
 			}
 			found += len(p.Shown)
@@ -151,6 +154,7 @@ func TestPageIsBounded(t *testing.T) {
 	}
 }
 
+// Of a message that a page has several times, the newest copy is shown.
 func TestPageOfRepeats(t *testing.T) {
 	dir := t.TempDir()
 	var all []Entry
@@ -162,23 +166,65 @@ func TestPageOfRepeats(t *testing.T) {
 	nameless := `{"role":"user","content":"no id"}` + "\n"
 	writeFile(t, filepath.Join(dir, file), nameless+lines(t, all...)+nameless+nameless)
 	s := open(t, dir, nil)
-	texts := func(p Page) (list []string) {
-		for _, e := range p.shown() {
-			list = append(list, e.Content)
-		}
-		return list
-	}
-	for _, tt := range []struct {
-		limit int
-		want  string
-	}{
-		{100, "no id, line 0, line 1, line 2, line 4, line 7, no id, no id"},
-		{5, "line 3, line 4, line 7, no id, no id"}, // another copy of 1 is on the next page
-		{6, "line 2, line 3, line 4, line 7, no id, no id"},
+	for limit, want := range map[int]string{
+		100: "no id, line 0, line 2, line 3, line 6, line 7, no id, no id",
+		4:   "line 6, line 7, no id, no id",
 	} {
-		if got := strings.Join(texts(page(t, s, Query{Limit: tt.limit, Context: 2})), ", "); got != tt.want {
-			t.Errorf("limit %d:\ngot  %s\nwant %s", tt.limit, got, tt.want)
+		var texts []string
+		for _, e := range page(t, s, Query{Limit: limit, Context: 2}).shown() {
+			texts = append(texts, e.Content)
 		}
+		if got := strings.Join(texts, ", "); got != want {
+			t.Errorf("limit %d:\ngot  %s\nwant %s", limit, got, want)
+		}
+	}
+}
+
+func TestCursors(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	all := messages(0, 50)
+	add(t, s, true, all...)
+	path := filepath.Join(dir, file)
+	content, err := os.ReadFile(path)
+	must(t, err)
+	before := page(t, s, Query{Limit: 10}).Earlier
+	// try asks for the page before, and puts everything back.
+	try := func(name, chat, before string, want error) {
+		t.Helper()
+		p, err := s.Page("feishu", chat, Query{Limit: 10, Before: before})
+		if !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", name, err, want)
+		}
+		if want == nil && !gocmp.Equal(p.shown(), all[30:40]) {
+			t.Errorf("%s: got %s", name, ids(p.shown()))
+		}
+		must(t, os.RemoveAll(path+".1"))
+		writeFile(t, path, string(content))
+	}
+	try("as it was", "oc_x", before, nil)
+	try("another chat", "oc_y", before, ErrCursorGone)
+	add(t, s, true, message(99))
+	try("appended to", "oc_x", before, nil)
+	must(t, os.Rename(path, path+".1"))
+	try("rotated", "oc_x", before, nil)
+	must(t, os.Rename(path, path+".1"))
+	writeFile(t, path, string(content[:len(content)/2])+strings.Repeat("x\n", 1000))
+	try("rotated, another file in its place", "oc_x", before, nil)
+	must(t, os.Remove(path))
+	try("deleted", "oc_x", before, ErrCursorGone)
+	writeFile(t, path, string(content[:len(content)/2]))
+	try("cut", "oc_x", before, ErrCursorGone)
+	writeFile(t, path, strings.Replace(string(content), "text 1\"", "text one\"", 1))
+	try("edited before it", "oc_x", before, ErrCursorGone)
+	for _, bad := range []string{"x", "0", "0-1-2", "-1-1", "0-00", before + "x", " " + before, "0-9223372036854775807", "99999999999999999999-1"} {
+		try("malformed "+bad, "oc_x", bad, ErrCursor)
+	}
+	if p := page(t, s, Query{Before: "no matter"}); len(p.Entries) > 0 {
+		t.Error("a limit of 0 shows something")
+	}
+	if p, err := s.Page("feishu", "oc_none", Query{Limit: 5}); err != nil || len(p.Entries) > 0 || p.Earlier != "" {
+		t.Errorf("a chat without a transcript: %+v, %v", p, err)
 	}
 }
 
@@ -194,7 +240,7 @@ func TestLastOfAChat(t *testing.T) {
 			t.Fatal(chats, err)
 		}
 		e.Content = want
-		if last := chats[0].Last; last == nil || *last != e {
+		if last := chats[0].Last; last == nil || !gocmp.Equal(*last, e) {
 			t.Errorf("got %+v, want %+v", last, e)
 		}
 	}
@@ -204,38 +250,26 @@ func TestLastOfAChat(t *testing.T) {
 func FuzzPage(f *testing.F) {
 	ten := []byte(lines(f, messages(0, 10)...))
 	f.Add(ten, "", "T")
-	f.Add(ten, cursorOf(place{}, ten[:slices.Index(ten, '\n')]).String(), "")
-	f.Add([]byte("\n\n{"), "0-0-0-e3b0c44298fc1c14", "")
+	f.Add(ten, place{1, int64(1 + slices.Index(ten, '\n'))}.cursor(), "")
+	f.Add([]byte("\n\n{"), "1-0", "")
 	f.Fuzz(func(t *testing.T, data []byte, before, text string) {
 		dir := t.TempDir()
 		writeFile(t, filepath.Join(dir, file), string(data))
 		s := open(t, dir, nil)
-		whole := 0
-		for e, err := range s.Back("feishu", "oc_x") {
-			if err != nil || e.check() != nil {
-				t.Fatal(e.Role, err)
-			}
-			whole++
-		}
 		found := 0
-		q := Query{Limit: 3, Before: before, Text: text, Context: 2}
-		for {
+		for q := (Query{Limit: 3, Before: before, Text: text, Context: 2}); ; {
 			p, err := s.Page("feishu", "oc_x", q)
-			if q.Before == before && (errors.Is(err, ErrCursor) || errors.Is(err, ErrCursorGone)) {
-				if before == "" {
-					t.Fatal(err)
-				}
+			if q.Before == before && before != "" && (errors.Is(err, ErrCursor) || errors.Is(err, ErrCursorGone)) {
 				return
 			}
 			if err != nil {
 				t.Fatalf("the cursor %q: %v", q.Before, err)
 			}
-			found += len(p.Shown)
-			if found > whole {
-				t.Fatalf("%d entries on all pages, %d in the file", found, whole)
+			if found += len(p.Shown); found > len(data) {
+				t.Fatalf("%d entries on all pages", found)
 			}
 			for _, e := range p.shown() {
-				if f := newFinder(text); !f.in(&e) {
+				if !e.Contains(text) {
 					t.Fatalf("%+v does not contain %q", e, text)
 				}
 			}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"feishu-relay/relay"
 )
 
 // Several tests need real processes: they run this test binary again with a
@@ -75,9 +77,10 @@ func playRole(role string, args []string) error {
 		ids, lines := make([]string, n), make([][]byte, n)
 		for i := range n {
 			e := benchEntry(i)
-			if lines[i], err = encode(e); err != nil {
+			if lines[i], err = e.encode(); err != nil {
 				return err
 			}
+			lines[i] = append(lines[i], '\n')
 			ids[i] = e.MessageID
 		}
 		waitForGo()
@@ -102,7 +105,7 @@ func playRole(role string, args []string) error {
 		content := strings.Repeat("x", 64<<10)
 		for i := 0; ; i++ {
 			id := fmt.Sprintf("%s-%d", args[2], i)
-			e := Entry{Role: RoleAssistant, Content: content, MessageID: id, TS: int64(i)}
+			e := Entry{Role: relay.RoleAssistant, Content: content, MessageID: id, TS: int64(i)}
 			err := ErrBusy
 			for errors.Is(err, ErrBusy) { // on a busy machine another writer may stop with the lock in its hand
 				_, err = s.Append("feishu", chat, e)
@@ -117,7 +120,7 @@ func playRole(role string, args []string) error {
 		if err != nil {
 			return err
 		}
-		l := s.chat(chatKey{"feishu", chat})
+		l := s.lock(chatKey{"feishu", chat})
 		return l.log.Do(0, func(int64) error {
 			waitForGo()
 			return nil
@@ -130,13 +133,13 @@ func playRole(role string, args []string) error {
 
 func helperOptions(args []string) *Options {
 	if len(args) < 4 {
-		return &Options{RotateSize: 1 << 30}
+		return &Options{rotateSize: 1 << 30}
 	}
 	size, err := strconv.ParseInt(args[3], 10, 64)
 	if err != nil {
 		panic(err)
 	}
-	return &Options{RotateSize: size, Keep: 1000}
+	return &Options{rotateSize: size, keep: 1000}
 }
 
 type helper struct {

@@ -55,8 +55,8 @@ redact removes the text of a message; its --help tells more.
 func runTranscript(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return verbs("transcript", transcriptUsage, args, stdout, stderr, map[string]func([]string) error{
 		"list":   func(args []string) error { return transcriptList(args, stdout, stderr) },
-		"show":   func(args []string) error { return transcriptShow(ctx, args, stdout, stderr) },
-		"tail":   func(args []string) error { return transcriptTail(ctx, args, stdout, stderr) },
+		"show":   func(args []string) error { return transcriptEnd(ctx, false, args, stdout, stderr) },
+		"tail":   func(args []string) error { return transcriptEnd(ctx, true, args, stdout, stderr) },
 		"redact": func(args []string) error { return transcriptRedact(ctx, args, stdout, stderr) },
 	})
 }
@@ -193,51 +193,6 @@ func bytesText(n int64) string {
 		size, unit = size/(1<<10), unit+1
 	}
 	return fmt.Sprintf("%.1f %ciB", size, units[unit])
-}
-
-func transcriptShow(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	v := view{out: stdout, err: stderr}
-	f := flags("transcript show", "transcript show [--json] [-n 50] [--dir DIR] CHAT", stdout, stderr)
-	n := f.Int("n", 50, "print the last `n` messages")
-	chat, err := v.open(f, args, 1)
-	if err != nil {
-		return err
-	}
-	defer v.close()
-	if chat == "" {
-		fmt.Fprintln(stderr, "which CHAT? `feishu-relay transcript list` names them")
-		return errUsage
-	}
-	if err := checkN(*n, stderr); err != nil {
-		return err
-	}
-	c, err := v.find(chat)
-	if err != nil {
-		return err
-	}
-	return v.printTail(ctx, v.printer(false), c, *n)
-}
-
-// printTail prints the last n messages of a chat.
-func (v *view) printTail(ctx context.Context, p *printer, c transcript.Chat, n int) error {
-	entries, err := v.store.Tail(c.Channel, c.ChatID, n)
-	if err != nil {
-		return err
-	}
-	if n > 0 {
-		notices, err := v.notices(c)
-		if err != nil {
-			return err
-		}
-		entries = among(entries, notices, len(entries) < n)
-	}
-	known := v.fatesOf(ctx, c, n)
-	for _, e := range entries {
-		if err := p.printWith(c, e, known); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // notices are the newest ones of a chat, in the order of their times.

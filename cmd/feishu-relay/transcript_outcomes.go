@@ -171,7 +171,7 @@ func streamFates(ctx context.Context, api *localAPI, hand func(fated) bool) {
 // once each.
 func (f *follower) printFate(p *printer, d fated) error {
 	key, o := chatKey{d.chat.Channel, d.chat.ChatID}, d.outcome
-	if f.notices[key] == nil || o.Stopped == "" && o.Delivered == 0 {
+	if f.chats[key] == nil || o.Stopped == "" && o.Delivered == 0 {
 		return nil
 	}
 	now := fmt.Sprint(o.RelayMsgID, " ", o.Agent, " ", o.Stopped)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"feishu-relay/outcome"
+	"feishu-relay/relay"
 	"feishu-relay/steer"
 	"feishu-relay/transcript"
 )
@@ -103,7 +104,7 @@ func (p *printer) who(e transcript.Entry) string {
 		}
 		return p.paint.text(dim, "notice")
 	}
-	if e.Role == transcript.RoleUser {
+	if e.Role == relay.RoleUser {
 		return p.paint.text(bold, cmp.Or(name, cmp.Or(sender, "?")))
 	}
 	switch {

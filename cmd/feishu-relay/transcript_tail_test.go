@@ -2,9 +2,7 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -84,23 +82,5 @@ func TestTranscriptTailFollowsAllChats(t *testing.T) {
 	code, stdout, _ := program(t, "transcript", "tail", "--json", "-n", "1", "--dir", dir)
 	if want := `{"channel":"feishu","chat_id":"oc_2","role":"user",`; code != 0 || !strings.HasPrefix(stdout, want) || strings.Count(stdout, "\n") != 1 {
 		t.Errorf("status %d, got %q, want one line with %q", code, stdout, want)
-	}
-}
-
-func TestTranscriptTailTellsOfTooManyChats(t *testing.T) {
-	clearEnvironment(t, nil)
-	chats := map[string][]transcript.Entry{}
-	for i := range maxFollowed + 1 {
-		chats[fmt.Sprintf("feishu/oc_%d", i)] = []transcript.Entry{{Role: "user", Content: "x"}}
-	}
-	dir, store := record(t, chats)
-	v := view{store: store, dir: dir, out: io.Discard, err: &bytes.Buffer{}}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := v.tailAll(ctx, 1, true); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := v.err.(*bytes.Buffer).String(), "following 32 chats"; !strings.HasPrefix(got, want) {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

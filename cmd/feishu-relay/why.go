@@ -294,7 +294,7 @@ func (w *whyCall) explain(id relay.MessageID, entry *shownEntry, later []shownEn
 	if entry != nil {
 		x.Depth = entry.Depth
 	}
-	if entry != nil && entry.Role == transcript.RoleAssistant {
+	if entry != nil && entry.Role == relay.RoleAssistant {
 		sender = relay.AgentName(entry.Sender)
 	}
 	seen := map[relay.AgentName]bool{}
@@ -331,7 +331,7 @@ func (w *whyCall) explain(id relay.MessageID, entry *shownEntry, later []shownEn
 }
 
 // person reports whether a person said the message.
-func (x *explained) person() bool { return x.Message != nil && x.Message.Role == transcript.RoleUser }
+func (x *explained) person() bool { return x.Message != nil && x.Message.Role == relay.RoleUser }
 
 // stopped fills in f for a message that was stopped at the bot.
 func (w *whyCall) stopped(f *botFate, later []shownEntry) {
@@ -351,7 +351,7 @@ func (w *whyCall) stopped(f *botFate, later []shownEntry) {
 func (w *whyCall) delivered(f *botFate, person bool, later []shownEntry) {
 	f.State = fateDelivered
 	i := slices.IndexFunc(later, func(e shownEntry) bool {
-		return e.Role == transcript.RoleAssistant && relay.AgentName(e.Sender) == f.Agent
+		return e.Role == relay.RoleAssistant && relay.AgentName(e.Sender) == f.Agent
 	})
 	switch waited := w.now.Sub(f.Outcome.Delivered.Time()); {
 	case i >= 0:
@@ -412,7 +412,7 @@ func (w *whyCall) released(why relay.Reason) bool {
 }
 
 func personSpoke(later []shownEntry) bool {
-	return slices.ContainsFunc(later, func(e shownEntry) bool { return e.Role == transcript.RoleUser })
+	return slices.ContainsFunc(later, func(e shownEntry) bool { return e.Role == relay.RoleUser })
 }
 
 // command is the one that does what is advised about bots at which a message stopped for one reason, "" for
@@ -495,7 +495,7 @@ func (w *whyCall) title(x *explained) string {
 	by, when := "", ""
 	if e := x.Message; e != nil {
 		by = cmp.Or(e.SenderName, e.Sender)
-		if e.Role == transcript.RoleAssistant {
+		if e.Role == relay.RoleAssistant {
 			by = w.botName(relay.AgentName(e.Sender))
 		}
 		when = time.UnixMilli(e.TS).Format("2006-01-02 15:04:05")
