@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,9 +100,7 @@ func BenchmarkAppendOnce8(b *testing.B) {
 		added := 0
 		for _, h := range all {
 			n, err := strconv.Atoi(h.line(b))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			added += n
 		}
 		clock = time.Since(start)
@@ -140,82 +139,61 @@ func BenchmarkAppendOnce8(b *testing.B) {
 }
 
 // bareTail reads blocks backwards and decodes the last n lines.
-func bareTail(path string, n int) (int, error) {
+func bareTail(tb testing.TB, path string, n int) int {
 	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
+	must(tb, err)
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	size := info.Size()
+	at, err := f.Seek(0, io.SeekEnd)
+	must(tb, err)
 	var data []byte
-	for at := size; at > 0 && bytes.Count(data, []byte{'\n'}) <= n; {
+	for at > 0 && bytes.Count(data, []byte{'\n'}) <= n {
 		from := max(0, at-64<<10)
 		block := make([]byte, at-from, at-from+int64(len(data)))
-		if _, err := f.ReadAt(block, from); err != nil {
-			return 0, err
-		}
+		_, err := f.ReadAt(block, from)
+		must(tb, err)
 		data, at = append(block, data...), from
 	}
 	lines := bytes.Split(bytes.TrimSuffix(data, []byte{'\n'}), []byte{'\n'})
 	lines = lines[max(0, len(lines)-n):]
 	for _, line := range lines {
 		var e Entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			return 0, err
-		}
+		must(tb, json.Unmarshal(line, &e))
 	}
-	return len(lines), nil
+	return len(lines)
 }
 
 // BenchmarkTail reads the last 50 messages: cold, by a store that never
 // appended (ours, to be compared with bare), and warm. BENCH_LARGE=<folder> adds
 // a file of 1 GiB, which is made there unless an earlier run has left it.
 func BenchmarkTail(b *testing.B) {
-	type file struct {
-		name string
-		dir  string
-		size int64
-	}
-	files := []file{{"1MiB", b.TempDir(), 1 << 20}}
+	files := map[string]int64{b.TempDir(): 1 << 20}
 	if dir := os.Getenv("BENCH_LARGE"); dir != "" {
-		files = append(files, file{"1GiB", dir, 1 << 30})
+		files[dir] = 1 << 30
 	}
-	for _, size := range files {
-		dir := size.dir
-		path := filepath.Join(dir, "feishu_oc_x.jsonl")
-		if info, err := os.Stat(path); err != nil || info.Size() < size.size {
-			writeLarge(b, path, size.size)
+	for dir, size := range files {
+		path, name := filepath.Join(dir, "feishu_oc_x.jsonl"), map[int64]string{1 << 20: "1MiB", 1 << 30: "1GiB"}[size]
+		if info, err := os.Stat(path); err != nil || info.Size() < size {
+			writeLarge(b, path, size)
 		}
-		b.Run(size.name+"/ours", func(b *testing.B) {
-			s := open(b, dir, nil)
+		s := open(b, dir, &Options{rotateSize: 2 << 30})
+		ours := func(b *testing.B) {
 			for b.Loop() {
 				if got, err := s.Tail("feishu", "oc_x", 50); len(got) != 50 || err != nil {
 					b.Fatal(len(got), err)
 				}
 			}
-		})
-		b.Run(size.name+"/bare", func(b *testing.B) {
+		}
+		b.Run(name+"/ours", ours)
+		b.Run(name+"/bare", func(b *testing.B) {
 			for b.Loop() {
-				if got, err := bareTail(path, 50); got != 50 || err != nil {
-					b.Fatal(got, err)
+				if got := bareTail(b, path, 50); got != 50 {
+					b.Fatal(got)
 				}
 			}
 		})
-		b.Run(size.name+"/warm", func(b *testing.B) {
-			s := open(b, dir, &Options{rotateSize: 2 << 30})
-			if _, err := s.Append("feishu", "oc_x", benchEntry(-1)); err != nil {
-				b.Fatal(err)
-			}
-			for b.Loop() {
-				if got, err := s.Tail("feishu", "oc_x", 50); len(got) != 50 || err != nil {
-					b.Fatal(len(got), err)
-				}
-			}
-		})
+		_, err := s.Append("feishu", "oc_x", benchEntry(-1))
+		must(b, err)
+		b.Run(name+"/warm", ours)
 	}
 }
 
@@ -223,22 +201,14 @@ func BenchmarkTail(b *testing.B) {
 func writeLarge(tb testing.TB, path string, size int64) {
 	tb.Helper()
 	f, err := os.Create(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	defer f.Close()
-	var block []byte
-	for written := int64(0); written < size; {
-		if len(block) < 1<<20 {
-			block = append(block, lines(tb, benchEntry(len(block)))...)
-			if int64(len(block)) < min(size, 1<<20) {
-				continue
-			}
-		}
-		n, err := f.Write(block)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		written += int64(n)
+	var block strings.Builder
+	for i := 0; int64(block.Len()) < min(size, 1<<20); i++ {
+		block.WriteString(lines(tb, benchEntry(i)))
+	}
+	for written := int64(0); written < size; written += int64(block.Len()) {
+		_, err := f.WriteString(block.String())
+		must(tb, err)
 	}
 }

@@ -292,8 +292,8 @@ func (l *chatLog) load(full bool) error {
 
 // Bounds of what is kept in memory of each open chat; beyond them the oldest is dropped.
 const (
-	maxLines  = 512       // with their contents, and as many without
-	maxMemory = 512 << 10 // bytes of these, and as many of those
+	maxLines  = 512       // lines with their contents, and as many without
+	maxMemory = 512 << 10 // bytes of the lines with their contents, and of those without
 	lineCost  = 300       // bytes of a line besides its texts
 	// maxIDs is how many message ids are remembered. A repeat after more other messages than that
 	// is not recognised.

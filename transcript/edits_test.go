@@ -2,6 +2,9 @@ package transcript
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,11 +17,8 @@ func TestEditsShowAsTheirMessage(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)
 	add := func(e Entry) {
-		t.Helper()
 		e.Role = relay.RoleAssistant
-		if added, err := s.Append("feishu", "oc_x", e); err != nil || !added {
-			t.Fatal(added, err)
-		}
+		add(t, s, true, e)
 	}
 	add(Entry{Sender: "a", MessageID: "om_1", TS: 1000, Content: "one"})
 	add(Entry{Sender: "a", MessageID: "om_2", TS: 2000, Content: "ha"})
@@ -26,9 +26,6 @@ func TestEditsShowAsTheirMessage(t *testing.T) {
 	add(Entry{Sender: "a", MessageID: "edit:om_2:1", TS: 2000, Content: "half", EditOf: "om_2"})
 	add(Entry{Sender: "b", MessageID: "edit:om_1:1", TS: 1000, Content: "another's", EditOf: "om_1"})
 	add(Entry{Sender: "a", MessageID: "edit:om_2:2", TS: 2000, Content: "the whole", EditOf: "om_2"})
-	if added, err := s.Append("feishu", "oc_x", Entry{Role: "assistant", Sender: "a", MessageID: "edit:om_2:2", TS: 2000, EditOf: "om_2"}); added || err != nil {
-		t.Errorf("a repeat is added: %v %v", added, err)
-	}
 	const want = "om_1 one, om_2 the whole, om_3 three"
 	show := func(entries []Entry) string {
 		var out []string
@@ -39,8 +36,8 @@ func TestEditsShowAsTheirMessage(t *testing.T) {
 	}
 	for name, s := range map[string]*Store{"memory": s, "file": open(t, dir, nil)} {
 		for n, want := range map[int]string{9: want, 2: "om_2 the whole, om_3 three", 1: "om_3 three"} {
-			if entries, err := s.Tail("feishu", "oc_x", n); err != nil || show(entries) != want {
-				t.Errorf("%s: the last %d are %q, %v", name, n, show(entries), err)
+			if got := show(tail(t, s, n)); got != want {
+				t.Errorf("%s: the last %d are %q", name, n, got)
 			}
 		}
 		if entries, err := s.TailTo("feishu", "oc_x", 9, 2500); err != nil || show(entries) != "om_1 one, om_2 the whole" {
@@ -51,10 +48,7 @@ func TestEditsShowAsTheirMessage(t *testing.T) {
 		}
 		before, pages := "", ""
 		for i := 0; i == 0 || before != ""; i++ {
-			page, err := s.Page("feishu", "oc_x", Query{Limit: 1, Before: before})
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := page(t, s, Query{Limit: 1, Before: before})
 			if text := show(page.Entries); text != "" {
 				pages = strings.TrimSuffix(text+", "+pages, ", ")
 			}
@@ -64,14 +58,42 @@ func TestEditsShowAsTheirMessage(t *testing.T) {
 			t.Errorf("%s: page by page %q", name, pages)
 		}
 		for text, found := range map[string]string{"whole": "om_2 the whole", "half": ""} {
-			page, err := s.Page("feishu", "oc_x", Query{Limit: 9, Text: text})
-			if err != nil || show(page.Entries) != found {
-				t.Errorf("%s: %q is found in %q, %v", name, text, show(page.Entries), err)
+			if got := show(page(t, s, Query{Limit: 9, Text: text}).Entries); got != found {
+				t.Errorf("%s: %q is found in %q", name, text, got)
 			}
 		}
 		chats, err := s.Chats()
 		if err != nil || len(chats) != 1 || chats[0].Last == nil || chats[0].Last.Content != "three" {
 			t.Errorf("%s: listed as %s, %v", name, fmt.Sprintf("%+v", chats), err)
+		}
+	}
+}
+
+// The files of a message are in its line, an edit brings its own, and what others wrote
+// there costs no message.
+func TestFilesOfEntries(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	files := Files{{Key: "img_1", Type: "image"}, {Key: "file_1", Type: "file", Name: "<a> & \"b\".txt"}}
+	add(t, s, true,
+		Entry{Role: relay.RoleUser, Sender: "a", MessageID: "om_1", TS: 1000, Files: files},
+		Entry{Role: relay.RoleAssistant, Sender: "b", MessageID: "om_2", TS: 2000, Content: "draft"},
+		Entry{Role: relay.RoleAssistant, Sender: "b", MessageID: "edit:1", TS: 2000, Content: "done", EditOf: "om_2", Files: files})
+	path := filepath.Join(dir, file)
+	data, err := os.ReadFile(path)
+	must(t, err)
+	if want := `"files":[{"key":"img_1","type":"image"},{"key":"file_1","type":"file","name":"<a> & \"b\".txt"}]}`; strings.Count(string(data), want) != 2 {
+		t.Errorf("lines:\n%s", data)
+	}
+	for _, other := range []string{`["a.png"]`, `7`, `null`, `{"key":"x"}`} {
+		data = append(data, `{"role":"user","content":"c","sender":"d","message_id":"om_`+other[:1]+`","ts":3000,"files":`+other+"}\n"...)
+	}
+	writeFile(t, path, string(data))
+	for name, s := range map[string]*Store{"memory": s, "file": open(t, dir, nil)} {
+		for i, e := range tail(t, s, 6) {
+			if i < 2 && !slices.Equal(e.Files, files) || i > 1 && len(e.Files) > 0 {
+				t.Errorf("%s: entry %d has the files %v", name, i, e.Files)
+			}
 		}
 	}
 }

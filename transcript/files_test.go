@@ -21,9 +21,7 @@ func TestRotation(t *testing.T) {
 	all := messages(0, 200)
 	add(t, s, true, all...)
 	names, err := s.files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(names) != 4 {
 		t.Errorf("%d files, want the current one and 3: %v", len(names), names)
 	}
@@ -48,14 +46,10 @@ func TestForeignHands(t *testing.T) {
 		},
 		"replaced": func(t *testing.T, path string) {
 			writeFile(t, path+"~", "")
-			if err := os.Rename(path+"~", path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Rename(path+"~", path))
 		},
 		"removed": func(t *testing.T, path string) {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(path))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,9 +58,7 @@ func TestForeignHands(t *testing.T) {
 			add(t, s, true, messages(0, 10)...)
 			do(t, filepath.Join(dir, file))
 			before, err := s.Tail("feishu", "oc_x", 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			add(t, s, true, message(200))
 			add(t, s, true, messages(0, 10)...) // they are no longer there
 			add(t, s, false, messages(0, 10)...)
@@ -78,9 +70,7 @@ func TestForeignHands(t *testing.T) {
 		dir := t.TempDir()
 		s := open(t, dir, nil)
 		add(t, s, true, messages(0, 10)...)
-		if err := os.Rename(filepath.Join(dir, file), filepath.Join(dir, file+".1")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(filepath.Join(dir, file), filepath.Join(dir, file+".1")))
 		expectTail(t, s, 100, messages(0, 10))
 		add(t, s, true, message(10))
 		add(t, s, false, messages(0, 11)...)

@@ -42,11 +42,14 @@ func (s *Store) back(name string, from place, files []string) iter.Seq2[raw, err
 		for err = errors.Join(err, errNumber); err == nil; f, info, err = s.openToRead(segmentName(name, number)) {
 			if f != nil {
 				size := info.Size()
-				if number >= from.number {
+				switch {
+				case number > from.number:
+					size = 0
+				case number == from.number:
 					size = min(size, from.offset)
 				}
 				for line, err := range s.linesOf(f, number, size) {
-					if number <= from.number && !yield(line, err) || err != nil {
+					if !yield(line, err) || err != nil {
 						return
 					}
 				}
@@ -61,7 +64,7 @@ func (s *Store) back(name string, from place, files []string) iter.Seq2[raw, err
 	}
 }
 
-// linesOf is back for one file, from an offset, and closes it.
+// linesOf is back for the first size bytes of one file, and closes it.
 func (s *Store) linesOf(f *os.File, number int, size int64) iter.Seq2[raw, error] {
 	return func(yield func(raw, error) bool) {
 		defer f.Close()
@@ -126,8 +129,8 @@ func lineOf(e Entry, at place) line {
 	return line{Entry: e, at: at, sum: maphash.String(seed, e.Role+"\x00"+e.Sender+"\x00"+e.Content)}
 }
 
-// same reports whether two lines, of which at least one has no id, are the same message. An edit, and a line without
-// a time, never is.
+// same reports whether two lines, of which at least one has no id, are the same message, or edits of one. A line without
+// a time never is.
 func (l *line) same(other *line) bool {
 	return (l.MessageID == "" || other.MessageID == "") && l.sum == other.sum && l.EditOf == other.EditOf &&
 		l.TS != 0 && other.TS != 0 && max(l.TS-other.TS, other.TS-l.TS) <= sameWithin

@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -91,8 +92,10 @@ func (s *Store) Page(channel, chatID string, q Query) (Page, error) {
 		}
 		if r.at.number == before.number && r.at.offset >= before.offset {
 			there = there || r.at == before
-			if e, found := s.entry(r.text); found {
-				p.edits.take(&e)
+			if bytes.Contains(r.text, []byte(`"edit_of":`)) {
+				if e, found := s.entry(r.text); found {
+					p.edits.take(&e)
+				}
 			}
 			continue
 		}

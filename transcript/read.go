@@ -63,7 +63,7 @@ func (s *Store) tail(channel, chatID string, n int, at int64, contents bool) ([]
 			return nil, fmt.Errorf("read the end of transcript %s: %w", fileName(channel, chatID), err)
 		}
 		if e, found := s.entry(r.text); found {
-			if l := lineOf(e, r.at); !g.known(&l) && !take(&l) {
+			if l := lineOf(e, r.at); l.TS <= at && !g.known(&l) && !take(&l) {
 				break
 			}
 		}

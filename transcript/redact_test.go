@@ -1,7 +1,6 @@
 package transcript
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -21,14 +20,10 @@ const secret = "the secret word"
 func everywhere(t *testing.T, dir, text string) (files []string) {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(all) == 0 {
-		t.Fatal(all, err)
-	}
+	must(t, err)
 	for _, file := range all {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.Contains(string(data), text) {
 			files = append(files, filepath.Base(file))
 		}
@@ -36,8 +31,15 @@ func everywhere(t *testing.T, dir, text string) (files []string) {
 	return files
 }
 
-// A recalled message keeps its place and loses its text, with its edits and the copies that
-// other programs wrote, for those who have the chat in memory and those who read the file.
+func redact(t *testing.T, s *Store, id string, want int) {
+	t.Helper()
+	if lines, err := s.Redact("feishu", "oc_x", id); lines != want || err != nil {
+		t.Fatalf("%d lines of %s, %v, want %d", lines, id, err, want)
+	}
+}
+
+// A recalled message keeps its place and loses its text, with its edits, the answer to it as a command and the copies
+// that other programs wrote, for those who have the chat in memory and those who read the file.
 func TestRedact(t *testing.T) {
 	dir := t.TempDir()
 	s, other := open(t, dir, nil), open(t, dir, nil)
@@ -47,80 +49,66 @@ func TestRedact(t *testing.T) {
 			ParentID: "om_1", RootID: "om_1", UserTS: 1000, Files: Files{{Key: "img_1", Type: "image"}}},
 		{Role: relay.RoleAssistant, Sender: "b", MessageID: "om_3", TS: 3000, Content: "ok", MsgType: "text"},
 		{Role: relay.RoleAssistant, Sender: "a", MessageID: "om_2e", TS: 2000, Content: secret + " edited", EditOf: "om_2"},
+		{Role: RoleNotice, Sender: "a", MessageID: "om_5", TS: 4000, Content: "why " + secret, Mark: &Mark{Act: "answer", Of: "om_2"}},
 	}
+	bare := `{"role": "assistant", "content": "` + secret + `", "sender": "a", "ts": 2100}` + "\n"
+	addFile(t, filepath.Join(dir, file), bare)
 	add(t, s, true, fill...)
-	addFile(t, filepath.Join(dir, "feishu_oc_x.jsonl"),
-		`{"role": "assistant", "content": "`+secret+`", "sender": "a", "ts": 2100}`+"\n")
+	addFile(t, filepath.Join(dir, file), bare)
 	add(t, other, true, Entry{Role: relay.RoleUser, Sender: "ann", MessageID: "om_4", TS: 9000, Content: "no"})
-	if _, err := s.Tail("feishu", "oc_x", 9); err != nil {
-		t.Fatal(err)
+	tail(t, s, 9)
+	redact(t, s, "om_2", 5)
+	for _, s := range []*Store{other, s, other} { // every sidecar does it
+		redact(t, s, "om_2", 0)
 	}
-	for i, s := range []*Store{s, other, s, other} { // every sidecar does it, one of them first
-		if lines, err := s.Redact("feishu", "oc_x", "om_2"); lines != []int{3, 0, 0, 0}[i] || err != nil {
-			t.Fatal(i, lines, err)
-		}
-	}
-	if lines, err := s.Redact("feishu", "oc_x", "om_9"); lines != 0 || err != nil {
-		t.Fatal(lines, err)
-	}
+	redact(t, s, "om_9", 0)
 	if files := everywhere(t, dir, "secret"); files != nil {
 		t.Errorf("%q still has the text", files)
 	}
 	want := fill[1]
 	want.Content, want.Files, want.MsgType, want.Recalled = "", nil, "", true
+	one := func(entries []Entry) []Entry {
+		return slices.DeleteFunc(entries, func(e Entry) bool { return e.MessageID != "om_2" })
+	}
 	for name, s := range map[string]*Store{"memory": s, "other": other, "file": open(t, dir, nil)} {
-		entries, err := s.Tail("feishu", "oc_x", 9)
-		if err != nil || len(entries) < 4 || !cmp.Equal(entries[1], want) || entries[2].Content != "ok" {
-			t.Errorf("%s: the tail is %+v, %v", name, entries, err)
+		for _, got := range [][]Entry{tail(t, s, 9), page(t, s, Query{Limit: 9}).Entries} {
+			if !cmp.Equal(one(got), []Entry{want}) {
+				t.Errorf("%s: the message is %+v", name, one(got))
+			}
 		}
-		page, err := s.Page("feishu", "oc_x", Query{Limit: 9, Text: "SECRET"})
-		if err != nil || len(page.Shown) != 0 {
-			t.Errorf("%s: a search finds %+v, %v", name, page, err)
-		}
-		if page, err = s.Page("feishu", "oc_x", Query{Limit: 9}); err != nil || !cmp.Equal(page.Entries[1], want) {
-			t.Errorf("%s: the page is %+v, %v", name, page.Entries, err)
+		if page := page(t, s, Query{Limit: 9, Text: "SECRET"}); len(page.Shown) != 0 {
+			t.Errorf("%s: a search finds %+v", name, page)
 		}
 	}
 	// A repeat is not written again, a late edit hides nothing and shows nothing.
 	add(t, s, false, fill[1])
 	add(t, s, true, Entry{Role: relay.RoleAssistant, Sender: "a", MessageID: "om_2f", TS: 2000, Content: "late", EditOf: "om_2"})
-	if entries, err := s.Tail("feishu", "oc_x", 9); err != nil || !cmp.Equal(entries[1], want) {
-		t.Errorf("behind a late edit the tail is %+v, %v", entries, err)
+	if got := one(tail(t, s, 9)); !cmp.Equal(got, []Entry{want}) {
+		t.Errorf("behind a late edit the message is %+v", got)
 	}
 }
 
-// Every line of the transcript's own form has room, however short its text is, and versions
-// that know nothing of it read it.
+// Every line of the transcript's own form has room, however short its text is.
 func TestRedactShortTexts(t *testing.T) {
 	for _, content := range []string{"k", "ok", "好", "twelve bytes", strings.Repeat("long ", 100)} {
-		for _, e := range []Entry{{Role: relay.RoleUser, MsgType: "text"}, {Role: relay.RoleAssistant}, {Role: relay.RoleAssistant, EditOf: "om_0"}} {
+		for _, e := range []Entry{{Role: relay.RoleUser, MsgType: "text"}, {Role: relay.RoleAssistant}} {
 			e.Content, e.Sender, e.MessageID, e.TS = content, "a", "om_1", 1000
-			dir := t.TempDir()
-			s := open(t, dir, nil)
+			s := open(t, t.TempDir(), nil)
 			add(t, s, true, e)
-			if lines, err := s.Redact("feishu", "oc_x", "om_1"); lines != 1 || err != nil {
-				t.Fatalf("%q: %v %v", content, lines, err)
-			}
-			data, err := os.ReadFile(filepath.Join(dir, "feishu_oc_x.jsonl"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var line struct {
-				Role, Content, Sender string
-				MessageID             string `json:"message_id"`
-				TS                    int64
-			}
-			if err := json.Unmarshal(data, &line); err != nil || line.Role != e.Role || line.Content != "" || line.Sender != "a" ||
-				line.MessageID != "om_1" || line.TS != 1000 {
-				t.Errorf("%q is %s, %v", content, data, err)
+			redact(t, s, "om_1", 1)
+			got := tail(t, s, 1)[0]
+			e.Content, e.MsgType, e.Recalled = "", "", got.Recalled
+			if !cmp.Equal(got, e) {
+				t.Errorf("%q is %+v", content, got)
 			}
 		}
 	}
 	dir := t.TempDir()
 	s := open(t, dir, nil)
-	writeFile(t, filepath.Join(dir, "feishu_oc_x.jsonl"), `{"role":"user","content":"k","message_id":"om_1"}`+"\n")
-	if lines, err := s.Redact("feishu", "oc_x", "om_1"); lines != 1 || err != nil || everywhere(t, dir, `"k"`) != nil {
-		t.Errorf("a short line of another program: %v %v", lines, err)
+	writeFile(t, filepath.Join(dir, file), `{"role":"user","content":"k","message_id":"om_1"}`+"\n")
+	redact(t, s, "om_1", 1)
+	if everywhere(t, dir, `"k"`) != nil {
+		t.Error("a short line of another program keeps its text")
 	}
 }
 
@@ -138,26 +126,20 @@ func TestRedactRotated(t *testing.T) {
 	if files := everywhere(t, dir, secret); len(files) != 2 {
 		t.Fatalf("%q has the text", files)
 	}
-	first, err := s.Page("feishu", "oc_x", Query{Limit: 55})
-	if err != nil || first.Earlier == "" || first.Entries[0].Content != secret {
-		t.Fatal(first.Entries[0], err)
-	}
-	for _, i := range []int{5, 58} {
-		if lines, err := s.Redact("feishu", "oc_x", message(i).MessageID); lines != 1 || err != nil {
-			t.Fatal(lines, err)
-		}
-	}
+	first := page(t, s, Query{Limit: 55})
+	redact(t, s, "om_5", 1)
+	redact(t, s, "om_58", 1)
 	if files := everywhere(t, dir, secret); files != nil {
 		t.Errorf("%q has the text", files)
 	}
-	if rest, err := s.Page("feishu", "oc_x", Query{Limit: 55, Before: first.Earlier}); err != nil || len(rest.Shown) != 5 {
-		t.Errorf("the page before is %+v, %v", rest, err)
+	if rest := page(t, s, Query{Limit: 55, Before: first.Earlier}); len(rest.Shown) != 5 {
+		t.Errorf("the page before is %+v", rest)
 	}
-	all, err := s.Tail("feishu", "oc_x", 100)
-	if err != nil || len(all) != 60 || !all[5].Recalled || !all[58].Recalled || slices.ContainsFunc(all, func(e Entry) bool {
+	all := tail(t, s, 100)
+	if len(all) != 60 || !all[5].Recalled || !all[58].Recalled || slices.ContainsFunc(all, func(e Entry) bool {
 		return e.Recalled != (e.Content == "")
 	}) {
-		t.Errorf("the tail has %d entries, %v: %+v", len(all), err, all)
+		t.Errorf("the tail has %d entries: %+v", len(all), all)
 	}
 }
 
@@ -183,14 +165,14 @@ func TestRedactWhileOthersAppend(t *testing.T) {
 			}
 			redacted <- err
 		}()
-		if tail, err := writer.Tail("feishu", "oc_x", 1); err != nil || tail[0].MessageID != id {
-			t.Fatal(tail, err)
+		if last := tail(t, writer, 1); last[0].MessageID != id {
+			t.Fatal(last)
 		}
 	}
 	must(t, <-redacted)
-	all, err := open(t, dir, nil).Tail("feishu", "oc_x", n)
-	if err != nil || len(all) != n {
-		t.Fatal(len(all), err)
+	all := tail(t, open(t, dir, nil), n)
+	if len(all) != n {
+		t.Fatal(len(all))
 	}
 	for i, e := range all {
 		if e.Recalled != (i%3 == 0) || e.Recalled != (e.Content == "") {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -21,14 +20,8 @@ const file = "feishu_oc_x.jsonl"
 func open(tb testing.TB, dir string, o *Options) *Store {
 	tb.Helper()
 	s, err := Open(dir, o)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	must(tb, err)
+	tb.Cleanup(func() { must(tb, s.Close()) })
 	return s
 }
 
@@ -64,12 +57,8 @@ func messages(from, to int) (all []Entry) {
 func add(tb testing.TB, s *Store, want bool, entries ...Entry) {
 	tb.Helper()
 	for _, e := range entries {
-		got, err := s.Append("feishu", "oc_x", e)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if got != want {
-			tb.Fatalf("append %s: added = %t, want %t", e.MessageID, got, want)
+		if got, err := s.Append("feishu", "oc_x", e); err != nil || got != want {
+			tb.Fatalf("append %s: %t, %v, want %t", e.MessageID, got, err, want)
 		}
 	}
 }
@@ -79,14 +68,19 @@ func add(tb testing.TB, s *Store, want bool, entries ...Entry) {
 func expectTail(tb testing.TB, s *Store, n int, want []Entry) {
 	tb.Helper()
 	for _, r := range []*Store{s, open(tb, s.dir.Path, &Options{ReadOnly: true})} {
-		got, err := r.Tail("feishu", "oc_x", n)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		got := tail(tb, r, n)
 		if diff := cmp.Diff(got, want); diff != "" && len(got)+len(want) > 0 {
 			tb.Fatalf("tail %d (-got +want):\n%s", n, diff)
 		}
 	}
+}
+
+// tail is the last n messages of oc_x.
+func tail(tb testing.TB, s *Store, n int) []Entry {
+	tb.Helper()
+	got, err := s.Tail("feishu", "oc_x", n)
+	must(tb, err)
+	return got
 }
 
 func writeFile(tb testing.TB, path, content string) {
@@ -110,9 +104,7 @@ func TestLineHasTheFiveFieldsInOrder(t *testing.T) {
 		Entry{Role: relay.RoleAssistant, Content: `<at id="x"></at> & so`, Sender: "a", MessageID: "om_1", TS: 5,
 			SenderName: "A", ThreadID: "omt", ParentID: "om_p", RootID: "om_r", UserTS: 4, MsgType: "text"})
 	got, err := os.ReadFile(filepath.Join(dir, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := `{"role":"user","content":"","sender":"","message_id":"","ts":0}
 {"role":"assistant","content":"<at id=\"x\"></at> & so","sender":"a","message_id":"om_1","ts":5,"sender_name":"A","thread_id":"omt","parent_id":"om_p","root_id":"om_r","user_ts":4,"msg_type":"text"}
 `
@@ -160,126 +152,56 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestAppend(t *testing.T) {
-	t.Run("once", func(t *testing.T) {
-		s := open(t, t.TempDir(), nil)
-		add(t, s, true, messages(0, 10)...)
-		add(t, s, false, messages(0, 10)...)
-		expectTail(t, s, 100, messages(0, 10))
-		expectTail(t, s, 3, messages(7, 10))
-	})
-	t.Run("once over stores", func(t *testing.T) {
-		dir := t.TempDir()
-		a, b := open(t, dir, nil), open(t, dir, nil)
-		add(t, a, true, messages(0, 5)...)
-		add(t, b, false, messages(0, 5)...)
-		add(t, b, true, messages(5, 10)...)
-		add(t, a, false, messages(0, 10)...)
-		expectTail(t, a, 100, messages(0, 10))
-	})
-	t.Run("entries without id, at another time", func(t *testing.T) {
-		s := open(t, t.TempDir(), nil)
-		e := message(1)
-		e.MessageID = ""
-		later := e
-		later.TS += sameWithin + 1
-		add(t, s, true, e, later)
-		expectTail(t, s, 10, []Entry{e, later})
-	})
-	t.Run("chats apart", func(t *testing.T) {
-		s := open(t, t.TempDir(), nil)
-		for _, chat := range []string{"oc_a", "oc_b"} {
-			if added, err := s.Append("feishu", chat, message(1)); !added || err != nil {
-				t.Error(chat, added, err)
+func TestMoreChatsThanOpenFiles(t *testing.T) {
+	s := open(t, t.TempDir(), &Options{maxOpen: 2})
+	for round := range 3 {
+		for i := range 10 {
+			added, err := s.Append("feishu", fmt.Sprint("oc_", i), message(1))
+			if err != nil || added != (round == 0) {
+				t.Fatal(round, i, added, err)
 			}
 		}
-	})
-	t.Run("more chats than open files", func(t *testing.T) {
-		s := open(t, t.TempDir(), &Options{maxOpen: 2})
-		for round := range 3 {
-			for i := range 10 {
-				added, err := s.Append("feishu", fmt.Sprint("oc_", i), message(1))
-				if err != nil || added != (round == 0) {
-					t.Fatal(round, i, added, err)
-				}
-			}
-		}
-		if n := s.chats.Len(); n != 2 {
-			t.Errorf("%d chats open, want 2", n)
-		}
-	})
-	t.Run("refuses other roles", func(t *testing.T) {
-		s := open(t, t.TempDir(), nil)
-		for _, role := range []string{"", "system"} {
-			if _, err := s.Append("feishu", "oc_x", Entry{Role: role, Content: "secret"}); err == nil || strings.Contains(err.Error(), "secret") {
-				t.Errorf("role %q: error %v", role, err)
-			}
-		}
-	})
-	t.Run("invalid UTF-8 is replaced", func(t *testing.T) {
-		s := open(t, t.TempDir(), nil)
-		e := message(1)
-		e.Content = "a\xffb"
-		add(t, s, true, e)
-		e.Content = "a\ufffdb"
-		expectTail(t, s, 1, []Entry{e})
-	})
+	}
+	if n := s.chats.Len(); n != 2 {
+		t.Errorf("%d chats open, want 2", n)
+	}
 }
 
 func TestLongContentIsCut(t *testing.T) {
-	for name, content := range map[string]string{
-		"runes":   strings.Repeat("界", relay.MaxLine),
-		"escapes": strings.Repeat("\x01", relay.MaxLine/2),
-		"barely":  strings.Repeat("x", relay.MaxLine-60),
-		"quotes":  strings.Repeat(`"`, 3*relay.MaxLine),
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			s := open(t, dir, nil)
-			e := message(1)
-			e.Content = content
-			add(t, s, true, e)
-			add(t, s, false, e)
-			info, err := os.Stat(filepath.Join(dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if info.Size() > relay.MaxLine || info.Size() < relay.MaxLine*8/10 {
-				t.Errorf("a line of %d bytes, want at most and about %d", info.Size(), relay.MaxLine)
-			}
-			got, err := s.Tail("feishu", "oc_x", 1)
-			if err != nil || len(got) != 1 {
-				t.Fatal(len(got), err)
-			}
-			kept, ok := strings.CutSuffix(got[0].Content, fmt.Sprintf(relay.CutMark, len(content)))
-			if !ok || !strings.HasPrefix(content, kept) || !utf8.ValidString(kept) {
-				t.Errorf("the cut is not marked or not clean (%d bytes kept)", len(kept))
-			}
-		})
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	e := message(1)
+	e.Content = strings.Repeat(`界"`, relay.MaxLine)
+	add(t, s, true, e)
+	add(t, s, false, e)
+	info, err := os.Stat(filepath.Join(dir, file))
+	must(t, err)
+	if info.Size() > relay.MaxLine || info.Size() < relay.MaxLine*8/10 {
+		t.Errorf("a line of %d bytes, want at most and about %d", info.Size(), relay.MaxLine)
 	}
-	t.Run("other fields are not", func(t *testing.T) {
-		s := open(t, t.TempDir(), nil)
-		if _, err := s.Append("feishu", "oc_x", Entry{Role: relay.RoleUser, Sender: strings.Repeat("x", relay.MaxLine)}); err == nil {
-			t.Error("no error for a sender of 1 MiB")
-		}
-	})
+	kept, ok := strings.CutSuffix(tail(t, s, 1)[0].Content, fmt.Sprintf(relay.CutMark, len(e.Content)))
+	if !ok || !strings.HasPrefix(e.Content, kept) || !utf8.ValidString(kept) {
+		t.Errorf("the cut is not marked or not clean (%d bytes kept)", len(kept))
+	}
+	_, err = s.Append("feishu", "oc_x", Entry{Role: relay.RoleUser, Sender: strings.Repeat("x", relay.MaxLine)})
+	if !errors.Is(err, relay.ErrTooLarge) {
+		t.Errorf("a sender of 1 MiB: %v", err)
+	}
 }
 
 // A message that a program without the lock wrote again is returned once.
-func TestTailDropsRepeats(t *testing.T) {
+func TestRepeatsAreDropped(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, file), lines(t, messages(0, 3)...)+lines(t, message(1), message(3), message(3)))
 	s := open(t, dir, nil)
 	for range 2 { // cold, then warm
-		got, err := s.Tail("feishu", "oc_x", 100)
-		if all := strings.Fields(ids(got)); err != nil || len(all) != 4 || len(slices.Compact(slices.Sorted(slices.Values(all)))) != 4 {
-			t.Errorf("the tail is %q, %v", all, err)
+		for _, all := range [][]Entry{tail(t, s, 4), page(t, s, Query{Limit: 4}).shown()} {
+			if ids(all) != "om_0 om_2 om_1 om_3" {
+				t.Errorf("the end is %q", ids(all))
+			}
 		}
 		add(t, s, false, messages(0, 4)...)
-	}
-	addFile(t, filepath.Join(dir, file), lines(t, message(1)))
-	if got, err := s.Tail("feishu", "oc_x", 100); err != nil || len(got) != 4 {
-		t.Errorf("the tail is %q, %v", ids(got), err)
+		addFile(t, filepath.Join(dir, file), lines(t, message(3)))
 	}
 }
 
@@ -300,9 +222,7 @@ func TestClose(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
 	add(t, s, true, message(1))
 	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, s.Close())
 	}
 	_, err := s.Append("feishu", "oc_x", message(2))
 	_, tailErr := s.Tail("feishu", "oc_x", 1)
@@ -318,24 +238,27 @@ func TestClose(t *testing.T) {
 func TestChats(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)
-	for i, chat := range []string{"oc_a", "oc_b", "oc_c"} {
-		if _, err := s.Append("feishu", chat, message(i)); err != nil {
-			t.Fatal(err)
-		}
+	for i, content := range []string{"", strings.Repeat("字", 200), strings.Repeat("字", 201)} {
+		e := message(i)
+		e.Content = content
+		_, err := s.Append("feishu", fmt.Sprint("oc_", i), e)
+		must(t, err)
 	}
-	for _, foreign := range []string{"notes.txt", "x.jsonl", "feishu_oc_a.jsonl.bak"} {
+	for _, foreign := range []string{"notes.txt", "x.jsonl", "feishu_oc_0.jsonl.bak"} {
 		writeFile(t, filepath.Join(dir, foreign), "x\n")
 	}
 	writeFile(t, filepath.Join(dir, "my%5Fchat_oc_d.jsonl.4"), "")
 	chats, err := s.Chats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := make(map[string]int64)
 	for _, c := range chats {
 		got[c.Channel+" "+c.ChatID] = c.LastTS
+		if c.ChatID == "oc_1" && c.Last.Content != strings.Repeat("字", 200) ||
+			c.ChatID == "oc_2" && c.Last.Content != strings.Repeat("字", 200)+"…" {
+			t.Errorf("the last message of %s is %q", c.ChatID, c.Last.Content)
+		}
 	}
-	want := map[string]int64{"feishu oc_a": message(0).TS, "feishu oc_b": message(1).TS, "feishu oc_c": message(2).TS, "my_chat oc_d": 0}
+	want := map[string]int64{"feishu oc_0": message(0).TS, "feishu oc_1": message(1).TS, "feishu oc_2": message(2).TS, "my_chat oc_d": 0}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Error(diff)
 	}
