@@ -129,8 +129,8 @@ func lineOf(e Entry, at place) line {
 	return line{Entry: e, at: at, sum: maphash.String(seed, e.Role+"\x00"+e.Sender+"\x00"+e.Content)}
 }
 
-// same reports whether two lines, of which at least one has no id, are the same message, or edits of one. A line without
-// a time never is.
+// same reports whether two lines, of which at least one has no id, are the same message, or edits of one.
+// A line without a time never is.
 func (l *line) same(other *line) bool {
 	return (l.MessageID == "" || other.MessageID == "") && l.sum == other.sum && l.EditOf == other.EditOf &&
 		l.TS != 0 && other.TS != 0 && max(l.TS-other.TS, other.TS-l.TS) <= sameWithin
