@@ -108,7 +108,6 @@ type Box struct {
 type segment struct {
 	first relay.Seq
 	size  int64
-	info  fs.FileInfo // of the file, once this process writes to it
 }
 
 // fresh is a line of the last segment that is kept in memory, so that the
@@ -198,9 +197,6 @@ func (b *Box) reopen(s *segment) (err error) {
 	if b.file, err = safefile.Open(b.root, s.name(), os.O_RDWR|os.O_APPEND); err != nil {
 		return err
 	}
-	if s.info, err = b.file.Stat(); err != nil {
-		return err
-	}
 	if size, err := safefile.EndLine(b.file); err == nil {
 		s.size, b.ended = size, true
 	} else { // the next append does it
@@ -215,18 +211,14 @@ func (b *Box) reopen(s *segment) (err error) {
 }
 
 // lastSeq is the seq of the last whole line of s, which is open; 0 if it has
-// none. It reads from the end, back over torn lines.
+// none. Only the last line may be torn.
 func (b *Box) lastSeq(s *segment) (last relay.Seq, err error) {
-	buf := make([]byte, min(s.size, 2*relay.MaxLine))
-	for end := s.size; end > 0 && last == 0; end -= relay.MaxLine {
-		part := buf[:min(end, int64(len(buf)))]
-		if _, err := b.file.ReadAt(part, end-int64(len(part))); err != nil {
-			return 0, err
-		}
-		for line := range bytes.Lines(part) {
-			line, _ = wholeLine(line)
-			last = max(last, seqOf(line))
-		}
+	end := make([]byte, min(s.size, 2*relay.MaxLine))
+	if _, err := b.file.ReadAt(end, s.size-int64(len(end))); err != nil {
+		return 0, err
+	}
+	for line := range bytes.Lines(end) {
+		last = max(last, seqOf(line))
 	}
 	return last, nil
 }
@@ -417,50 +409,25 @@ func (b *Box) drop() {
 	}
 }
 
-// segmentFor begins a new segment if the last one is full, removed or cut. A file that was
-// cut cannot be continued: the published place may be beyond its end.
+// segmentFor begins a new segment if the last one is full.
 func (b *Box) segmentFor(seq relay.Seq) error {
 	if n := len(b.segments); n > 0 && b.segments[n-1].size < b.opts.Size/segmentPart {
-		s := b.segments[n-1]
-		size, ok := b.sizeOf(s)
-		if ok && size >= s.size {
-			b.ended = b.ended && size == s.size // longer: another program wrote to it
-			return nil
-		}
-		b.opts.Logger.Warn("an outbox file was removed or cut while in use", "folder", b.root.Name())
-	}
-	return b.newSegment(seq)
-}
-
-// sizeOf is the size of the file of s; false if its name is missing or names another
-// file.
-func (b *Box) sizeOf(s *segment) (size int64, ok bool) {
-	info, err := b.root.Stat(s.info.Name())
-	if err != nil || !os.SameFile(info, s.info) {
-		return 0, false
-	}
-	return info.Size(), true
-}
-
-func (b *Box) newSegment(seq relay.Seq) error {
-	if n := len(b.segments); n > 0 && b.segments[n-1].first == seq && b.segments[n-1].size == 0 {
-		b.segments = b.segments[:n-1] // the file was removed while empty
+		return nil
 	}
 	s := &segment{first: seq}
 	f, err := safefile.Open(b.root, s.name(), os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return err
 	}
-	if s.info, err = f.Stat(); err == nil && b.opts.Sync {
-		err = b.syncBoth()
-	}
-	if err != nil {
-		return errors.Join(err, f.Close())
+	if b.opts.Sync {
+		if err := b.syncBoth(); err != nil {
+			return errors.Join(err, f.Close())
+		}
 	}
 	if b.file != nil {
 		_ = b.file.Close()
 	}
-	b.file, b.ended = f, s.info.Size() == 0
+	b.file, b.ended = f, false
 	b.segments = append(b.segments, s)
 	b.dropFresh()
 	return nil

@@ -310,15 +310,11 @@ func (b *Box) dropPublished(to place) {
 }
 
 // freshAt returns a batch of lines of s from an offset on, and the offset after them,
-// without reading the file. It returns none if they are not in memory or the file was
-// changed.
+// without reading the file. It returns none if they are not in memory.
 func (b *Box) freshAt(s segment, from int64) (lines [][]byte, behind int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.fresh) == 0 || b.fresh[0].start != from || b.segments[len(b.segments)-1].first != s.first {
-		return nil, from
-	}
-	if size, ok := b.sizeOf(&s); !ok || size < s.size {
 		return nil, from
 	}
 	for _, l := range b.fresh {
@@ -381,8 +377,7 @@ func (b *Box) segmentAt(at place) (segment, place, bool) {
 }
 
 // read returns a batch of lines of s from an offset on, and the offset after them. It skips
-// a torn line, whose Put had failed, but not a message after it in the same line. A file
-// that ends at the offset was cut.
+// a torn line, whose Put had failed. A file that ends at the offset was cut.
 func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err error) {
 	f, err := safefile.Open(b.root, s.name(), os.O_RDONLY)
 	if err != nil {
@@ -410,12 +405,8 @@ func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err err
 			next = l.Start
 			return false
 		}
-		line, salvaged := wholeLine(l.Text)
-		if salvaged {
-			b.opts.Logger.Warn("a message was found after a torn one", "file", s.name(), "offset", l.Start)
-		}
-		if line != nil {
-			lines = append(lines, bytes.Clone(line))
+		if json.Valid(l.Text) {
+			lines = append(lines, bytes.Clone(l.Text))
 		}
 		return len(lines) < batchLines
 	})
@@ -493,15 +484,6 @@ func (b *Box) logErr(step string, err error) {
 	if err != nil {
 		b.opts.Logger.Error(step, "err", err)
 	}
-}
-
-// wholeLine returns the JSON object in a line: all of it, or, with salvaged, the message
-// after a torn one. It returns nil if neither is found.
-func wholeLine(text []byte) (line []byte, salvaged bool) {
-	if line = bytes.TrimRight(text, "\r\n"); json.Valid(line) {
-		return line, false
-	}
-	return relay.Salvage(line)
 }
 
 func seqOf(line []byte) relay.Seq {
