@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"mailbox/mailboxtest":       {"mailbox"},
 	"mailbox/agent":             {"mailbox", "internal/runes", "internal/safefile", "internal/spool", "internal/wait"},
 	"mcptools":                  {"mailbox", "mailbox/agent", "relay", "transcript", "internal/runes"},
-	"outcome":                   {"relay", "policy", "relay/outbox", "internal/wait"},
+	"outcome":                   {"relay", "policy", "relay/outbox", "internal/runes", "internal/wait"},
 	"httpapi/viewer":            {"outcome", "relay", "internal/web"},
 	"httpapi":                   {"httpapi/viewer", "outcome", "policy", "relay", "steer", "transcript", "internal/safefile", "internal/web", "internal/weborigin", "dedup", "internal/attempts", "internal/jsonl"},
 	"mailapi":                   {"relay", "mailbox", "mailbox/agent", "internal/spelling", "internal/web", "internal/wait"},
