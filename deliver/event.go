@@ -30,6 +30,7 @@ type Item struct {
 	ID    relay.MessageID `json:"id"`             // relay_msg_id: the bot settles it by this
 	Chat  string          `json:"chat,omitempty"` // channel and chat; "": it has no order
 	Sent  relay.Millis    `json:"sent"`           // when its text was final
+	From  relay.AgentName `json:"from,omitempty"` // whose it is
 	Bytes int             `json:"bytes"`          // of its text
 	// Waited: it has waited for an earlier message of its chat, so that it does not expire by the time it was sent.
 	Waited bool `json:"waited,omitempty"`
@@ -100,7 +101,7 @@ const (
 	Rewrite Do = "rewrite" // Key to Channel on the connection Conn, before later writes; nothing is reported
 	Cancel  Do = "cancel"  // the write Try of Key, if it is still under way: its reports do not count any more
 	Blank   Do = "blank"   // the text of Key is withdrawn, and of no use to anybody
-	End     Do = "end"     // Key, Chat, ID, Result, Channel, Reason, Detail; Late: it was TimedOut or Expired before
+	End     Do = "end"     // Key, Chat, ID, From, Sent, Result, Channel, Reason, Detail; Late: it was TimedOut or Expired
 	Drop    Do = "drop"    // the text of Key
 	Respond Do = "respond" // to Call, with Err or nil
 	Problem Do = "problem" // for log and status: Key is written again, because of Detail
@@ -111,6 +112,8 @@ type Effect struct {
 	Do      Do
 	Key     string
 	Chat    string
+	From    relay.AgentName
+	Sent    relay.Millis
 	ID      relay.MessageID
 	Channel string
 	Conn    uint64

@@ -80,8 +80,8 @@ func (s *State) turnLate(p *ended) bool {
 		return false
 	}
 	p.Result, s.changed = Delivered, true
-	s.effects = append(s.effects, Effect{Do: End, Key: p.Key, Chat: p.Chat, ID: p.ID, Channel: p.Channel,
-		Result: Delivered, Late: true})
+	s.effects = append(s.effects, Effect{Do: End, Key: p.Key, Chat: p.Chat, From: p.From, Sent: p.Sent, ID: p.ID,
+		Channel: p.Channel, Result: Delivered, Late: true})
 	return true
 }
 

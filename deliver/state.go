@@ -87,6 +87,8 @@ const (
 type ended struct {
 	Key     string          `json:"key"`
 	Chat    string          `json:"chat,omitempty"`
+	From    relay.AgentName `json:"from,omitempty"`
+	Sent    relay.Millis    `json:"sent"`
 	ID      relay.MessageID `json:"id"`
 	Result  Result          `json:"result"`
 	Channel string          `json:"channel"`
@@ -396,10 +398,10 @@ func (s *State) pause(x *item, first, most time.Duration, n int) relay.Millis {
 
 // end removes x, which has come to a result.
 func (s *State) end(x *item, r Result, detail string) {
-	s.effects = append(s.effects, Effect{Do: End, Key: x.Key, Chat: x.Chat, ID: x.ID, Channel: x.Channel, Result: r,
-		Reason: x.Why, Detail: detail})
+	s.effects = append(s.effects, Effect{Do: End, Key: x.Key, Chat: x.Chat, From: x.From, Sent: x.Sent, ID: x.ID,
+		Channel: x.Channel, Result: r, Reason: x.Why, Detail: detail})
 	if x.Try > 0 { // else the bot does not know it
-		s.d.Ended = append(s.d.Ended, &ended{x.Key, x.Chat, x.ID, r, x.Channel})
+		s.d.Ended = append(s.d.Ended, &ended{x.Key, x.Chat, x.From, x.Sent, x.ID, r, x.Channel})
 		s.d.Ended = s.d.Ended[max(0, len(s.d.Ended)-maxEnded):]
 	}
 	if x.isOpen() {

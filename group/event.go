@@ -44,7 +44,7 @@ const (
 	Joined    EventKind = "joined"    // the bot is in the chat
 	Left      EventKind = "left"      // the bot is not in the chat
 	Said      EventKind = "said"      // Msg, Names: this bot has sent it; the text is final
-	Arrived   EventKind = "arrived"   // Msg, Names: of another bot, from the outbound lane; History, Reason
+	Arrived   EventKind = "arrived"   // Msg, Names: of another bot, from the outbound lane; Own, History, Reason, Body
 	Heard     EventKind = "heard"     // Msg, Names: a person's message that this bot received; User, MayEdit
 	Shared    EventKind = "shared"    // Msg, Names: a person's message that another sidecar heard
 	Side      EventKind = "side"      // Record: of another sidecar
@@ -52,7 +52,7 @@ const (
 	Recalled  EventKind = "recalled"  // ID
 	Changed   EventKind = "changed"   // Call names a request over the API; Verb "": Body has settings as JSON
 	LaneLost  EventKind = "lane_lost" // the side lane lost records: the settings are shared again
-	Done      EventKind = "done"      // Key: the result of an effect. Failed; Decision of an Ask; ID of a Reply
+	Done      EventKind = "done"      // Key: the result of an effect. Failed; Decision of an Ask; ID of a Reply; Shows
 	Tick      EventKind = "tick"      // it is the time that Next returned
 )
 
@@ -65,6 +65,7 @@ type Event struct {
 	Away     bool              `json:"away,omitempty"`
 	Msg      *relay.Message    `json:"msg,omitempty"`
 	Names    Names             `json:"names,omitzero"`     // whom Msg names: NamesOf
+	Own      bool              `json:"own,omitempty"`      // Msg is this bot's, under whatever name it was sent
 	History  bool              `json:"history,omitempty"`  // Msg is older than the first start: for the transcript only
 	Reason   relay.Reason      `json:"reason,omitempty"`   // why Msg stops, if its reader says so: a bad signature
 	User     bool              `json:"user,omitempty"`     // Feishu calls the sender a user: only users can command
@@ -76,6 +77,7 @@ type Event struct {
 	Verb     Verb              `json:"verb,omitempty"` // VerbStop, VerbContinue or VerbForget
 	Body     string            `json:"body,omitempty"`
 	Key      string            `json:"key,omitempty"`
+	Shows    []relay.MessageID `json:"shows,omitempty"`  // of a Deliver: what stands before the text as context
 	Failed   bool              `json:"failed,omitempty"` // of a Claim: another one holds it
 	Decision *policy.Decision  `json:"decision,omitempty"`
 }

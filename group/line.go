@@ -26,7 +26,9 @@ type Line struct {
 	Round    relay.Millis `json:"round,omitempty"` // when its round began
 	Depth    int          `json:"depth,omitempty"` // 0: a person's
 	Recalled bool         `json:"recalled,omitempty"`
-	Verdicts []Verdict    `json:"verdicts,omitempty"` // one for each agent, at most maxVerdicts
+	// ShownWith is the message before which this one stood as context for this bot.
+	ShownWith relay.MessageID `json:"shown_with,omitempty"`
+	Verdicts  []Verdict       `json:"verdicts,omitempty"` // one for each agent, at most maxVerdicts
 }
 
 // Names are who a message names.

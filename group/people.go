@@ -142,7 +142,7 @@ func (s *State) shared(e *Event) {
 	waits := s.d.Turns["publish/"+string(id)] != nil
 	delete(s.d.Turns, "publish/"+string(id))
 	if why != relay.Pass {
-		s.effect(Effect{Do: Stop, ID: id, Reason: why})
+		s.effect(Effect{Do: Stop, ID: id, Msg: m, Reason: why})
 		s.changed = waits
 		return
 	}

@@ -47,6 +47,7 @@ type arrival struct {
 	Asked   relay.Millis     `json:"asked,omitempty"`  // since when the judge is asked
 	Judged  *policy.Decision `json:"judged,omitempty"` // the judge's verdict
 	unread  relay.Reason     // it does not wait with that
+	why     string           // behind unread
 }
 
 // believed is a time that a message says, as far as it is believed: one that is missing or too far ahead is now.
@@ -60,8 +61,15 @@ func (s *State) believed(at relay.Millis) relay.Millis {
 // arrived takes another bot's message through the stages.
 func (s *State) arrived(e *Event) {
 	m := s.bounded(e)
+	if id := m.ID(); e.Own || m.SenderAgentName == s.d.Config.Agent {
+		if s.changed = s.byID[id] == nil && s.isMember() && editOf(m) == "" && e.Reason == relay.Pass; s.changed {
+			s.record(s.lineOf(e), m)
+		}
+		s.effect(Effect{Do: Stop, ID: id, Msg: m, Reason: relay.OwnMessage})
+		return
+	}
 	a := &arrival{ID: m.ID(), Msg: m, Names: e.Names, At: s.now, Final: s.believed(m.Final()), History: e.History,
-		unread: e.Reason}
+		unread: e.Reason, why: e.Body}
 	if !s.walk(a) {
 		s.d.Queue = append(s.d.Queue, a)
 	}
@@ -125,13 +133,14 @@ func (s *State) walk(a *arrival) (ended bool) {
 
 // stop ends a message that does not reach the bot. What is not recorded is nobody else's concern.
 func (s *State) stop(a *arrival, v verdict) {
-	s.effect(Effect{Do: Stop, ID: a.ID, Reason: v.stop, Decision: v.decision})
+	s.effect(Effect{Do: Stop, ID: a.ID, Msg: a.Msg, Reason: v.stop, Decision: v.decision})
 	if a.Stage == 0 && v.stop != relay.BadSignature {
 		s.changed = false // a caller that has taken it from the queue says otherwise
 		return
 	}
 	r := Record{Kind: KindVerdict, Of: a.ID, Sender: a.Msg.SenderAgentName, Thread: a.Msg.ThreadID,
-		Verdict: &Verdict{Agent: s.d.Config.Agent, At: s.now, Stopped: v.stop, Decision: v.decision}}
+		Verdict: &Verdict{Agent: s.d.Config.Agent, At: s.now, Stopped: v.stop, Detail: runes.Cut(a.why, maxDetail),
+			Decision: v.decision}}
 	if l := s.byID[a.ID]; releasable(v.stop) && l != nil {
 		r.Round, r.Said = s.exchange(l).began, l.TS
 		s.hold(a)
@@ -174,8 +183,6 @@ func (s *State) stopForeign(a *arrival) verdict {
 		return stop(a.unread)
 	case a.Msg.Role == relay.RoleUser: // it would end the count of depth
 		return stop(relay.Malformed)
-	case a.Msg.SenderAgentName == s.d.Config.Agent: // its own words, under whatever name they come back
-		return stop(relay.OwnMessage)
 	case !s.isMember() && s.d.In == isUnknown:
 		return wait
 	case !s.isMember():

@@ -245,6 +245,12 @@ func (s *State) done(e *Event) {
 	}
 	delete(s.d.Todo, e.Key)
 	switch todo.Do {
+	case Deliver:
+		for _, id := range e.Shows {
+			if l := s.byID[id]; l != nil {
+				l.ShownWith = todo.ID
+			}
+		}
 	case Ask:
 		for _, a := range s.d.Queue {
 			if a.ID == todo.ID {
@@ -309,7 +315,7 @@ func (s *State) foldVerdict(r *Record, v Verdict) {
 	d, mine := s.d, v.Agent == s.d.Config.Agent
 	if l := s.byID[r.Of]; l != nil {
 		l.judge(v)
-	} else if !mine { // else it is an edit's
+	} else if !mine || v.Stopped == relay.BadSignature { // else it is an edit's
 		if len(d.Early) >= maxEarly {
 			clear(d.Early)
 		}

@@ -192,6 +192,9 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 	return strings.Join(append(lines, hints...), "\n")
 }
 
+// Early are the verdicts on messages that are not known, by message. They are not to be changed.
+func (s *State) Early() map[relay.MessageID][]Verdict { return s.d.Early }
+
 // Weigh is what would become of a message if it came at the time of an [Arrived] or a [Heard]; nothing is changed.
 // Without a decision the message is for this bot, or why says why not; asks: the judge has to say.
 func (s *State) Weigh(e Event) (why relay.Reason, d *policy.Decision, asks bool) {

@@ -36,7 +36,8 @@ type Chat struct {
 
 func (c Chat) String() string { return c.Channel + "/" + string(c.ID) }
 
-func chatOf(text string) Chat {
+// ChatOf is the chat of a String.
+func ChatOf(text string) Chat {
 	channel, id, _ := strings.Cut(text, "/")
 	return Chat{channel, relay.ChatID(id)}
 }
@@ -53,8 +54,8 @@ type Event struct {
 	// TextOf and Text are what the bot gets for an item, with its Take or when its text has changed; "": nothing new.
 	TextOf string
 	Text   json.RawMessage
-	// Saved, of capacity 1, gets a value once the event is in the book; nil: nobody waits.
-	Saved chan<- struct{}
+	// Saved is called once the event is in the book; it must not wait for anything. Nil: nobody waits.
+	Saved func()
 }
 
 // Effect is something to be done once the event is in the book: one of the two is set.
@@ -109,7 +110,7 @@ func (c *Core) Load(kind, key string, value json.RawMessage) error {
 			c.botLog.snapshot = len(value)
 			return json.Unmarshal(value, c.bot)
 		}
-		x := c.chat(chatOf(key))
+		x := c.chat(ChatOf(key))
 		x.log.snapshot = len(value)
 		return json.Unmarshal(value, x.State)
 	case kindEvent:
@@ -131,7 +132,7 @@ func (c *Core) Load(kind, key string, value json.RawMessage) error {
 		if err := json.Unmarshal(value, &e); err != nil {
 			return err
 		}
-		x := c.chat(chatOf(key))
+		x := c.chat(ChatOf(key))
 		x.log.add(n, len(value))
 		x.Apply(e)
 	}
@@ -305,7 +306,7 @@ func (c *Core) toBot(e deliver.Event) {
 		case deliver.End:
 			c.effects = append(c.effects, Effect{Deliver: f})
 			if f.Chat != "" {
-				of := chatOf(f.Chat)
+				of := ChatOf(f.Chat)
 				c.known(of)
 				c.toChat(of, group.Event{Kind: group.Delivered, ID: relay.MessageID(strings.TrimPrefix(f.Key, of.Key(""))),
 					Verdict: c.verdict(f)})

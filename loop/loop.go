@@ -82,8 +82,8 @@ func (l *Loop) Post(ctx context.Context, e Event) error {
 
 // Save is Post and waits until the event is in the book. After an error it may be there, or come there.
 func (l *Loop) Save(ctx context.Context, e Event) error {
-	saved := make(chan struct{}, 1)
-	e.Saved = saved
+	saved := make(chan struct{})
+	e.Saved = func() { close(saved) }
 	if err := l.Post(ctx, e); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (l *Loop) Run(ctx context.Context) error {
 func (l *Loop) take(ctx context.Context, e Event) {
 	var records []book.Record
 	var effects []Effect
-	var saved []chan<- struct{}
+	var saved []func()
 	for n := 1; ; n++ {
 		r, f := l.core.Step(time.Now(), e)
 		records, effects = append(records, r...), append(effects, f...)
@@ -170,8 +170,8 @@ func (l *Loop) take(ctx context.Context, e Event) {
 	if !l.commit(ctx, records) {
 		return
 	}
-	for _, s := range saved {
-		s <- struct{}{}
+	for _, f := range saved {
+		f()
 	}
 	l.do(effects)
 }

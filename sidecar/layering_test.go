@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"mention":                   {"feishu/content", "internal/runes"},
 	"policy":                    {"internal/runes"},
 	"deliver":                   {"relay"},
+	"core":                      {"relay", "dedup", "deliver", "group", "loop", "outcome", "policy", "transcript", "internal/runes", "internal/wait"},
 	"loop":                      {"relay", "book", "group", "deliver"},
 	"group":                     {"relay", "policy", "mention", "internal/runes"},
 	"steer":                     {"relay", "mention", "internal/spelling", "internal/runes"},

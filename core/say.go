@@ -1,0 +1,259 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/group"
+	"feishu-relay/loop"
+	"feishu-relay/outcome"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+)
+
+// ChatOf is a chat by its channel, "" for Feishu, and its id.
+func ChatOf(channel string, chat relay.ChatID) loop.Chat {
+	return loop.Chat{Channel: cmp.Or(channel, relay.DefaultChannel), ID: chat}
+}
+
+// Say takes what the bot says that it sent, and returns once it is in the book. Only group messages are relayed.
+func (c *Core) Say(ctx context.Context, out relay.Outbound) (relay.Sent, error) {
+	of, ts := ChatOf(out.Channel, out.ChatID), out.TS
+	if ts <= 0 {
+		ts = relay.MillisOf(time.Now())
+	}
+	id := out.MessageID
+	if id == "" {
+		id = relay.NewID(c.Agent, out.ChatID, ts, rand.Text()[:10])
+	}
+	if !isGroup(out.ChatType) || !ofGroup(out.Metadata) {
+		return relay.Sent{RelayMsgID: id}, nil
+	}
+	meta := relay.Metadata{}
+	maps.Copy(meta, out.Metadata)
+	delete(meta, "is_mentioned")
+	meta["chat_type"], meta["group_policy"] = quote("group"), quote(c.Config(of).GroupPolicy)
+	self := c.Self()
+	m := &relay.Message{RelayMsgID: id, Channel: of.Channel, ChatID: of.ID, Content: out.Content, Metadata: meta,
+		SenderBotOpenID: self.OpenID, SenderAgentName: c.Agent, SenderAppID: self.AppID, SenderName: self.Name,
+		MessageID: out.MessageID, TS: ts, Mentions: c.Resolve(out), MsgType: cmp.Or(out.MsgType, "text"),
+		ParentID: out.ParentID, RootID: out.RootID, ThreadID: out.ThreadID}
+	if err := c.fits(m); err != nil {
+		return relay.Sent{}, err
+	}
+	c.member(ctx, of, true)
+	e := group.Event{Kind: group.Said, Msg: m, Names: c.Names(m)}
+	if err := c.loop.Save(ctx, loop.Event{Chat: of, Group: &e}); err != nil {
+		return relay.Sent{}, &relay.Error{Code: relay.CodeOutboxUnavailable,
+			Message: "the message cannot be written down (see /v1/status); send it again later, with the same message_id"}
+	}
+	c.Watch.Said(m)
+	return relay.Sent{RelayMsgID: id, Relayed: true}, nil
+}
+
+// fits reports why a message cannot be relayed.
+func (c *Core) fits(m *relay.Message) error {
+	line, err := m.Encode()
+	if err == nil && c.Secret != "" {
+		_, err = relay.Sign(line, c.Secret)
+	}
+	switch {
+	case errors.Is(err, relay.ErrTooLarge):
+		return &relay.Error{Code: relay.CodeTooLarge, Message: err.Error()}
+	case errors.Is(err, relay.ErrUnsignable):
+		return &relay.Error{Code: relay.CodeInvalidRequest, Message: err.Error()}
+	case err != nil:
+		return fmt.Errorf("send: %w", err)
+	}
+	return nil
+}
+
+func quote(text string) json.RawMessage {
+	data, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string is always JSON
+	}
+	return data
+}
+
+// Hear takes what the bot says that it heard from a person, and tells whether it is for this bot. steers: it may be a
+// command.
+func (c *Core) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Sent, error) {
+	of, ts := ChatOf(h.Channel, h.ChatID), h.TS
+	if ts <= 0 {
+		ts = relay.MillisOf(time.Now())
+	}
+	id := h.MessageID
+	if id == "" { // several bots may report the same message: they give it the same id
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", h.ChatID, cmp.Or(h.Sender, string(h.SenderID)),
+			h.TS, h.Content))
+		if h.TS <= 0 {
+			copy(sum[:], rand.Text())
+		}
+		id = relay.MessageID("user:" + hex.EncodeToString(sum[:12]))
+	}
+	if !isGroup(h.ChatType) || !ofGroup(h.Metadata) {
+		return relay.Sent{RelayMsgID: id, ForMe: new(true)}, nil
+	}
+	meta := relay.Metadata{"chat_type": quote("group")}
+	if keys, ok := h.Metadata["media_keys"]; ok {
+		meta["media_keys"] = keys
+	}
+	if err := meta.SetFiles(h.Metadata.Files()); err != nil {
+		c.Watch.Problem("files", err) // the message goes on without them
+	}
+	m := &relay.Message{RelayMsgID: id, Channel: of.Channel, ChatID: of.ID, Content: h.Content, SenderAgentName: c.Agent,
+		SenderBotOpenID: c.Self().OpenID, Metadata: meta, MessageID: id, TS: ts, SenderName: cmp.Or(h.SenderName, h.Sender),
+		MsgType: cmp.Or(h.MsgType, "text"), Mentions: h.Mentions, ParentID: h.ParentID, RootID: h.RootID,
+		ThreadID: h.ThreadID, Role: relay.RoleUser, SenderID: h.SenderID}
+	if m.SenderID == "" && strings.HasPrefix(h.Sender, "ou_") {
+		m.SenderID = relay.OpenID(h.Sender)
+	}
+	if err := c.fits(m); err != nil {
+		return relay.Sent{}, err
+	}
+	e := group.Event{Kind: group.Heard, At: time.Now(), Msg: m, Names: c.Names(m), MayEdit: c.MayEdit(ctx, m),
+		User: cmp.Or(h.SenderType, "user") == "user"}
+	if !steers && e.User && c.asks(of, e) {
+		return relay.Sent{}, ErrSteers
+	}
+	c.member(ctx, of, true)
+	what, forget := c.heard.wait(of.Key(id))
+	defer forget()
+	if err := c.loop.Save(ctx, loop.Event{Chat: of, Group: &e}); err != nil {
+		return relay.Sent{}, &relay.Error{Code: relay.CodeTranscriptUnavailable,
+			Message: "the message cannot be written down (see /v1/status); send it again later"}
+	}
+	select {
+	case why := <-what:
+		return relay.Sent{RelayMsgID: id, Relayed: c.Config(of).ShareMessages && why != relay.Command, Reason: why,
+			ForMe: new(why == relay.Pass)}, nil
+	case <-ctx.Done():
+		return relay.Sent{}, context.Cause(ctx)
+	}
+}
+
+// ErrSteers means that a message asks to steer the group, and that its reporter may not.
+var ErrSteers = errors.New("the message asks to steer the group")
+
+// asks reports whether a person's message is a command or lets the bots go on.
+func (c *Core) asks(of loop.Chat, e group.Event) (is bool) {
+	c.View(func(s *loop.Core) {
+		why, _, _ := c.stateOf(s, of, e.At).Weigh(e)
+		is = why == relay.Command || why == relay.Continue
+	})
+	return is
+}
+
+// stateOf is what is known of a chat, also if nothing is.
+func (c *Core) stateOf(s *loop.Core, of loop.Chat, now time.Time) *group.State {
+	g := s.Group(of)
+	if g == nil {
+		g = group.New()
+		g.Apply(group.Event{Kind: group.Start, At: now, Config: c.Config(of)})
+	}
+	return g
+}
+
+// call posts an event whose answer is a Respond, and returns that.
+func (c *Core) call(ctx context.Context, event func(call string) loop.Event) error {
+	call := rand.Text()
+	got, forget := c.calls.wait(call)
+	defer forget()
+	if err := c.loop.Post(ctx, event(call)); err != nil {
+		return err
+	}
+	select {
+	case err := <-got:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Change changes a group over the API: by settings as JSON, or by a verb.
+func (c *Core) Change(ctx context.Context, of loop.Chat, verb group.Verb, settings []byte) error {
+	return c.call(ctx, func(call string) loop.Event {
+		return loop.Event{Chat: of, Group: &group.Event{Kind: group.Changed, Call: call, Verb: verb, Body: string(settings)}}
+	})
+}
+
+// Outcomes are what became of the newest messages of a chat, the oldest first.
+func (c *Core) Outcomes(of loop.Chat, limit int) (list []outcome.Outcome) {
+	c.View(func(s *loop.Core) {
+		g := s.Group(of)
+		if g == nil {
+			return
+		}
+		add := func(l *group.Line, verdicts []group.Verdict) {
+			for _, v := range verdicts {
+				list = append(list, outcome.Outcome{Agent: v.Agent, Channel: of.Channel, ChatID: of.ID, RelayMsgID: l.ID,
+					Sender: l.Bot, ThreadID: l.Thread, At: v.At, Decision: v.Decision, Stopped: v.Stopped, Detail: v.Detail,
+					Delivered: v.Delivered, Door: v.Door, Acknowledged: v.Acknowledged})
+			}
+		}
+		for id, verdicts := range g.Early() {
+			add(&group.Line{ID: id}, verdicts)
+		}
+		for _, l := range g.Lines() {
+			add(l, l.Verdicts)
+		}
+	})
+	return list[max(0, len(list)-limit):]
+}
+
+// ofGroup reports whether metadata says, or does not deny, that a message is a group's.
+func ofGroup(meta relay.Metadata) bool {
+	_, says := meta["chat_type"]
+	return !says || isGroup(meta.Text("chat_type"))
+}
+
+func isGroup(chatType string) bool {
+	return chatType == "" || chatType == "group" || chatType == "topic"
+}
+
+// editOf returns the message that m edits; "": m is a message of its own.
+func editOf(m *relay.Message) relay.MessageID {
+	id := m.Metadata.Text("edit_of")
+	if relay.CheckID(id) != nil || relay.MessageID(id) == m.ID() {
+		return ""
+	}
+	return relay.MessageID(id)
+}
+
+// Decide is what would become of a message if it came now; nothing is changed. question is what the judge would be
+// asked, if the policy asks.
+func (c *Core) Decide(ctx context.Context, e group.Event, limits policy.Limits, judge policy.Judge) (policy.Decision,
+	relay.Reason, error) {
+	of := loop.Chat{Channel: e.Msg.Channel, ID: e.Msg.ChatID}
+	var why relay.Reason
+	var d *policy.Decision
+	var asks bool
+	err := c.loop.View(ctx, func(s *loop.Core) {
+		why, d, asks = c.stateOf(s, of, e.At).Weigh(e)
+	})
+	if err != nil || d == nil {
+		return policy.Decision{}, why, err
+	}
+	if !asks {
+		return *d, why, nil
+	}
+	q, err := c.Question(of, PolicyEntry(c.entry(e.Msg)), slices.Contains(e.Names.Bots, c.Agent))
+	if err != nil {
+		return policy.Decision{}, why, err
+	}
+	limits.Check, limits.Threshold, limits.MaxDepth = true, 0, 2
+	verdict := policy.Decide(ctx, limits, 1, q, judge)
+	verdict.Depth = d.Depth
+	return verdict, why, ctx.Err()
+}

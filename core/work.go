@@ -1,0 +1,282 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"feishu-relay/group"
+	"feishu-relay/internal/wait"
+	"feishu-relay/loop"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// line is work that is done in order. What bounds it is the state that it comes from.
+type line[T any] struct {
+	mu    sync.Mutex
+	list  []T
+	added chan struct{} // of capacity 1
+}
+
+func (l *line[T]) wake() chan struct{} {
+	if l.added == nil {
+		l.added = make(chan struct{}, 1)
+	}
+	return l.added
+}
+
+func (l *line[T]) add(x T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, x)
+	wait.Wake(l.wake())
+}
+
+// peek waits for work and returns the first of it, at most n; nil when ctx ends.
+func (l *line[T]) peek(ctx context.Context, n int) []T {
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		if len(l.list) > 0 {
+			defer l.mu.Unlock()
+			return slices.Clone(l.list[:min(n, len(l.list))])
+		}
+		added := l.wake()
+		l.mu.Unlock()
+		select {
+		case <-added:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+func (l *line[T]) drop(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = slices.Delete(l.list, 0, n)
+}
+
+func (l *line[T]) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.list)
+}
+
+// waiting is who waits for a result, by its key.
+type waiting[T any] struct {
+	mu   sync.Mutex
+	list map[string][]chan T
+}
+
+func (w *waiting[T]) wait(key string) (got <-chan T, forget func()) {
+	ch := make(chan T, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.list == nil {
+		w.list = map[string][]chan T{}
+	}
+	w.list[key] = append(w.list[key], ch)
+	return ch, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.list[key] = slices.DeleteFunc(w.list[key], func(x chan T) bool { return x == ch })
+		if len(w.list[key]) == 0 {
+			delete(w.list, key)
+		}
+	}
+}
+
+func (w *waiting[T]) tell(key string, v T) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, ch := range w.list[key] {
+		ch <- v
+	}
+	delete(w.list, key)
+}
+
+// done reports that an effect has its result.
+func (c *Core) done(of loop.Chat, key string) {
+	c.result(of, group.Event{Kind: group.Done, Key: key})
+}
+
+func (c *Core) result(of loop.Chat, e group.Event) {
+	_ = c.loop.Post(c.ctx, loop.Event{Chat: of, Group: &e}) // if we are stopping, it is done again after a restart
+}
+
+// do begins what an effect asks for. It is called by the loop and waits for nothing.
+func (c *Core) do(e loop.Effect) {
+	if e.Deliver != nil {
+		c.doDeliver(e.Deliver)
+		return
+	}
+	f := e.Group
+	switch f.Do {
+	case group.Append, group.Redact:
+		c.texts.add(e)
+	case group.Publish:
+		c.send(e.Chat, f)
+	case group.Share:
+		c.Watch.Shared(e.Chat, f.Record)
+		c.share(e.Chat, f)
+	case group.Deliver:
+		c.Watch.Decided(f.Msg, *f.Decision)
+		c.texts.add(e)
+	case group.Retext:
+		// the text is composed again with the next write of the message
+	case group.Give: // by the local API the bot has it already
+		c.heard.tell(e.Chat.Key(f.ID), relay.Pass)
+		if f.Key != "" {
+			c.work.Go(func() { c.done(e.Chat, f.Key) })
+		}
+	case group.Withhold:
+		c.heard.tell(e.Chat.Key(f.ID), f.Reason)
+	case group.Ask:
+		c.work.Go(func() { c.ask(e.Chat, f) })
+	case group.Claim:
+		c.work.Go(func() { c.claim(e.Chat, f) })
+	case group.React, group.Reply: // there is nothing here that writes to Feishu
+		c.work.Go(func() { c.result(e.Chat, group.Event{Kind: group.Done, Key: f.Key, Failed: true}) })
+	case group.Stop:
+		m := f.Msg
+		if m == nil {
+			m = &relay.Message{Channel: e.Chat.Channel, ChatID: e.Chat.ID, RelayMsgID: f.ID}
+		}
+		c.Watch.Stopped(m, f.Reason, f.Decision)
+	case group.Respond:
+		c.calls.tell(f.Call, f.Err)
+	}
+}
+
+// Question is what the judge is asked about a message, with the lines before it in its conversation.
+func (c *Core) Question(of loop.Chat, m policy.Entry, mentioned bool) (q policy.Question, err error) {
+	q = policy.Question{Message: m, AgentName: string(c.Agent), AgentRole: c.Role, BotName: c.Self().Name,
+		Mentioned: mentioned}
+	entries, err := c.Transcripts.TailTo(of.Channel, string(of.ID), judgeTail, m.TS)
+	slices.SortStableFunc(entries, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
+	for _, e := range entries {
+		if e.MessageID != m.MessageID && e.ThreadID == m.ThreadID && !e.Recalled {
+			q.Transcript = append(q.Transcript, PolicyEntry(e))
+		}
+	}
+	q.Transcript = q.Transcript[max(0, len(q.Transcript)-judgeLines):]
+	return q, err
+}
+
+// The judge reads judgeLines of the conversation, which are looked for among the last judgeTail of the chat.
+const (
+	judgeLines = 12
+	judgeTail  = 64
+)
+
+// ask asks the judge, who answers within its own time limit.
+func (c *Core) ask(of loop.Chat, f *group.Effect) {
+	q, err := c.Question(of, PolicyEntry(c.entry(f.Msg)), f.Mentioned)
+	if err != nil {
+		c.Watch.Problem("transcript", err) // it decides by the message alone
+	}
+	limits, judge := c.Judge(f)
+	limits.Check, limits.Threshold, limits.MaxDepth = true, 0, 2
+	d := policy.Decide(c.ctx, limits, 1, q, judge)
+	if d.Depth = f.Decision.Depth; c.ctx.Err() == nil {
+		c.result(of, group.Event{Kind: group.Done, Key: f.Key, Decision: &d})
+	}
+}
+
+// claimLife is how long a claim holds.
+const claimLife = time.Hour
+
+func (c *Core) claim(of loop.Chat, f *group.Effect) {
+	for pauses := wait.NewBackoff(50*time.Millisecond, 5*time.Second); ; {
+		holder, err := c.Bots.Claim(c.ctx, of.String()+"/"+f.Key, c.own, claimLife)
+		if err == nil {
+			c.result(of, group.Event{Kind: group.Done, Key: f.Key, Failed: holder != c.own})
+			return
+		}
+		c.Watch.Problem("claim", err)
+		if pauses.Sleep(c.ctx) != nil {
+			return
+		}
+	}
+}
+
+// writeTexts writes to transcripts, and has the bot get what stands there, in order.
+func (c *Core) writeTexts() {
+	ctx := c.ctx
+	for pauses := wait.NewBackoff(50*time.Millisecond, 5*time.Second); ; {
+		batch := c.texts.peek(ctx, 1)
+		if batch == nil {
+			return
+		}
+		of, f := batch[0].Chat, batch[0].Group
+		if f.Do == group.Deliver {
+			c.give(of, f)
+			c.texts.drop(1)
+			continue
+		}
+		if err := c.append(of, f); err != nil {
+			c.Watch.Problem("transcript", err)
+			c.Watch.Retried("transcript")
+			if pauses.Sleep(ctx) != nil {
+				return
+			}
+			continue
+		}
+		pauses = wait.NewBackoff(50*time.Millisecond, 5*time.Second)
+		c.texts.drop(1)
+		c.done(of, f.Key)
+	}
+}
+
+func (c *Core) append(of loop.Chat, f *group.Effect) error {
+	if f.Do == group.Redact {
+		_, err := c.Transcripts.Redact(of.Channel, string(of.ID), string(f.ID))
+		return err
+	}
+	e := c.entry(f.Msg)
+	added, err := c.Transcripts.Append(of.Channel, string(of.ID), e)
+	if errors.Is(err, relay.ErrTooLarge) {
+		c.Watch.Problem("transcript", err)
+		return nil
+	}
+	if err == nil {
+		c.Watch.Recorded(f.Msg, e, added)
+	}
+	return err
+}
+
+// entry is a message as it stands in a transcript.
+func (c *Core) entry(m *relay.Message) transcript.Entry {
+	role, sender := relay.RoleAssistant, cmp.Or(string(m.SenderAgentName), string(m.SenderBotOpenID))
+	if m.Role == relay.RoleUser {
+		role, sender = relay.RoleUser, cmp.Or(m.SenderName, string(m.SenderID), "user")
+	}
+	ts, now := m.TS, time.Now()
+	if ts <= 0 || ts.Time().Sub(now) > relay.MaxAhead {
+		ts = relay.MillisOf(now)
+	}
+	return transcript.Entry{Role: role, Files: m.Metadata.Files(), Content: m.Content, Sender: sender,
+		MessageID: string(m.ID()), TS: int64(ts), SenderName: m.SenderName, ThreadID: m.ThreadID,
+		ParentID: string(m.ParentID), RootID: string(m.RootID), UserTS: int64(m.UserTS), MsgType: m.MsgType,
+		PartOf: partOf(m), EditOf: string(editOf(m))}
+}
+
+func partOf(m *relay.Message) string {
+	id := m.Metadata.Text("part_of")
+	if relay.CheckID(id) != nil {
+		return ""
+	}
+	return id
+}
+
+// PolicyEntry is an entry as the policy reads it.
+func PolicyEntry(e transcript.Entry) policy.Entry {
+	return policy.Entry{Role: e.Role, Sender: e.Sender, SenderName: e.SenderName, MessageID: cmp.Or(e.EditOf, e.MessageID),
+		ParentID: e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID, PartOf: e.PartOf, Content: e.Content, TS: e.TS,
+		UserTS: e.UserTS}
+}
