@@ -55,8 +55,8 @@ type Handler func(ctx context.Context, d Delivery)
 type Subscriber interface {
 	// Subscribe calls h for each line, in the order of the queue and one at a time, until
 	// ctx is done, and then returns nil after it stored its position, the oldest
-	// unsettled line. It reads at most MaxUnsettled lines (or MaxUnsettledBytes) beyond
-	// it. Faults of the backend are retried and shown in Status; an error is returned
+	// unsettled line. It holds at most MaxUnsettled lines (or MaxUnsettledBytes)
+	// unsettled. Faults of the backend are retried and shown in Status; an error is returned
 	// only if a retry cannot help.
 	//
 	// A line handed over but not settled when the process ends is handed over

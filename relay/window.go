@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -17,24 +18,22 @@ const (
 //
 // It is safe for concurrent use.
 type Window[P any] struct {
-	mu      sync.Mutex
-	open    []*slot[P] // in reading order, from the oldest unsettled line on; guarded by mu
-	waiting int        // how many of open are unsettled; guarded by mu
-	bytes   int        // of the unsettled lines; guarded by mu
-	settled P          // everything up to here is settled; guarded by mu
-	moved   int        // settled lines since the last Position; guarded by mu
-	room    chan struct{}
+	mu    sync.Mutex
+	open  []*slot[P] // the unsettled lines, in reading order; guarded by mu
+	bytes int        // of them; guarded by mu
+	read  P          // the place behind the last line; guarded by mu
+	moved int        // settled lines since the last Position; guarded by mu
+	room  chan struct{}
 }
 
 type slot[P any] struct {
-	behind P
+	before P // the place behind the line before
 	bytes  int
-	done   bool
 }
 
 // NewWindow returns a window whose position is start.
 func NewWindow[P any](start P) *Window[P] {
-	return &Window[P]{settled: start, room: make(chan struct{}, 1)}
+	return &Window[P]{read: start, room: make(chan struct{}, 1)}
 }
 
 // Begin waits for room and adds a line of size bytes; behind is the place after
@@ -43,11 +42,11 @@ func NewWindow[P any](start P) *Window[P] {
 func (w *Window[P]) Begin(ctx context.Context, behind P, size int) (settle func(), err error) {
 	for {
 		w.mu.Lock()
-		if len(w.open) == 0 || (len(w.open) < MaxUnsettled && w.bytes+size <= MaxUnsettledBytes) {
-			s := &slot[P]{behind: behind, bytes: size}
+		if len(w.open) == 0 || len(w.open) < MaxUnsettled && w.bytes+size <= MaxUnsettledBytes {
+			s := &slot[P]{before: w.read, bytes: size}
 			w.open = append(w.open, s)
-			w.waiting++
 			w.bytes += size
+			w.read = behind
 			w.mu.Unlock()
 			return func() { w.settle(s) }, nil
 		}
@@ -63,20 +62,13 @@ func (w *Window[P]) Begin(ctx context.Context, behind P, size int) (settle func(
 func (w *Window[P]) settle(s *slot[P]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if s.done {
+	i := slices.Index(w.open, s)
+	if i < 0 {
 		return
 	}
-	s.done = true
-	w.waiting--
+	w.open = slices.Delete(w.open, i, i+1)
 	w.bytes -= s.bytes
 	w.moved++
-	n := 0
-	for n < len(w.open) && w.open[n].done {
-		w.settled = w.open[n].behind
-		n++
-	}
-	clear(w.open[:n])
-	w.open = w.open[n:]
 	select {
 	case w.room <- struct{}{}:
 	default:
@@ -89,7 +81,7 @@ func (w *Window[P]) Skip(p P) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.open) == 0 {
-		w.settled = p
+		w.read = p
 		w.moved++
 	}
 }
@@ -100,12 +92,15 @@ func (w *Window[P]) Position() (at P, moved int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	moved, w.moved = w.moved, 0
-	return w.settled, moved
+	if len(w.open) > 0 {
+		return w.open[0].before, moved
+	}
+	return w.read, moved
 }
 
 // Unsettled counts the lines that were added and not settled.
 func (w *Window[P]) Unsettled() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.waiting
+	return len(w.open)
 }

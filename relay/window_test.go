@@ -125,33 +125,29 @@ func TestWindowBlocksAtItsLimits(t *testing.T) {
 	}
 }
 
-func TestWindowWaitsAtTheOldestLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := relay.NewWindow(0)
-		oldest, _ := w.Begin(t.Context(), 1, 1)
-		for i := range relay.MaxUnsettled - 1 {
-			settle, _ := w.Begin(t.Context(), i+2, 1)
-			settle()
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		entered := make(chan error)
-		go func() {
-			_, err := w.Begin(ctx, 0, 1)
-			entered <- err
-		}()
-		synctest.Wait()
-		cancel()
-		if err := <-entered; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want the context's error", err)
-		}
-		if got := w.Unsettled(); got != 1 {
-			t.Errorf("unsettled: got %d, want 1", got)
-		}
-		oldest()
-		if at, _ := w.Position(); at != relay.MaxUnsettled {
-			t.Errorf("position: got %d, want %d", at, relay.MaxUnsettled)
-		}
-	})
+// A line that stays unsettled keeps the position, and no line behind it from being read.
+func TestWindowGoesOnBehindAnUnsettledLine(t *testing.T) {
+	w := relay.NewWindow(0)
+	oldest, _ := w.Begin(t.Context(), 1, 1)
+	for i := range 5 * relay.MaxUnsettled {
+		settle, _ := w.Begin(t.Context(), i+2, 1)
+		settle()
+	}
+	if at, _ := w.Position(); at != 0 || w.Unsettled() != 1 {
+		t.Errorf("position %d, unsettled %d; want 0, 1", at, w.Unsettled())
+	}
+	oldest()
+	if at, _ := w.Position(); at != 5*relay.MaxUnsettled+1 {
+		t.Errorf("position: got %d, want %d", at, 5*relay.MaxUnsettled+1)
+	}
+	for i := range relay.MaxUnsettled {
+		_, _ = w.Begin(t.Context(), i, 1)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.Begin(ctx, 0, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's error", err)
+	}
 }
 
 func TestWindowIsSafeForConcurrentUse(t *testing.T) {
