@@ -49,6 +49,7 @@ type Question struct {
 	SenderAgentName AgentName `json:"sender_agent_name"`
 	SenderName      string    `json:"sender_name"`
 	Sender          string    `json:"sender"`
+	SenderID        OpenID    `json:"sender_id"`   // of a person's message, as in Heard
 	SenderType      string    `json:"sender_type"` // of a person's message, as in Heard
 	Role            string    `json:"role"`
 	UserTS          Millis    `json:"user_ts"`

@@ -186,7 +186,11 @@ func (a *app) directory() *mention.Directory {
 
 // met learns from a relayed message who its sender is.
 func (a *app) met(m *relay.Message) {
-	if m.SenderAgentName == "" || m.SenderAgentName == a.cfg.Agent || m.SenderName == "" && m.SenderAppID == "" {
+	if m.SenderAgentName == "" || m.SenderAgentName == a.cfg.Agent {
+		return
+	}
+	a.book.LearnName(string(m.SenderBotOpenID), feishu.Who{Agent: m.SenderAgentName})
+	if m.SenderName == "" && m.SenderAppID == "" {
 		return
 	}
 	_, native := m.Metadata[metaNative] // then the id is this app's
@@ -380,6 +384,20 @@ func (a *app) talkIn(channel string, chat relay.ChatID) talk {
 		t.ChatType = a.book.Chat(chat).Kind
 	}
 	return t
+}
+
+// botOf is the agent of an id that is known to be a bot's: by the groups file, by what bots relayed, or by Feishu.
+func (a *app) botOf(id relay.OpenID) (agent relay.AgentName, is bool) {
+	if id == "" {
+		return "", false
+	}
+	_, is = a.book.Bot(id)
+	who, _ := a.book.Name(string(id))
+	named := a.directory().Find(mention.Text{Refs: []mention.Ref{{OpenID: string(id)}}}).Agents
+	if who.Agent == "" && len(named) > 0 {
+		who.Agent = relay.AgentName(named[0])
+	}
+	return who.Agent, is || who.Agent != ""
 }
 
 // matched learns from one message seen in both ways which bot an id of this

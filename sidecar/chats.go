@@ -429,10 +429,7 @@ func (c *chats) lastUser(channel string, chat relay.ChatID, thread string, befor
 
 // spoke notes when a person spoke, or when a bot knew that one had.
 func (c *chats) spoke(m *relay.Message, sent time.Time) {
-	at := userTime(botEntry(m, sent))
-	if m.Role == relay.RoleUser {
-		at = sent.UnixMilli()
-	}
+	at := userTime(entryOf(m, sent))
 	key := topicKey(m.Channel, m.ChatID, m.ThreadID)
 	if known, ok := c.userTimes.Get(key); ok && known < at {
 		c.userTimes.Add(key, at)

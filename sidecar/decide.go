@@ -225,19 +225,11 @@ func policyEntry(e transcript.Entry) policy.Entry {
 		ParentID:  e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID, PartOf: e.PartOf, Content: e.Content, TS: e.TS, UserTS: e.UserTS}
 }
 
-func botEntry(m *relay.Message, sent time.Time) transcript.Entry {
-	sender := string(m.SenderAgentName)
-	if sender == "" {
-		sender = string(m.SenderBotOpenID)
+func entryOf(m *relay.Message, sent time.Time) transcript.Entry {
+	role, sender := relay.RoleAssistant, cmp.Or(string(m.SenderAgentName), string(m.SenderBotOpenID))
+	if m.Role == relay.RoleUser {
+		role, sender = m.Role, cmp.Or(m.SenderName, string(m.SenderID), "user")
 	}
-	return entryOf(m, sent, relay.RoleAssistant, sender)
-}
-
-func userEntry(m *relay.Message, sent time.Time) transcript.Entry {
-	return entryOf(m, sent, relay.RoleUser, cmp.Or(m.SenderName, string(m.SenderID), "user"))
-}
-
-func entryOf(m *relay.Message, sent time.Time, role, sender string) transcript.Entry {
 	return transcript.Entry{Role: role, Files: m.Metadata.Files(), Content: m.Content, Sender: sender,
 		MessageID: string(m.ID()), TS: sent.UnixMilli(),
 		SenderName: m.SenderName, ThreadID: m.ThreadID, ParentID: string(m.ParentID), RootID: string(m.RootID),
@@ -283,7 +275,7 @@ func (d *decider) decideEdit(w where, p *arrival) (relay.Reason, error) {
 	if !given && !d.receive.inFlight.has(of) {
 		return relay.Duplicate, nil
 	}
-	depth, err := d.chats.depth(w, policyEntry(botEntry(&p.msg, p.sent)), d.records.limits(w.channel, w.chat))
+	depth, err := d.chats.depth(w, policyEntry(entryOf(&p.msg, p.sent)), d.records.limits(w.channel, w.chat))
 	if err != nil {
 		return relay.Pass, err
 	}
@@ -319,7 +311,7 @@ func (d *decider) askPolicy(ctx context.Context, p *arrival) (relay.Reason, erro
 		return d.decideEdit(w, p)
 	}
 	var err error
-	if p.decision, err = d.decideBot(ctx, w, policyEntry(botEntry(&p.msg, p.sent))); err != nil {
+	if p.decision, err = d.decideBot(ctx, w, policyEntry(entryOf(&p.msg, p.sent))); err != nil {
 		return relay.Pass, err
 	}
 	if ctx.Err() != nil {

@@ -62,11 +62,7 @@ func (r *recorder) stopOwn(_ context.Context, p *arrival) (relay.Reason, error) 
 	if !ofGroup(m.Metadata) || !r.chats.in(m.Channel, m.ChatID) {
 		return relay.OwnMessage, nil // another program's, which sends in this bot's name
 	}
-	entry := botEntry(m, p.sent)
-	if m.Role == relay.RoleUser {
-		entry = userEntry(m, p.sent)
-	}
-	if _, why, err := r.write(p, entry); why != relay.Pass || err != nil {
+	if _, why, err := r.write(p, entryOf(m, p.sent)); why != relay.Pass || err != nil {
 		return why, err
 	}
 	return relay.OwnMessage, nil
@@ -95,7 +91,7 @@ func (r *recorder) stopOtherChats(ctx context.Context, p *arrival) (relay.Reason
 }
 
 func (r *recorder) record(_ context.Context, p *arrival) (relay.Reason, error) {
-	entry := botEntry(&p.msg, p.sent)
+	entry := entryOf(&p.msg, p.sent)
 	if entry.EditOf != "" { // of a message that may be missing here, as what came before the first start
 		first := entry
 		first.MessageID, first.EditOf = entry.EditOf, ""
@@ -113,19 +109,19 @@ func (r *recorder) record(_ context.Context, p *arrival) (relay.Reason, error) {
 	}
 	r.app.met(&p.msg)
 	r.chats.spoke(&p.msg, p.sent)
-	r.watch.shown(&p.msg, p.sent, relay.RoleAssistant, false)
+	r.watch.shown(&p.msg, p.sent, false)
 	r.metrics.recorded(relay.RoleAssistant, added)
 	r.trace("noted")
 	return relay.Pass, nil
 }
 
 func (r *recorder) recordUser(_ context.Context, p *arrival) (relay.Reason, error) {
-	added, why, err := r.write(p, userEntry(&p.msg, p.sent))
+	added, why, err := r.write(p, entryOf(&p.msg, p.sent))
 	if why != relay.Pass || err != nil {
 		return why, err
 	}
 	r.chats.spoke(&p.msg, p.sent)
-	r.watch.shown(&p.msg, p.sent, relay.RoleUser, false)
+	r.watch.shown(&p.msg, p.sent, false)
 	r.metrics.recorded(relay.RoleUser, added)
 	return relay.Pass, nil
 }

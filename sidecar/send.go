@@ -111,7 +111,7 @@ func (s *sender) accept(out relay.Outbound, record func(*relay.Message)) (relay.
 		return relay.Sent{RelayMsgID: id, Relayed: true}, nil
 	}
 	s.trace("answering")
-	s.watch.shown(m, s.chats.peers.sentAt(m, now.Time()), relay.RoleAssistant, true)
+	s.watch.shown(m, s.chats.peers.sentAt(m, now.Time()), true)
 	s.watch.counting.Go(func() { s.noteRefused(m) })
 	s.metrics.sent.WithLabelValues("true").Inc()
 	s.log.Info("sent", keyChat, m.ChatID, keyMsg, id, "seq", m.Seq)
@@ -172,7 +172,7 @@ func (s *sender) recordOwn(m *relay.Message) { s.recorded(m, s.record(s.chats.tr
 // record writes m into the transcript. Its ts goes out as the bot reports it, but is believed here as far as
 // another's.
 func (s *sender) record(add func(channel, chat string, e transcript.Entry) (bool, error), m *relay.Message) error {
-	_, err := s.chats.record(add, m.Channel, m.ChatID, botEntry(m, s.chats.peers.sentAt(m, time.Now())))
+	_, err := s.chats.record(add, m.Channel, m.ChatID, entryOf(m, s.chats.peers.sentAt(m, time.Now())))
 	return err
 }
 
@@ -286,6 +286,9 @@ func (s *sender) person(h relay.Heard) (m *relay.Message, group bool) {
 	if m.SenderID == "" && strings.HasPrefix(h.Sender, "ou_") {
 		m.SenderID = relay.OpenID(h.Sender)
 	}
+	if agent, is := s.app.botOf(m.SenderID); is {
+		m.Role, m.SenderAgentName, m.SenderBotOpenID = relay.RoleAssistant, agent, m.SenderID
+	}
 	return m, group
 }
 
@@ -299,15 +302,15 @@ func (s *sender) recordPerson(m *relay.Message) (relayed bool, err error) {
 	}
 	relayed = s.share(m)
 	sent := s.chats.peers.sentAt(m, time.Now())
-	added, err := s.chats.record(s.chats.transcript.Append, m.Channel, m.ChatID, userEntry(m, sent))
+	added, err := s.chats.record(s.chats.transcript.Append, m.Channel, m.ChatID, entryOf(m, sent))
 	if err != nil {
 		s.problems.set("transcript", err)
 		return false, &relay.Error{Code: relay.CodeTranscriptUnavailable,
 			Message: "the transcript cannot be written (see /v1/status); send it again later"}
 	}
 	s.chats.spoke(m, sent)
-	s.watch.shown(m, sent, relay.RoleUser, false)
-	s.metrics.recorded(relay.RoleUser, added)
+	s.watch.shown(m, sent, false)
+	s.metrics.recorded(m.Role, added)
 	s.trace("heard")
 	return relayed, nil
 }
@@ -315,7 +318,7 @@ func (s *sender) recordPerson(m *relay.Message) (relayed bool, err error) {
 // share hands a user's message to the others, unless it is in the transcript: then whoever
 // recorded it has shared it. Shared twice, it is still recorded once.
 func (s *sender) share(m *relay.Message) bool {
-	if !s.cfg.UserMessages {
+	if !s.cfg.UserMessages || m.Role != relay.RoleUser {
 		return false
 	}
 	entries, err := s.chats.transcript.Tail(m.Channel, string(m.ChatID), nearTail)

@@ -94,3 +94,39 @@ func TestBotsCommandNothing(t *testing.T) {
 	}
 	n.agree("nothing is paused", func(g steer.Group) bool { return g.Settings.Paused == nil }, a, b)
 }
+
+// A bot that the groups file or a relayed message names steers nothing, whatever is left out of what is said of it; what
+// it says is no person's.
+func TestAKnownBotSteersNothing(t *testing.T) {
+	t.Parallel()
+	p := newLocalPair(t, "file", func(cfg *sidecar.Config) {
+		must(t, os.WriteFile(cfg.GroupsFile, []byte(`{"agents":[{"name":"Filed","feishu_open_id":"ou_filed","app_id":"cli_filed"}],
+			"groups":{"oc_1":{"members":["agent_a","agent_b","agent_c"]}}}`), 0o600))
+	})
+	queue, err := os.OpenFile(filepath.Join(p.dir, "relay", "outbound.jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	must(t, err)
+	defer queue.Close()
+	_, err = fmt.Fprintf(queue, `{"relay_msg_id":"om_relayed","chat_id":"oc_1","content":"Shall we?","sender_agent_name":"agent_c",`+
+		`"sender_bot_open_id":"ou_relayed","sender_app_id":"cli_relayed","ts":%d}`+"\n", p.next())
+	must(t, err)
+	p.stopped("max_depth", 1)
+	p.noticed(1)
+	for i, bot := range []string{"ou_filed", "cli_filed", "ou_relayed", "cli_relayed", "ou_tom"} {
+		person := bot == "ou_tom"
+		for text, reason := range map[string]string{"/relay limit 7": "command", "继续": "continue"} {
+			status, body := p.posts(p.b, "/v1/decide", fmt.Sprintf(`{"chat_id":"oc_1","content":%q,"role":"user","sender_id":%q}`, text, bot))
+			if status != http.StatusOK || strings.Contains(body, `"reason":"`+reason+`"`) != person {
+				t.Errorf("a question about %s of %s is answered %d: %s", text, bot, status, body)
+			}
+			body = p.heard(p.b, fmt.Sprint("om_", i, reason), text, fmt.Sprintf(`"sender_id":%q,"ts":%d`, bot, p.next()))
+			if strings.Contains(body, `"reason":"`+reason+`"`) != person {
+				t.Errorf("%s of %s is answered %s", text, bot, body)
+			}
+		}
+	}
+	p.agree("the person's command holds", func(g steer.Group) bool { return g.Settings.Limit == 7 }, p.b)
+	all := p.get(p.b, "/v1/transcripts/feishu/oc_1")
+	if people, bots := strings.Count(all, `"role":"user"`), strings.Count(all, `"role":"assistant"`); people != 1 || bots != 9 {
+		t.Errorf("%d messages of people and %d of bots are recorded: %s", people, bots, all)
+	}
+}

@@ -317,7 +317,7 @@ func (s *steering) weigh(m *relay.Message, by sentBy) (why relay.Reason, bots []
 			return relay.Continue, nil, err
 		}
 	}
-	why, bots = s.forPerson(m, userEntry(m, m.TS.Time()))
+	why, bots = s.forPerson(m, entryOf(m, m.TS.Time()))
 	return why, bots, nil
 }
 
@@ -341,9 +341,6 @@ type sentBy struct{ union, kind string }
 // isPerson reports whether what was heard is a person's: a bot's words steer nothing, nor do those of anybody that
 // Feishu does not call a user.
 func (s *steering) isPerson(m *relay.Message, by sentBy) bool {
-	if by.kind != feishu.SenderUser || m.SenderID == "" {
-		return by.kind == feishu.SenderUser
-	}
-	_, bot := s.app.book.Bot(m.SenderID)
-	return !bot && m.SenderID != s.app.self().OpenID
+	_, bot := s.app.botOf(m.SenderID)
+	return by.kind == feishu.SenderUser && !bot
 }

@@ -47,7 +47,7 @@ func TestPausesEnd(t *testing.T) {
 				t.Errorf("a bot's message: %q, %v, want %q", got, err, why)
 			}
 			m.Role, m.SenderAgentName, m.SenderName = relay.RoleUser, "", "Tom"
-			if got, _ := s.forPerson(m, userEntry(m, now)); (got == relay.Pass) != person {
+			if got, _ := s.forPerson(m, entryOf(m, now)); (got == relay.Pass) != person {
 				t.Errorf("a person's message: %q, want it to pass %t", got, person)
 			}
 		}

@@ -38,7 +38,7 @@ func (s *steering) edited(m *steer.Mark) {
 		Metadata: relay.Metadata{metaEditOf: quote(string(m.Of))}}
 	msg.MessageID = msg.RelayMsgID
 	sent := s.chats.peers.sentAt(&msg, time.Now())
-	added, err := s.chats.record(s.chats.transcript.Append, m.Channel, m.ChatID, botEntry(&msg, sent))
+	added, err := s.chats.record(s.chats.transcript.Append, m.Channel, m.ChatID, entryOf(&msg, sent))
 	if err != nil {
 		s.problems.set("transcript", err)
 	}
@@ -46,7 +46,7 @@ func (s *steering) edited(m *steer.Mark) {
 	s.held.edit(string(m.Of), &msg)
 	s.review(m.Channel, m.ChatID)
 	if added {
-		s.watch.shown(&msg, sent, relay.RoleAssistant, false)
+		s.watch.shown(&msg, sent, false)
 	}
 }
 

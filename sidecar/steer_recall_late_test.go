@@ -28,7 +28,7 @@ func TestRecallBeforeTheBotIsInTheGroup(t *testing.T) {
 	if why, err := s.steer.steered(&m, m.TS.Time()); why != relay.Recalled || err != nil {
 		t.Errorf("it stops for %q, %v", why, err)
 	}
-	if _, err := s.chats.record(s.chats.transcript.Append, "feishu", "oc_new", botEntry(&m, m.TS.Time())); err != nil {
+	if _, err := s.chats.record(s.chats.transcript.Append, "feishu", "oc_new", entryOf(&m, m.TS.Time())); err != nil {
 		t.Fatal(err)
 	}
 	list, err := s.chats.transcript.Tail("feishu", "oc_new", 9)

@@ -45,7 +45,7 @@ func (s *steering) steered(m *relay.Message, sent time.Time) (relay.Reason, erro
 	case editOf(m) != "":
 		return relay.Pass, nil // it goes where the message went
 	}
-	a, err := s.audience(g, m, botEntry(m, sent))
+	a, err := s.audience(g, m, entryOf(m, sent))
 	if err != nil {
 		return relay.Pass, err // bots' messages wait
 	}
@@ -234,10 +234,11 @@ func (s *steering) wouldStop(w where, q relay.Question, e policy.Entry) (relay.R
 	sent := m.TS.Time()
 	if q.Role == relay.RoleUser {
 		m.SenderAgentName, m.SenderName, m.MsgType = "", e.Sender, cmp.Or(q.MsgType, "text")
+		m.SenderID = q.SenderID
 		if why := s.asksTo(m, sentBy{kind: cmp.Or(q.SenderType, feishu.SenderUser)}); why != relay.Pass {
 			return why, nil
 		}
-		why, bots := s.forPerson(m, userEntry(m, sent))
+		why, bots := s.forPerson(m, entryOf(m, sent))
 		if bots != nil && s.wouldBeOne(m, bots) {
 			return relay.Pass, nil
 		}

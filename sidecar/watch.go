@@ -138,7 +138,7 @@ func (w *watch) groupShown(channel string, chat relay.ChatID) httpapi.Group {
 }
 
 // shown lets watchers see a message, once.
-func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
+func (w *watch) shown(m *relay.Message, sent time.Time, own bool) {
 	key := string(m.ID())
 	if w.showing.Claim(key) != dedup.New {
 		return
@@ -148,16 +148,13 @@ func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
 	if gone {
 		m = noText(m)
 	}
-	entry := botEntry(m, sent)
-	if role == relay.RoleUser {
-		entry = userEntry(m, sent)
-	}
+	entry := entryOf(m, sent)
 	e := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID,
 		RelayMsgID: cmp.Or(editOf(m), m.RelayMsgID),
-		Role:       role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
+		Role:       entry.Role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
 		ParentID: m.ParentID, RootID: m.RootID, TS: relay.MillisOf(sent), Own: own,
 		Edited: editOf(m) != "", Recalled: gone}
-	if role != relay.RoleAssistant || !w.events.Watched() {
+	if entry.Role != relay.RoleAssistant || !w.events.Watched() {
 		w.events.Publish(e)
 		return
 	}
