@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,13 +33,9 @@ func newBase(cfg Config, opts Options) *base {
 	if cfg.BaseURL == nil {
 		cfg.BaseURL = &defaultBase
 	}
-	b := &base{cfg: cfg, version: opts.Version, settings: opts.Settings, log: opts.Logger, trace: opts.Trace,
-		metrics:  newMetrics(cfg.Agent, opts.Version),
-		problems: newProblems()}
-	if b.log == nil {
-		b.log = slog.New(slog.DiscardHandler)
-	}
-	b.log = newLimitedLog(b.log.Handler())
+	b := &base{cfg: cfg, version: opts.Version, settings: opts.Settings, trace: opts.Trace,
+		log:     newLimitedLog(cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)).Handler()),
+		metrics: newMetrics(cfg.Agent, opts.Version), problems: newProblems()}
 	if b.trace == nil {
 		b.trace = func(string) {}
 	}
@@ -66,15 +63,11 @@ func (b *base) folder(path ...string) (*os.Root, error) {
 		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("RELAY_DIR", b.cfg.RelayDir), err)
 	}
 	for _, name := range path {
-		if err != nil {
-			return nil, err
-		}
 		above := root
 		root, err = safefile.OpenSub(above, name)
-		err = errors.Join(err, above.Close())
-	}
-	if err != nil {
-		return nil, err
+		if err = errors.Join(err, above.Close()); err != nil {
+			return nil, err
+		}
 	}
 	b.onClose(root.Close)
 	return root, nil

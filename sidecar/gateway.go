@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -30,8 +31,11 @@ import (
 )
 
 // maxShown is how many injected messages are remembered for look-ups that the bot
-// makes of them.
-const maxShown = 1000
+// makes of them, and maxShownBytes the most bytes of their contents, but for one.
+const (
+	maxShown      = 1000
+	maxShownBytes = 4 << 20
+)
 
 // maxAnswered is how many events are remembered that the bot has answered: one each 1.4 s for 8 h. Feishu repeats an
 // event for some 6 h (docs/feishu.md 2.4).
@@ -202,13 +206,26 @@ type gatewayDoor struct {
 	deliver *deliverer
 	gateway *gateway.Gateway
 	shown   *lru.Cache[relay.MessageID, feishu.Message]
+	bytes   atomic.Int64                        // of the contents of shown
 	mails   *lru.Cache[string, relay.MessageID] // of messages that Feishu does not have: what they are shown as
 }
 
 func newGatewayDoor(a *app, d *deliverer) *gatewayDoor {
-	shown, _ := lru.New[relay.MessageID, feishu.Message](maxShown) // fails only for a size below 1
-	mails, _ := lru.New[string, relay.MessageID](maxShown)
-	return &gatewayDoor{app: a, deliver: d, shown: shown, mails: mails}
+	door := &gatewayDoor{app: a, deliver: d}
+	door.shown, _ = lru.NewWithEvict(maxShown, func(_ relay.MessageID, m feishu.Message) { // fails only for a size below 1
+		door.bytes.Add(-int64(len(m.Content)))
+	})
+	door.mails, _ = lru.New[string, relay.MessageID](maxShown)
+	return door
+}
+
+// remember keeps a message that the bot is given, for its look-ups.
+func (d *gatewayDoor) remember(m feishu.Message) {
+	d.shown.Remove(m.ID)
+	d.bytes.Add(int64(len(m.Content)))
+	for d.shown.Add(m.ID, m); d.bytes.Load() > maxShownBytes && d.shown.Len() > 1; {
+		d.shown.RemoveOldest()
+	}
 }
 
 var _ delivery.Channel = (*gatewayDoor)(nil)
@@ -325,7 +342,7 @@ func (d *gatewayDoor) complete(event feishu.Injected, self feishu.Self, key stri
 	if sent, err := feishu.ParseEvent(body); err == nil && sent.Message != nil {
 		shown := *sent.Message
 		shown.Sender.AppID, shown.Sender.Name = peer.AppID, peer.Name
-		d.shown.Add(shown.ID, shown)
+		d.remember(shown)
 		d.app.book.LearnName(string(shown.Sender.OpenID), feishu.Who{Name: peer.Name, Agent: peer.Agent})
 	}
 	return body, nil

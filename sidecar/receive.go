@@ -178,6 +178,15 @@ func (p *arrival) written() {
 	}
 }
 
+// line is p's line, or one that says the same.
+func (p *arrival) line() []byte {
+	if p.Line != nil {
+		return p.Line
+	}
+	line, _ := p.msg.Encode() // it was decoded
+	return line
+}
+
 func (p *arrival) chat() string {
 	if p.inChatKey == "" {
 		p.inChatKey = chatKey(p.msg.Channel, p.msg.ChatID)
@@ -340,7 +349,7 @@ func (r *receiver) guard(p *arrival, handle func()) {
 				p.Settle()
 			}
 		}()
-		r.quarantine(p.Line)
+		r.quarantine(p.line())
 		r.log.Error("a message made its handling panic and is quarantined", keyMsg, p.key, "stack", stack)
 		r.end(p, "panic", relay.Malformed)
 	}()

@@ -152,6 +152,7 @@ func (r *recorder) write(p *arrival, e transcript.Entry) (added bool, why relay.
 		return false, relay.Pass, &unwrittenError{err}
 	}
 	p.written()
+	p.Line = nil // msg says the same, and may wait for long
 	return added, relay.Pass, nil
 }
 

@@ -242,7 +242,7 @@ func (s *steering) noteStop(p *arrival, why relay.Reason) error {
 	if m.UserTS <= said {
 		round = max(round, m.UserTS)
 	}
-	h := heldMessage{Key: p.key, Line: json.RawMessage(p.Line), Channel: m.Channel, ChatID: m.ChatID,
+	h := heldMessage{Key: p.key, Line: json.RawMessage(p.line()), Channel: m.Channel, ChatID: m.ChatID,
 		ThreadID: m.ThreadID, Round: spoke, Said: said, At: relay.MillisOf(time.Now())}
 	if err := s.held.note(h); err != nil {
 		s.problems.set("steer", err) // it stops, and cannot be released

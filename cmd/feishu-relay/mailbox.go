@@ -136,7 +136,15 @@ func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
 	}
 	query := "?limit=" + strconv.Itoa(*limit)
 	if *drain {
-		return m.drain(ctx, query)
+		const route = "/v1/mailbox/inbox/drain"
+		data, err := m.api.call(ctx, http.MethodPost, route+query, nil)
+		if err == nil {
+			err = display(m, data, m.printDrained)
+		}
+		if d := (agent.Drained{}); err == nil && json.Unmarshal(data, &d) == nil && d.Cursor != "" {
+			_, err = m.api.call(ctx, http.MethodPost, route+"?limit=0&cursor="+url.QueryEscape(d.Cursor), nil)
+		}
+		return err
 	}
 	type waiting struct {
 		Messages []agent.Mail
@@ -144,19 +152,6 @@ func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
 	}
 	return ask(ctx, m, http.MethodGet, "/v1/mailbox/inbox"+query, nil,
 		func(w waiting) error { return m.printWaiting(w.Messages, w.Total) })
-}
-
-// drain prints what waits, and then confirms that it has it.
-func (m *mailboxCall) drain(ctx context.Context, query string) error {
-	const route = "/v1/mailbox/inbox/drain"
-	data, err := m.api.call(ctx, http.MethodPost, route+query, nil)
-	if err == nil {
-		err = display(m, data, m.printDrained)
-	}
-	if d := (agent.Drained{}); err == nil && json.Unmarshal(data, &d) == nil && d.Cursor != "" {
-		_, err = m.api.call(ctx, http.MethodPost, route+"?limit=0&cursor="+url.QueryEscape(d.Cursor), nil)
-	}
-	return err
 }
 
 func (m *mailboxCall) deadLetters(ctx context.Context, args []string) error {

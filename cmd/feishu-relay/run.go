@@ -11,11 +11,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"feishu-relay/sidecar"
 )
+
+// memoryLimit is from where on the garbage collector runs more often: the deployments allow 256 MiB.
+const memoryLimit = 224 << 20
 
 func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("run", "[run] [--env-file FILE]\n\nRuns the sidecar until SIGTERM or Ctrl-C, "+
@@ -39,13 +43,13 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return errFailed
 	}
 	logger := cfg.logger(stderr)
-	for _, f := range ofFile {
-		logger.Warn("the env file can be read by other users", "detail", f.Detail.en, "mend", f.Mend.en)
-	}
-	for _, f := range checkEnvironment(os.Environ()) {
+	for _, f := range append(ofFile, checkEnvironment(os.Environ())...) {
 		if f.Status != statusOK {
-			logger.Warn("a variable of the environment has no effect", "detail", f.Detail.en, "mend", f.Mend.en)
+			logger.Warn("a setting may have unexpected effects", "detail", f.Detail.en, "mend", f.Mend.en)
 		}
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
 	}
 	if os.Getenv("DATA_DIR") == "" {
 		logger.Info("DATA_DIR is not set: the folder is the default, which nanobot shares; sidecars of other users need the same one",

@@ -10,6 +10,7 @@
 package conn
 
 import (
+	"context"
 	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
@@ -344,8 +345,9 @@ type Waiting struct {
 	in  feishu.Injection
 	set *Injections
 
-	answered chan struct{} // closed with the first answer, with mu of set held
-	code     int           // of it
+	answered context.Context // done with the first answer
+	answer   context.CancelFunc
+	code     int // of the first answer; guarded by mu of set
 }
 
 // Begin adds an event that is about to be written. The caller calls End.
@@ -355,7 +357,9 @@ func (s *Injections) Begin(in feishu.Injection) (*Waiting, error) {
 	if len(s.waiting) >= s.max {
 		return nil, ErrBusy
 	}
-	w := &Waiting{ID: IDPrefix + rand.Text(), in: in, set: s, answered: make(chan struct{})}
+	in.Event = nil // it may be large, and the bot may think for long
+	w := &Waiting{ID: IDPrefix + rand.Text(), in: in, set: s}
+	w.answered, w.answer = context.WithCancel(context.Background())
 	s.waiting[w.ID] = w
 	return w, nil
 }
@@ -376,10 +380,10 @@ func (s *Injections) Answered(id string, code int) {
 	}
 	s.mu.Lock()
 	w := s.waiting[id]
-	first := w != nil && !w.hasAnswer() // the event may have been written twice
+	first := w != nil && w.answered.Err() == nil // the event may have been written twice
 	if first {
 		w.code = code
-		close(w.answered)
+		w.answer()
 	}
 	late, _ := s.late.Get(id)
 	if ok {
@@ -411,16 +415,7 @@ func (w *Waiting) Written(ended <-chan struct{}) {
 }
 
 // Answered is closed when the bot has answered.
-func (w *Waiting) Answered() <-chan struct{} { return w.answered }
-
-func (w *Waiting) hasAnswer() bool {
-	select {
-	case <-w.answered:
-		return true
-	default:
-		return false
-	}
-}
+func (w *Waiting) Answered() <-chan struct{} { return w.answered.Done() }
 
 // End ends the wait and returns its result: nil if the bot answered 200, a [feishu.AnswerError] for another
 // code, and err without an answer. If the event was written, Late is called for an answer that comes later, also
@@ -430,9 +425,9 @@ func (w *Waiting) End(err error) error {
 	defer w.set.mu.Unlock()
 	delete(w.set.waiting, w.ID)
 	switch {
-	case w.hasAnswer() && w.code == http.StatusOK:
+	case w.code == http.StatusOK:
 		return nil
-	case w.hasAnswer():
+	case w.answered.Err() != nil:
 		return &feishu.AnswerError{Code: w.code}
 	case w.in.Late != nil && !errors.Is(err, feishu.ErrNotInjected):
 		w.set.late.Add(w.ID, w.in.Late)

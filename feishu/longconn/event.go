@@ -24,7 +24,7 @@ func (l *link) fromFeishu() {
 		}
 		l.feishuSpoke()
 		select {
-		case <-l.ready:
+		case <-l.ready.Done():
 		case <-l.ended.Done():
 		}
 		if l.ended.Err() != nil {

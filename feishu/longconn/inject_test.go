@@ -3,6 +3,8 @@ package longconn_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +37,38 @@ func TestInjectionsRunSideBySide(t *testing.T) {
 	bot.write(ackOf(f1, 200))
 	if err := <-first; err != nil {
 		t.Error(err)
+	}
+}
+
+// What a bot thinks about is not kept here: its caller can write it again.
+func TestInjectedEventsAreNotHeld(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	bot, upstream := r.ready()
+	first := eventFrame("m1", event("e1"))
+	upstream.write(first)
+	bot.want(first)
+	bot.write(ackOf(first, 200))
+	upstream.want(ackOf(first, 200))
+	held := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	before := held()
+	const count, size = 30, 1 << 20
+	var all []<-chan error
+	for range count {
+		all = append(all, r.inject(ctx, event(strings.Repeat("x", size))))
+		bot.frame()
+	}
+	if grown := held() - before; grown > count*size/2 {
+		t.Errorf("%d bytes are held of %d", grown, count*size)
+	}
+	cancel()
+	for _, done := range all {
+		<-done
 	}
 }
 

@@ -41,8 +41,8 @@ type link struct {
 
 	ended     context.Context // done when the link ends; its cause is an ending
 	end       context.CancelCauseFunc
-	ready     chan struct{} // closed when the bot can receive
-	listening func()        // closes ready: the bot has sent something, or has had time to get ready
+	ready     context.Context // done when the bot can receive
+	listening func()          // ends ready: the bot has sent something, or has had time to get ready
 	ping      atomic.Int64  // the interval in seconds, as in the settings that the bot has
 	pinged    atomic.Bool   // the bot has sent a ping of Feishu's protocol
 	acked     atomic.Bool   // the bot has acknowledged something
@@ -72,11 +72,13 @@ var stopped = ending{countedStopped, websocket.StatusServiceRestart, "the sideca
 
 func newLink(s *Server, t ticket) *link {
 	now := time.Now()
-	l := &link{s: s, app: t.app, service: conn.ServiceID(t.upstream), since: now, ready: make(chan struct{})}
+	l := &link{s: s, app: t.app, service: conn.ServiceID(t.upstream), since: now}
+	ready, isReady := context.WithCancel(context.Background())
+	l.ready = ready
 	l.ended, l.end = context.WithCancelCause(context.Background())
 	// The Go and Python SDKs ping at once only on the first of their connections, and listen at once on all.
 	l.listening = sync.OnceFunc(func() {
-		close(l.ready)
+		isReady()
 		s.refresh()
 	})
 	l.ping.Store(int64(t.ping))
@@ -144,14 +146,7 @@ func (l *link) cut() {
 	_ = l.up.CloseNow()
 }
 
-func (l *link) isReady() bool {
-	select {
-	case <-l.ready:
-		return true
-	default:
-		return false
-	}
-}
+func (l *link) isReady() bool { return l.ready.Err() != nil }
 
 func (l *link) status() Connection {
 	return Connection{
@@ -258,7 +253,9 @@ func (s *Server) write(ctx context.Context, l *link, w *conn.Waiting, event []by
 	w.Written(l.ended.Done())
 
 	var lost <-chan time.Time
-	if !l.acked.Load() {
+	if l.acked.Load() {
+		frame = nil // it may be large, and the bot may think for long
+	} else {
 		timer := time.NewTimer(firstWait)
 		defer timer.Stop()
 		lost = timer.C
@@ -269,12 +266,13 @@ func (s *Server) write(ctx context.Context, l *link, w *conn.Waiting, event []by
 		case <-w.Answered():
 			return nil
 		case <-lost:
-			lost = nil
+			again := frame
+			lost, frame = nil, nil
 			if l.acked.Load() || l.pinged.Load() && l.answersPings(ctx) {
 				continue
 			}
 			s.Counter(conn.Redelivered)
-			if !l.toBot(websocket.MessageBinary, frame) {
+			if !l.toBot(websocket.MessageBinary, again) {
 				return feishu.ErrInjectionEnded
 			}
 		case <-arrived:

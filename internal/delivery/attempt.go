@@ -8,10 +8,7 @@ import (
 	"time"
 )
 
-const (
-	keepAgain  = 10 * time.Second // pause before storing a message is retried
-	maxWritten = 1000             // messages in progress; beyond it a chat waits for an answer to its message
-)
+const keepAgain = 10 * time.Second // pause before storing a message is retried
 
 // attempt writes e to ch once and returns the result.
 func (d *Deliveries) attempt(ctx context.Context, e *entry, ch Channel) error {
@@ -166,12 +163,11 @@ func (d *Deliveries) written(e *entry, ended <-chan struct{}) {
 	e.phase, e.since, e.gone, e.had = written, time.Now(), ended, true
 	d.present.note(e.since, true)
 	e.wake()
-	waits := e.channel.Serial() || len(d.entries) > maxWritten
 	d.mu.Unlock()
 	if e.hooks.Written != nil {
 		e.hooks.Written()
 	}
-	if !waits {
+	if !e.channel.Serial() {
 		e.proceed()
 	}
 }
@@ -189,14 +185,11 @@ func (d *Deliveries) accept(e *entry) {
 	if e.since.IsZero() {
 		e.since = time.Now()
 	}
-	d.enterAccepted(e)
-	room := d.count <= maxAccepted && d.bytes <= maxBytes
+	e.phase = accepted
 	e.wake()
 	d.mu.Unlock()
 	d.keep(e, accepted202)
-	if room {
-		e.proceed()
-	}
+	e.proceed()
 }
 
 // end records the result of e and calls its hooks.
@@ -231,7 +224,7 @@ func (d *Deliveries) forget(e *entry) {
 	if d.entries[e.m.Key] != e {
 		return
 	}
-	d.leaveAccepted(e)
+	d.letGo(e)
 	delete(d.entries, e.m.Key)
 	close(e.over)
 	if e.line == nil {

@@ -59,8 +59,8 @@ const (
 	pauseMax    = 15 * time.Second
 	maxEnded    = 5000           // ended messages remembered for repeated or late settlements
 	lateFor     = 24 * time.Hour // how long messages that timed out are remembered over a restart
-	maxAccepted = 1000           // accepted messages; beyond it a chat waits for the settlement of its message
-	maxBytes    = 64 << 20       // of the texts of accepted messages; likewise
+	maxHeld     = 1000           // messages that are being written, or in progress; beyond it no other is written
+	maxBytes    = 16 << 20       // of their texts; likewise
 )
 
 // Errors of a channel's Write.
@@ -159,7 +159,7 @@ type Channel interface {
 // Pauses bound the pause after an error answer: it doubles from First up to Most.
 type Pauses struct{ First, Most time.Duration }
 
-// Options configure [New]. Root and MaxAge are required.
+// Options configure [New]. All are required that do not say what their zero value means.
 type Options struct {
 	Root    *os.Root      // the folder of the messages kept on disk, one file each
 	MaxAge  time.Duration // RELAY_MAX_AGE
@@ -191,8 +191,9 @@ type Deliveries struct {
 	ended   *lru.Cache[relay.MessageID, *past] // guarded by mu
 	present presence                           // guarded by mu
 	changed chan struct{}                      // closed when a channel has changed; guarded by mu
-	count   int                                // number of accepted messages; guarded by mu
+	count   int                                // messages that are being written or in progress; guarded by mu
 	bytes   int                                // of their texts; guarded by mu
+	full    bool                               // a message waits for room among them; guarded by mu
 	last    time.Time                          // the newest entry's begun; guarded by mu
 	left    []*entry                           // messages read from disk, until Run; guarded by mu
 	opened  time.Time
@@ -217,6 +218,7 @@ type entry struct {
 	line  *line     // nil: mail
 
 	phase   phase
+	size    int             // counted in Deliveries.bytes; 0: not counted
 	channel Channel         // the channel that writes it
 	named   string          // the channel's name, kept over a restart
 	since   time.Time       // when it was written whole; zero: never
@@ -259,26 +261,15 @@ const (
 // New returns deliveries by these channels; the first open one is used. It reads
 // the messages that an earlier process left, and starts no delivery.
 func New(o Options, channels ...Channel) (*Deliveries, error) {
-	d := &Deliveries{opts: o, log: o.Logger, channels: channels, lines: map[string]*line{}, entries: map[string]*entry{},
-		mail: map[string]document{}, held: map[string]time.Time{}, opened: time.Now(), changed: make(chan struct{})}
+	d := &Deliveries{opts: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), channels: channels,
+		lines: map[string]*line{}, entries: map[string]*entry{}, mail: map[string]document{},
+		held: map[string]time.Time{}, opened: time.Now(), changed: make(chan struct{})}
 	d.ended, _ = lru.NewWithEvict(maxEnded, func(_ relay.MessageID, p *past) { // fails only for a size below 1
 		if p.answerCounts() {
 			d.remove(p.Key)
 		}
 	})
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
-	}
 	d.opts.Timeout = cmp.Or(d.opts.Timeout, 15*time.Minute)
-	if d.opts.Resumed == nil {
-		d.opts.Resumed = func(*Message) Hooks { return Hooks{} }
-	}
-	if d.opts.Late == nil {
-		d.opts.Late = func(Ref, Result) {}
-	}
-	if d.opts.Failed == nil {
-		d.opts.Failed = func(Ref, error) {}
-	}
 	return d, d.load()
 }
 
@@ -490,7 +481,7 @@ func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 		if blocked {
 			e.turn = time.Now()
 		}
-		blocked = ch != nil && e.blocked(ch)
+		blocked = ch != nil && (e.blocked(ch) || !d.hasRoom(e))
 		if e.withdrawn != "" {
 			d.mu.Unlock()
 			return nil, &WithdrawnError{}
@@ -500,7 +491,7 @@ func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 			left = time.Until(d.deadline(e))
 		}
 		if ch != nil && left > 0 && len(e.settled) == 0 && !blocked {
-			e.start(ch)
+			d.start(e, ch)
 			d.mu.Unlock()
 			return ch, nil
 		}
@@ -525,8 +516,17 @@ func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 	}
 }
 
+// hasRoom reports whether e can be written besides those that the bot has not answered. The caller
+// holds mu.
+func (d *Deliveries) hasRoom(e *entry) bool {
+	full := d.count > 0 && (d.count >= maxHeld || d.bytes+len(e.m.Content) > maxBytes)
+	d.full = d.full || full
+	return !full
+}
+
 // start begins a write of e to ch. The caller holds mu.
-func (e *entry) start(ch Channel) {
+func (d *Deliveries) start(e *entry, ch Channel) {
+	d.hold(e)
 	e.m.Again = e.tried
 	e.phase, e.channel, e.named, e.tried = writing, ch, ch.Name(), true
 	e.since, e.gone = time.Time{}, nil
@@ -585,23 +585,32 @@ func (d *Deliveries) deadline(e *entry) time.Time {
 func (d *Deliveries) move(e *entry, to phase) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.leaveAccepted(e)
+	d.letGo(e)
 	e.phase = to
 	e.wake()
 }
 
-// enterAccepted counts e as accepted. The caller holds mu.
-func (d *Deliveries) enterAccepted(e *entry) {
-	e.phase = accepted
-	d.count++
-	d.bytes += len(e.m.Content)
+// hold counts e; the inbox bounds mail. The caller holds mu.
+func (d *Deliveries) hold(e *entry) {
+	if !e.m.Mail && e.size == 0 {
+		e.size = 1 + len(e.m.Content)
+		d.count++
+		d.bytes += e.size
+	}
 }
 
-// leaveAccepted no longer counts e as accepted. The caller holds mu.
-func (d *Deliveries) leaveAccepted(e *entry) {
-	if e.phase == accepted {
-		d.count--
-		d.bytes -= len(e.m.Content)
+// letGo no longer counts e, and wakes those that wait for room. The caller holds mu.
+func (d *Deliveries) letGo(e *entry) {
+	if e.size == 0 {
+		return
+	}
+	d.count--
+	d.bytes -= e.size
+	e.size = 0
+	if d.full {
+		d.full = false
+		close(d.changed)
+		d.changed = make(chan struct{})
 	}
 }
 
@@ -624,9 +633,9 @@ func (d *Deliveries) Attempt(ctx context.Context, m Message, ch Channel, hooks H
 	delete(d.mail, m.Key)
 	if resumed {
 		e.named, e.since, e.tried, e.kept = doc.Door, doc.Since, true, true
-		d.enterAccepted(e)
+		e.phase = accepted
 	} else {
-		e.start(ch)
+		d.start(e, ch)
 	}
 	d.enter(e)
 	d.mu.Unlock()

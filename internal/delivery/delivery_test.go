@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -116,7 +117,7 @@ func open(t *testing.T, root *os.Root, channels ...delivery.Channel) *room {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &room{t: t, ctx: ctx, done: make(chan struct{}), results: map[relay.MessageID]delivery.Result{}}
 	d, err := delivery.New(delivery.Options{Root: root, MaxAge: maxAge, Timeout: timeout,
-		Resumed: func(m *delivery.Message) delivery.Hooks { return r.hooks(m.ID) },
+		Resumed: func(m *delivery.Message) delivery.Hooks { return r.hooks(m.ID) }, Failed: func(delivery.Ref, error) {},
 		Late: func(m delivery.Ref, res delivery.Result) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -197,6 +198,44 @@ func in(t *testing.T, f func(t *testing.T, root *os.Root)) {
 	}
 	defer root.Close()
 	synctest.Test(t, func(t *testing.T) { f(t, root) })
+}
+
+// What a bot has and does not answer is bounded in bytes, in all chats together. The rest waits for room, and its age
+// does not expire it meanwhile.
+func TestWhatIsInProgressIsBounded(t *testing.T) {
+	in(t, func(t *testing.T, root *os.Root) {
+		b := newBot("gateway", true, false)
+		r := open(t, root, b)
+		const count, size, bound = 60, 900_000, 16 << 20
+		var all []relay.MessageID
+		for i := range count {
+			id := relay.MessageID(fmt.Sprint("om_", i))
+			m := message(id, relay.ChatID(fmt.Sprint("oc_", i%7)))
+			m.Content = strings.Repeat("x", size)
+			all = append(all, id)
+			r.delivering.Go(func() { _, _ = r.Deliver(r.ctx, m, r.hooks(id)) })
+			synctest.Wait()
+		}
+		small := relay.MessageID("om_small")
+		r.deliver(small, "oc_small") // it fits beside them
+		b.answer(small, nil)
+		r.want(small, delivery.Delivered)
+		for answered := 0; answered < count; {
+			time.Sleep(maxAge - time.Minute)
+			has := slices.DeleteFunc(b.written(), func(id string) bool { return id == string(small) })[answered:]
+			if n := len(has); n*size > bound || n < min(count-answered, bound/size) {
+				t.Fatalf("%d bytes are in progress", n*size)
+			}
+			for _, id := range has {
+				b.answer(relay.MessageID(id), nil)
+				answered++
+			}
+			synctest.Wait()
+		}
+		for _, id := range all {
+			r.want(id, delivery.Delivered)
+		}
+	})
 }
 
 func TestHowADeliveryEnds(t *testing.T) {

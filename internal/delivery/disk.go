@@ -177,7 +177,8 @@ func (d *Deliveries) read(name string) error {
 		e.m.Given, e.m.Shows = doc.Given, doc.Shows
 	}
 	if doc.State == accepted202 {
-		d.enterAccepted(e)
+		e.phase = accepted
+		d.hold(e)
 	}
 	d.left = append(d.left, e)
 	return nil

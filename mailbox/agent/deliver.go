@@ -20,9 +20,12 @@ var errLater = errors.New("the bot wants it later")
 // firstTries is how often a message is tried before others go first.
 const firstTries = 3
 
-// maxInProgress is how many messages the bot may have without an answer, in
-// conversations and otherwise; the next waits for one of these to end.
-const maxInProgress = 256
+// maxInProgress is how many bytes of messages the bot may have without an answer, in
+// conversations and otherwise; the next waits for one of these to end. Each counts as leastInProgress.
+const (
+	maxInProgress   = 16 << 20
+	leastInProgress = 64 << 10
+)
 
 // deliver delivers what is ready and belongs in a conversation (inChat), or does
 // not, as long as a delivery channel is open. Messages are written one after the other, by
@@ -37,24 +40,24 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 	defer attempts.Wait()
 	room := semaphore.NewWeighted(maxInProgress)
 	for {
-		if err := room.Acquire(ctx, 1); err != nil {
-			return err
-		}
 		more, opened := a.queue.Changed(), a.opts.Channels.Changed()
 		m, fresh, at := a.queue.next(time.Now(), inChat)
 		if m == nil {
-			room.Release(1)
 			if err := wait.Change(ctx, at, more); err != nil {
 				return err
 			}
 			continue
+		}
+		if err := room.Acquire(ctx, m.weight()); err != nil {
+			a.queue.stop(m)
+			return err
 		}
 		first := make(chan error, 2) // nil when the bot has the message, else how the attempt ended
 		attempts.Go(func() {
 			var err error
 			defer func() {
 				first <- err
-				room.Release(1)
+				room.Release(m.weight())
 			}()
 			written := sync.OnceFunc(func() { first <- nil })
 			on := Progress{Written: func() { a.queue.written(m); written() }, Next: func() { a.queue.release(m) }}

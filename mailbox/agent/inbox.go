@@ -112,7 +112,7 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 		a.handedOut.Add(d.Cursor, names)
 	}
 	d.Rendered = mailbox.Render(list)
-	d.Waiting = max(0, a.queue.count(goal)-len(list))
+	d.Waiting = max(0, look(a.queue, func() int { return len(a.queue.copies(goal)) })-len(list))
 	return d, nil
 }
 

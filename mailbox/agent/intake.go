@@ -111,9 +111,10 @@ func (a *Agent) unwanted(e mailbox.Envelope) *mailbox.Error {
 
 // enqueue puts e into the queue of messages for the bot.
 func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
-	m := queued{keys: []string{item.Key}, id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
-		session: cmp.Or(e.Metadata.Goal, string(a.opts.Self)), from: e.From, priority: e.Priority, sent: e.Timestamp,
-		expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks(), givesTask: e.Type.GivesTask()}
+	m := queued{keys: []string{item.Key}, size: len(item.Raw), id: e.ID, key: messageKey(e), sum: e.Fingerprint(),
+		name: e.ID, session: cmp.Or(e.Metadata.Goal, string(a.opts.Self)), from: e.From, priority: e.Priority,
+		sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks(),
+		givesTask: e.Type.GivesTask()}
 	if c := a.conversation(e); c != nil {
 		m.inChat, m.conversation = true, c.Channel+"/"+c.Chat()
 	}
@@ -126,7 +127,8 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 	if a.opts.Seen.Seen(closedKey(m.key, m.sent)) {
 		m.state = unanswered
 	}
-	if limited(e.Type) && !a.queue.knows(m.key) { // counted before the bot can answer it
+	waits := look(a.queue, func() bool { return a.queue.byKey[m.key] != nil })
+	if limited(e.Type) && !waits { // counted before the bot can answer it
 		a.pairs.count(e.From, time.Now(), 0) // it is not refused, only what follows is
 	}
 	what := EventReceived

@@ -23,6 +23,7 @@ type queued struct {
 	sent      time.Time
 	expires   time.Time // zero: never
 	arrived   int
+	size      int    // of the envelope
 	goal      string // of a message through send_to_peer that may be dropped
 	session   string // the goal that it is for, the agent's name where it names no goal
 	asks      bool   // a result may answer it
@@ -61,6 +62,9 @@ func (m *queued) order(other *queued) int {
 	return cmp.Or(cmp.Compare(m.priority, other.priority), m.sent.Compare(other.sent),
 		cmp.Compare(m.arrived, other.arrived))
 }
+
+// weight is how much of maxInProgress m takes.
+func (m *queued) weight() int64 { return int64(min(max(m.size, leastInProgress), maxInProgress)) }
 
 // free reports whether nobody is delivering m or settling it.
 func (m *queued) free() bool { return !m.delivering && !m.claimed }
@@ -111,11 +115,6 @@ func (q *queue) any(which func(*queued) bool) bool {
 	return look(q, func() bool { return slices.ContainsFunc(q.list, which) })
 }
 
-// knows reports whether a message of that key waits.
-func (q *queue) knows(key string) bool {
-	return look(q, func() bool { return q.byKey[key] != nil })
-}
-
 // find returns the message that the bot was given under an id, also one that
 // is being delivered; nil: there is no such message.
 func (q *queue) find(id string) *queued {
@@ -131,11 +130,6 @@ func (q *queue) now(m *queued) queued {
 func (q *queue) show(n int) ([]*queued, int) {
 	all := look(q, func() []*queued { return slices.Clone(q.list) })
 	return all[:min(n, len(all))], len(all)
-}
-
-// count is how many messages wait for a goal, "" for any.
-func (q *queue) count(goal string) int {
-	return look(q, func() int { return len(q.copies(goal)) })
 }
 
 // arrival is a message that has just come, with its text.

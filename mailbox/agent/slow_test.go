@@ -3,7 +3,9 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -54,6 +56,34 @@ func (s slowBot) wants(t *testing.T, ids ...string) {
 
 func (w *world) mail(to *actor, from mailbox.AgentID, id string) {
 	w.foreign(to, mailbox.Envelope{From: from, ID: id, Content: textOf("text of " + id), Hops: 3, Metadata: mailbox.Metadata{TTL: new(0)}})
+}
+
+// What a bot has and has not answered is bounded in bytes.
+func TestLargeMailForASlowBot(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		const count, size, bound = 40, 960_000, 16 << 20
+		var ids []string
+		for i := range count {
+			ids = append(ids, fmt.Sprint("m", i))
+		}
+		bot := b.door.thinks(false, ids...)
+		for i, id := range ids {
+			w.foreign(b, mailbox.Envelope{From: mailbox.AgentID(fmt.Sprint("x", i)), ID: id, Hops: 3, Metadata: mailbox.Metadata{TTL: new(0)},
+				Content: mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartData, Data: []byte(`"` + strings.Repeat("x", size) + `"`)}}}})
+		}
+		for left := count; left > 0; {
+			synctest.Wait()
+			n := len(bot.got)
+			if n*size > bound || n < min(left, bound/size) {
+				t.Fatalf("the bot has %d bytes", n*size)
+			}
+			for range n {
+				bot.answers[<-bot.got] <- nil
+			}
+			left -= n
+		}
+	})
 }
 
 // A bot that thinks for minutes about one letter is given it once, and the letters
