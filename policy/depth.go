@@ -265,7 +265,7 @@ func (t *exchange) back(in []*Entry) (ended, within bool) {
 		case cut > 0 && e.TS <= cut && e != t.m:
 			t.endAt(in, cut)
 			return true, true
-		case e.byBot() || e == t.m: // the caller has decided that m is a bot's
+		case e.byBot() && !e.Recalled || e == t.m: // the caller has decided that m is a bot's
 			t.entries = append(t.entries, e)
 		}
 	}
@@ -294,15 +294,14 @@ func (t *exchange) endAt(in []*Entry, cut int64) {
 func (t *exchange) count(c Count) int {
 	slices.Reverse(t.entries)
 	start := t.afterPause(c.IdleReset)
-	answered := make(map[string]struct{}) // senders that answered the person directly
-	joined := make(map[string]struct{})   // parents of counted parallel answers
+	answered := make(map[string]bool) // senders that answered the person directly
+	joined := make(map[string]bool)   // parents of counted parallel answers
 	asked, n, direct := t.asked, 0, false
 	for i, e := range t.entries {
 		first := false
 		if t.answers(e) {
-			_, again := answered[e.Sender]
-			first = !again
-			answered[e.Sender] = struct{}{}
+			first = !answered[e.Sender]
+			answered[e.Sender] = true
 			if t.unknown {
 				asked = cmp.Or(asked, e.ParentID)
 			}
@@ -315,12 +314,10 @@ func (t *exchange) count(c Count) int {
 		if follows {
 			continue
 		}
-		if first {
-			if _, counted := joined[e.ParentID]; counted {
-				continue
-			}
-			joined[e.ParentID] = struct{}{}
+		if first && joined[e.ParentID] {
+			continue
 		}
+		joined[e.ParentID] = joined[e.ParentID] || first
 		n++
 	}
 	if direct {
@@ -360,7 +357,7 @@ func continues(prev, e *Entry, turns bool) bool {
 	}
 	sameParent := e.ParentID != "" && e.ParentID == prev.ParentID
 	sameSend := e.PartOf != "" && e.PartOf == cmp.Or(prev.PartOf, prev.MessageID)
-	return turns || (sameParent || sameSend) && between(prev.TS, e.TS) <= PieceGap
+	return turns || (sameParent || sameSend) && between(max(prev.TS, prev.FinalTS), e.TS) <= PieceGap
 }
 
 // between is the time from one ts to another. Absurd times give a long duration

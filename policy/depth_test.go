@@ -38,6 +38,10 @@ func say(t testing.TB, text string) []policy.Entry {
 				e.MessageID = strings.TrimPrefix(value, "-")
 			case "p":
 				e.ParentID = value
+			case "recalled":
+				e.Recalled = true
+			case "final":
+				e.FinalTS = seconds(t, value)
 			case "part":
 				e.PartOf = value
 			case "t":
@@ -96,6 +100,12 @@ func TestDepth(t *testing.T) {
 		{name: "an entry of another role neither counts nor resets", say: "u@1|A@2|S@3 role=system|B@4", want: 2},
 		{name: "the message itself counts with any role", say: "u@1|A@2|B@3 role=tool", want: 2},
 		{name: "two people in a row", say: "A@1|u@2|u2@3|B@4", want: 1},
+
+		// Answers that are written anew, and pieces.
+		{name: "what was recalled does not count", say: "u@1 id=q|A@2 p=q recalled=|A@40 p=q", want: 1},
+		{name: "nor between other bots", say: "u@1|A@2|B@3 recalled=|C@4", want: 2},
+		{name: "a piece follows the last write", say: "u@1|B@2|A@3 p=x final=60|A@65 p=x", want: 2},
+		{name: "a piece that is late", say: "u@1|B@2|A@3 p=x final=60|A@75 p=x", want: 3},
 
 		// Order.
 		{name: "entries are ordered by ts", say: "A@5|u@1|B@3|C@6", want: 3},

@@ -12,9 +12,11 @@
 //
 //   - repeats of a message_id;
 //   - pieces of one answer: neighbours of one sender with the same parent_id or
-//     of one send, each at most [PieceGap] after the one before;
+//     of one send, each at most [PieceGap] after the last write of the one before;
 //   - parallel answers: the first direct answer of each bot to the last message of
 //     a person, with the pieces that follow each.
+//
+// What a bot recalled does not count: it may have written it anew.
 //
 // A bot's first direct answer to the last message of a person has depth 1 itself,
 // even if late replies to older messages were written before it.
@@ -71,6 +73,8 @@ type Entry struct {
 	Content    string
 	TS         int64
 	UserTS     int64 // ts of the newest user message that the sender knew of
+	FinalTS    int64 // when its text was final, if that was later than TS
+	Recalled   bool  // a bot's message does not count then
 }
 
 func (e *Entry) byUser() bool { return e.Role == RoleUser }

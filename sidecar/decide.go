@@ -70,6 +70,7 @@ func (c *chats) depth(w where, m policy.Entry, limits policy.Limits) (depth int,
 		tail := make([]policy.Entry, len(entries))
 		for i, e := range entries {
 			tail[i] = policyEntry(e)
+			tail[i].Recalled = e.Recalled || c.recalls.has(w.channel, w.chat, relay.MessageID(e.MessageID))
 		}
 		var ended bool
 		depth, ended = policy.CountBack(tail, m, limits.Count)
@@ -222,7 +223,8 @@ func (d *decider) asked(w where, q relay.Question) (policy.Entry, error) {
 func policyEntry(e transcript.Entry) policy.Entry {
 	return policy.Entry{Role: e.Role, Sender: e.Sender, SenderName: e.SenderName,
 		MessageID: cmp.Or(e.EditOf, e.MessageID),
-		ParentID:  e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID, PartOf: e.PartOf, Content: e.Content, TS: e.TS, UserTS: e.UserTS}
+		ParentID:  e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID, PartOf: e.PartOf, Content: e.Content,
+		TS: e.TS, UserTS: e.UserTS, FinalTS: e.FinalTS, Recalled: e.Recalled}
 }
 
 func entryOf(m *relay.Message, sent time.Time) transcript.Entry {
@@ -230,8 +232,12 @@ func entryOf(m *relay.Message, sent time.Time) transcript.Entry {
 	if m.Role == relay.RoleUser {
 		role, sender = m.Role, cmp.Or(m.SenderName, string(m.SenderID), "user")
 	}
+	var final int64
+	if at := m.Final(); at > m.TS {
+		final = min(int64(at), time.Now().UnixMilli()) // what follows a time to come would be a piece of it
+	}
 	return transcript.Entry{Role: role, Files: m.Metadata.Files(), Content: m.Content, Sender: sender,
-		MessageID: string(m.ID()), TS: sent.UnixMilli(),
+		MessageID: string(m.ID()), TS: sent.UnixMilli(), FinalTS: final,
 		SenderName: m.SenderName, ThreadID: m.ThreadID, ParentID: string(m.ParentID), RootID: string(m.RootID),
 		UserTS: int64(m.UserTS), MsgType: m.MsgType, PartOf: partOf(m.Metadata), EditOf: string(editOf(m))}
 }

@@ -102,9 +102,8 @@ func (f *front) open(cfg *Config, opts gateway.Options, failures *attempts.Failu
 // gatewayOptions is what the environment says of a gateway.
 func gatewayOptions(cfg *Config, log *slog.Logger, counter func(feishu.Counted)) gateway.Options {
 	o := gateway.Options{Upstream: cfg.BaseURL, AppID: cfg.AppID, PublicURL: cfg.Gateway.PublicURL,
-		Address:  entry.Address,
-		Loopback: IsLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle, EditSettle: cfg.Gateway.EditSettle, StreamLife: cfg.Gateway.StreamLife,
-		MaxAge: cfg.MaxAge, RewriteMentions: cfg.Gateway.Mentions, Logger: log, Counter: counter}
+		Address: entry.Address, Loopback: IsLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle,
+		EditSettle: cfg.Gateway.EditSettle, StreamLife: cfg.Gateway.StreamLife, MaxAge: cfg.MaxAge, RewriteMentions: cfg.Gateway.Mentions, Logger: log, Counter: counter}
 	if cfg.BotWebhookURL != "" {
 		o.Webhook = &webhook.Options{BotURL: cfg.BotWebhookURL, EncryptKey: string(cfg.EncryptKey),
 			VerificationToken: string(cfg.VerificationToken), Timeout: cfg.DeliveryTimeout}
@@ -120,10 +119,8 @@ func entryOptions(cfg *Config, handler http.Handler, log *slog.Logger, counter f
 		}
 	}
 	return entry.Options{Mode: cmp.Or(cfg.Gateway.TLS, "off"), CertFile: cfg.Gateway.CertFile,
-		KeyFile: cfg.Gateway.KeyFile,
-		DataDir: cfg.DataDir, Names: names, Token: string(cfg.APIToken), Loopback: IsLoopback(cfg.Gateway.Addr),
-		Allow:   cfg.Gateway.Allow,
-		Handler: handler, Logger: log, Counter: counter}
+		KeyFile: cfg.Gateway.KeyFile, DataDir: cfg.DataDir, Names: names, Token: string(cfg.APIToken),
+		Loopback: IsLoopback(cfg.Gateway.Addr), Allow: cfg.Gateway.Allow, Handler: handler, Logger: log, Counter: counter}
 }
 
 // bind listens for the bot, and for Feishu where that is another address.

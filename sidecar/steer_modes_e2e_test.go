@@ -247,7 +247,7 @@ func TestWhoGetsAMessage(t *testing.T) {
 	is("B", feishusim.Utterance{Text: "more of that", Thread: topic.ThreadID})
 	is("A", feishusim.Utterance{Text: "@BotA go on", Thread: topic.ThreadID})
 	is("A", feishusim.Utterance{Text: "what else?", Thread: topic.ThreadID})
-	reply := f.speaks("B", topic, "here I am")
+	reply := f.speaks("B", topic, "here I am.")
 	if reply.ThreadID != topic.ThreadID {
 		t.Errorf("BotB's answer is in the topic %q", reply.ThreadID)
 	}
@@ -262,7 +262,7 @@ func TestWhoGetsAMessage(t *testing.T) {
 	is("C", feishusim.Utterance{Text: "why?", ReplyTo: plan.ID})
 
 	mode(`{"answer":"one","default_bot":null}`, answers("one", ""))
-	f.speaks("B", f.says(feishusim.Utterance{Text: "@BotB hi"}), "hi") // BotB has spoken to the person last
+	f.speaks("B", f.says(feishusim.Utterance{Text: "@BotB hi"}), "hi.") // BotB has spoken to the person last
 	say("B", "who answers?")
 	is("A", feishusim.Utterance{User: ann.ID, Text: "who answers me?"}) // none has spoken to her: the first
 	mode(`{"answer":"all"}`, answers("all", ""))

@@ -28,7 +28,8 @@ type Entry struct {
 	ThreadID   string `json:"thread_id,omitempty"`
 	ParentID   string `json:"parent_id,omitempty"`
 	RootID     string `json:"root_id,omitempty"`
-	UserTS     int64  `json:"user_ts,omitempty"` // ts of the newest user message the sender knew
+	FinalTS    int64  `json:"final_ts,omitempty"` // when its text was final, if that was long after ts
+	UserTS     int64  `json:"user_ts,omitempty"`  // ts of the newest user message the sender knew
 	MsgType    string `json:"msg_type,omitempty"`
 	PartOf     string `json:"part_of,omitempty"` // first message of the send of which this is a later piece
 	// EditOf is the message, of the same sender, whose content this line replaces. Its ts is the

@@ -93,16 +93,11 @@ const (
 )
 
 // words replace contents without a text.
-var words = func() map[string]string {
-	words := map[string]string{"": "[消息]"}
-	for line := range strings.SplitSeq(`text 文本|post 富文本|interactive 卡片|image 图片|file 文件|folder 文件夹|audio 语音|media 视频|
-video 视频|sticker 表情|share_chat 群名片|share_user 个人名片|merge_forward 合并转发|location 位置|system 系统消息|todo 任务|vote 投票|hongbao 红包|
-video_chat 视频会议|calendar 日程|general_calendar 日程|share_calendar_event 日程`, "|") {
-		msgType, word, _ := strings.Cut(strings.TrimSpace(line), " ")
-		words[msgType] = "[" + word + "]"
-	}
-	return words
-}()
+var words = map[string]string{"": "[消息]", "text": "[文本]", "post": "[富文本]", "interactive": "[卡片]", "image": "[图片]",
+	"file": "[文件]", "folder": "[文件夹]", "audio": "[语音]", "media": "[视频]", "video": "[视频]", "sticker": "[表情]",
+	"share_chat": "[群名片]", "share_user": "[个人名片]", "merge_forward": "[合并转发]", "location": "[位置]",
+	"system": "[系统消息]", "todo": "[任务]", "vote": "[投票]", "hongbao": "[红包]", "video_chat": "[视频会议]",
+	"calendar": "[日程]", "general_calendar": "[日程]", "share_calendar_event": "[日程]"}
 
 func word(msgType string) string { return cmp.Or(words[msgType], "["+runes.OneLine(msgType)+"]") }
 
@@ -236,32 +231,25 @@ func (d Doc) Mentions() (list []Mention) {
 
 // Parts returns the texts in which names count, each read on its own, with tags and keys as they are written.
 func (d Doc) Parts() (parts []string) {
-	var part strings.Builder
-	joins := false // whether the next paragraph continues the part
-	end := func() {
-		if part.Len() > 0 {
-			parts = append(parts, part.String())
-		}
-		part.Reset()
-	}
+	joins := false // whether the next paragraph continues the last part
 	for _, b := range d.Blocks {
-		switch {
-		case !b.counts():
+		if !b.counts() {
 			continue
-		case joins && !b.Own:
-			part.WriteByte('\n')
-		default:
-			end()
 		}
+		var part strings.Builder
 		for _, s := range b.Spans {
 			if s.Kind != SpanCode {
 				part.WriteString(s.Text)
 			}
 		}
+		if joins && !b.Own {
+			parts[len(parts)-1] += "\n" + part.String()
+		} else {
+			parts = append(parts, part.String())
+		}
 		joins = !b.Own
 	}
-	end()
-	return parts
+	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 }
 
 // Files returns the images and files, in order and each once. A sticker cannot be downloaded, so it is not a file

@@ -119,18 +119,13 @@ func (b *builder) post(root map[string]any) {
 func (b *builder) paragraphs(list []any) {
 	for i, p := range list {
 		before := len(b.doc.Blocks)
-		nodes, isList := p.([]any)
-		if !isList {
-			nodes = []any{p}
-		}
-		for _, n := range nodes {
-			node, _ := n.(map[string]any)
+		for node := range jsontree.Objects(p) {
 			b.node(node)
 		}
 		if b.flush(); len(b.doc.Blocks) == before {
 			b.add(Body, false)
 		}
-		if isList && b.find != nil {
+		if nodes, isList := p.([]any); isList && b.find != nil {
 			list[i] = b.withNodes(nodes)
 		}
 	}

@@ -69,6 +69,68 @@ func TestSum(t *testing.T) {
 	}
 }
 
+func TestAnother(t *testing.T) {
+	for _, tt := range []struct {
+		before, text string
+		another      bool
+	}{
+		{"Build running", "Build failed", true},
+		{"构建成功", "构建失败", true},
+		{"测试未通过", "测试已通过", true},
+		{"the wrong answer", "the right answer", true},
+		{"Let me", "Let me look: it is 42.", true},
+		{"The port is 8080", "The port is 8081", true},
+		{"look", "@BotB look", true},
+		{"ha", "ha ha", true},
+		{"deploy ❌", "deploy ✅", true},
+		{"I can do it", "I can't do it", true},
+		{"I do it now", "I do it not", true},
+		{"the tests are complete", "the tests are incomplete", true},
+		{"我去", "我不去", true},
+		{"三点开会", "四点开会", true},
+		{"明天下雨", "今日下雪", true},
+		{"我们明天去北晶", "我们明天去北京", false},
+		{"I meen tomorrow", "I mean tomorrow", false},
+		{"see you tommorow", "see you tomorrow", false},
+		{"it works", "It works!", false},
+		{"updated 12:00", "updated 12:01", false},
+		{"⠋ Deploying", "⠙ Deploying", false},
+		{"Processed 3 of 10 files", "Processed 4 of 10 files", false},
+		{"", "", false},
+	} {
+		if got := content.Another(tt.before, tt.text); got != tt.another {
+			t.Errorf("%q, then %q: %v", tt.before, tt.text, got)
+		}
+	}
+}
+
+func TestBegins(t *testing.T) {
+	for _, tt := range []struct {
+		text, part string
+		want       bool
+	}{
+		{"Let me look.\nIt is 42.", "let me **look**…", true},
+		{"Let me look", "Let me lo", true},
+		{"我来看看：四十二", "我来看", true},
+		{"It is 42", "Let me", false},
+		{"Let", "Let me", false},
+		{"Let me", "…", false},
+	} {
+		if got := content.Begins(tt.text, tt.part); got != tt.want {
+			t.Errorf("%q begins with %q: %v", tt.text, tt.part, got)
+		}
+	}
+	if !content.Unfinished("Let me …\n") || !content.Unfinished("**so** ▌") || content.Unfinished("done.") {
+		t.Error("an ellipsis or a cursor at the end shows that more is to come")
+	}
+	for text, want := range map[string]bool{"Let me": true, "I look:\n": true, "我来看": true, "**so": true, "": false,
+		"Done.": false, "好的。": false, "It is 42": false, "```\nls\n```": false, "👍": false, "(see above)": false} {
+		if content.BreaksOff(text) != want {
+			t.Errorf("%q breaks off: %v", text, !want)
+		}
+	}
+}
+
 func TestPlaceholderBesideAButton(t *testing.T) {
 	stop := `{"tag":"button","text":{"tag":"plain_text","content":"停止"}}`
 	for card, want := range map[string]bool{

@@ -4,13 +4,19 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
 )
 
 // Sum identifies what a content says: two versions that say the same have the same sum. In a card a clock, a counter,
 // a spinner or an elapsed time that changes is no change, nor is one of a thought or a footer.
 func (d Doc) Sum() string {
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(d.said())))[:16]
+	text := d.Text()
+	if d.Type == typeCard {
+		text = settled(text)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]
 }
 
 // counters matches a line of clocks, times, shares and counts alone.
@@ -34,46 +40,80 @@ var (
 		`更新|刷新|截至|用时|耗时|已运行|运行中|进度|步骤|剩余|计时|已处理|已扫描|已下载)` +
 		`(?:\s*(?:used|at|for|in|time|于|时间|至|到))?[\s:：,，()（）·|\[\]*_/-]*` + amounts + `|` +
 		amounts + `\s*(?:steps?|tokens?|elapsed|remaining)\b|第 ?[0-9]+ ?步`)
+	unfinishedRE = regexp.MustCompile("(?:…|\\.\\.\\.|⋯|⏳|[▌▍▋▊▉█])[\\s*_`]*$")
+	breaksOffRE  = regexp.MustCompile(`[\pL\pM,;:，、；：(（–—-][\s*_]*$`)
+	wordRE       = regexp.MustCompile(`\p{Han}|\p{So}|(?:[^\P{L}\p{Han}]|[\p{N}@'])+`)
+	// decisiveRE matches what changes the meaning of a text even if it is the only change.
+	decisiveRE = regexp.MustCompile("[0-9@不没未无非否别勿已成失败功对错好坏有是可能上下左右前后" +
+		"大小多少高低开关一二三四五六七八九十百千万两半]")
 )
 
-// said is the text without what changes by itself.
-func (d Doc) said() string {
-	if d.Type != typeCard {
-		return d.Text()
-	}
+// settled is a text without what changes by itself.
+func settled(text string) string {
 	var said strings.Builder
-	for line := range strings.Lines(d.Text()) {
-		if line = strings.TrimFunc(line, spinner); line == "" {
-			continue
-		}
+	for line := range strings.Lines(text) {
+		line = strings.TrimFunc(line, spinner)
 		line = statusRE.ReplaceAllStringFunc(line, func(s string) string { return numberRE.ReplaceAllString(s, "0") })
-		said.WriteString(line + "\n")
+		if line != "" {
+			said.WriteString(line + "\n")
+		}
 	}
 	return said.String()
 }
 
-// maxPlaceholder is the most bytes of a text that is looked at as a placeholder.
-const maxPlaceholder = 400
+// Another reports whether a text is another answer than the one before it: it has other words. One corrected word or
+// Chinese character, punctuation, and what changes by itself make no other answer.
+func Another(before, text string) bool {
+	corrected := 0
+	return !slices.EqualFunc(wordsOf(before), wordsOf(text), func(a, b string) bool {
+		if a != b {
+			corrected++
+		}
+		return a == b || corrected == 1 && typo(a, b)
+	})
+}
+
+// Begins reports whether text begins with the words of part, the last of which may be cut.
+func Begins(text, part string) bool {
+	first := strings.Join(wordsOf(part), " ")
+	return first != "" && strings.HasPrefix(strings.Join(wordsOf(text), " "), first)
+}
+
+// Unfinished reports whether the end of a text shows that more is to come: an ellipsis or a cursor.
+func Unfinished(text string) bool { return unfinishedRE.MatchString(text) }
+
+// BreaksOff reports whether a text ends within a sentence: with a letter, or a sign that others follow.
+func BreaksOff(text string) bool { return breaksOffRE.MatchString(text) }
+
+// wordsOf returns the words of a text, without what changes by itself. Chinese has no spaces: each character is one.
+func wordsOf(text string) []string { return wordRE.FindAllString(strings.ToLower(settled(text)), -1) }
+
+// typo reports whether b may be a corrected: they are Chinese characters, or words that begin alike and differ in at
+// most a quarter of their letters, all in one place.
+func typo(a, b string) bool {
+	x, y := []rune(a), []rune(b)
+	chinese, most := unicode.Is(unicode.Han, x[0]) && unicode.Is(unicode.Han, y[0]), max(len(x), len(y))
+	for len(x) > 0 && len(y) > 0 && x[0] == y[0] {
+		x, y = x[1:], y[1:]
+	}
+	for len(x) > 0 && len(y) > 0 && x[len(x)-1] == y[len(y)-1] {
+		x, y = x[:len(x)-1], y[:len(y)-1]
+	}
+	return !decisiveRE.MatchString(a+b) && (chinese || a[0] == b[0] && 4*max(len(x), len(y)) <= most)
+}
 
 // waiting are the texts that bots show until they have an answer, without brackets, dots and spinners. The list is
 // closed: a text that only begins like one of them is an answer.
-var waiting = func() map[string]bool {
-	set := map[string]bool{"": true}
-	for word := range strings.SplitSeq(`thinking|still thinking|is thinking|bot is thinking|thinking hard|
-thinking about it|deep thinking|generating|generating response|
-generating a response|generating reply|generating answer|generating card|
-processing|processing your request|processing request|loading|typing|is typing|bot is typing|assistant is typing|
-working on it|reasoning|analyzing|analysing|searching|preparing|preparing response|
-please wait|one moment|just a moment|
-思考中|正在思考|正在思考中|深度思考中|努力思考中|正在努力思考|机器人思考中|ai思考中|ai 思考中|
-生成中|正在生成|正在生成中|正在生成回复|正在生成回答|回复生成中|回答生成中|内容生成中|
-处理中|正在处理|正在处理中|正在处理您的请求|加载中|正在加载|正在输入|正在输入中|输入中|对方正在输入|
-正在回复|正在回复中|回复中|正在查询|查询中|正在搜索|搜索中|正在分析|分析中|正在检索|检索中|
-请稍候|请稍等|稍等|请稍后|请等待|等待中|思考中，请稍候|正在思考，请稍候|处理中，请稍候|生成中，请稍候|正在处理，请稍候`, "|") {
-		set[strings.TrimSpace(word)] = true
-	}
-	return set
-}()
+var waiting = strings.Split("|thinking|still thinking|is thinking|bot is thinking|thinking hard|thinking about it|"+
+	"deep thinking|generating|generating response|generating a response|generating reply|generating answer|"+
+	"generating card|processing|processing your request|processing request|loading|typing|is typing|bot is typing|"+
+	"assistant is typing|working on it|reasoning|analyzing|analysing|searching|preparing|preparing response|"+
+	"please wait|one moment|just a moment|"+
+	"思考中|正在思考|正在思考中|深度思考中|努力思考中|正在努力思考|机器人思考中|ai思考中|ai 思考中|生成中|正在生成|"+
+	"正在生成中|正在生成回复|正在生成回答|回复生成中|回答生成中|内容生成中|处理中|正在处理|正在处理中|正在处理您的请求|"+
+	"加载中|正在加载|正在输入|正在输入中|输入中|对方正在输入|正在回复|正在回复中|回复中|正在查询|查询中|正在搜索|搜索中|"+
+	"正在分析|分析中|正在检索|检索中|请稍候|请稍等|稍等|请稍后|请等待|等待中|思考中，请稍候|正在思考，请稍候|处理中，请稍候|"+
+	"生成中，请稍候|正在处理，请稍候", "|")
 
 // elapsedRE matches a running clock behind the words.
 var elapsedRE = regexp.MustCompile(`[\s(（\[]*[0-9]+(?:\.[0-9]+)?\s*(?:s|sec|secs|seconds|秒)[)）\]]*$`)
@@ -90,28 +130,21 @@ func (d Doc) Placeholder() bool {
 // Placeholder reports whether text only says that an answer is coming, such as "Thinking…", "[Generating...]",
 // "思考中" or a spinner, or nothing at all.
 func Placeholder(text string) bool {
-	if text = strings.ToLower(strings.TrimFunc(text, spinner)); len(text) > maxPlaceholder {
+	if text = strings.ToLower(strings.TrimFunc(text, spinner)); len(text) > 400 { // bytes: it is an answer
 		return false
-	}
-	if !strings.ContainsAny(text, "0123456789") {
-		return waiting[text] // no clock
 	}
 	if cut := strings.TrimFunc(elapsedRE.ReplaceAllString(text, ""), spinner); cut != "" { // "5 s" is an answer
 		text = cut
 	}
-	return waiting[text]
+	return slices.Contains(waiting, text)
 }
 
 // spinner reports whether r is what surrounds such words: space, dots, brackets, marks of markdown, clocks and cursors.
 // Signs that may be an answer of their own (?, !, 👍, ✅) are not.
 func spinner(r rune) bool {
-	switch {
-	case r <= ' ' || r == 0x7f || r == 0xa0 || r == 0x3000 || 0x2000 <= r && r <= 0x200f || r == 0x2060 || r == 0xfeff ||
-		0xfe00 <= r && r <= 0xfe0f:
-		return true // space, and what joins or colours an emoji
-	case 0x2800 <= r && r <= 0x28ff, 0x2580 <= r && r <= 0x259f: // braille and block spinners
-		return true
-	}
-	return strings.ContainsRune(".…⋯‥·•・。｡．()[]{}<>（）【】「」［］〔〕*_`~|/\\-—–", r) ||
+	return r <= ' ' || r == 0x7f || r == 0xa0 || r == 0x3000 || 0x2000 <= r && r <= 0x200f || r == 0x2060 ||
+		r == 0xfeff || 0xfe00 <= r && r <= 0xfe0f || // space, and what joins or colours an emoji
+		0x2800 <= r && r <= 0x28ff || 0x2580 <= r && r <= 0x259f || // braille and block spinners
+		strings.ContainsRune(".…⋯‥·•・。｡．()[]{}<>（）【】「」［］〔〕*_`~|/\\-—–", r) ||
 		strings.ContainsRune("⏳⌛⏱⏲🕐🔄🔃♻⚙🛠💭🧠🤔🤖✍⌨💬🔍🔎◐◓◑◒◴◷◶◵●○◌◍⚪⚫", r)
 }

@@ -1,6 +1,7 @@
 package content
 
 import (
+	"cmp"
 	"html"
 	"regexp"
 	"slices"
@@ -30,8 +31,7 @@ func (m *Mention) IDs() []string {
 
 // Same reports whether m and other share an id.
 func (m *Mention) Same(other *Mention) bool {
-	ids := other.IDs()
-	return slices.ContainsFunc(m.IDs(), func(id string) bool { return slices.Contains(ids, id) })
+	return slices.ContainsFunc(m.IDs(), func(id string) bool { return slices.Contains(other.IDs(), id) })
 }
 
 // everyone is how a mention of the whole chat is shown to people.
@@ -45,10 +45,9 @@ func nameTable(mentions []Mention) map[string]string {
 		if name == "" {
 			continue
 		}
-		for _, id := range m.IDs() {
+		for _, id := range append(m.IDs(), m.Key) {
 			names[id] = name
 		}
-		names[m.Key] = name
 	}
 	return names
 }
@@ -143,13 +142,11 @@ func (t *Tag) text(whole string, names map[string]string) string {
 			found = append(found, "@"+name)
 		}
 	}
-	switch {
-	case len(found) > 0 && len(found) == len(t.IDs):
+	if len(found) > 0 && len(found) == len(t.IDs) {
 		return strings.Join(found, " ")
-	case t.Name != "":
-		return "@" + strings.TrimPrefix(t.Name, "@")
-	case t.Email != "":
-		return "@" + t.Email
+	}
+	if name := cmp.Or(strings.TrimPrefix(t.Name, "@"), t.Email); name != "" {
+		return "@" + name
 	}
 	return whole
 }

@@ -14,8 +14,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/content"
-	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
 
@@ -228,7 +226,7 @@ func (g *Gateway) observe(t *tapped) []byte {
 	return nil
 }
 
-// sent takes a message that Feishu accepted: to the host at once, or as a draft.
+// sent takes a message that Feishu accepted.
 func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	m, err := feishu.ParseSent(t.answer)
 	if refusal, ok := errors.AsType[*feishu.CodeError](err); ok {
@@ -245,7 +243,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	}
 	g.opts.Book.LearnSelf(feishu.Self{Tenant: m.Sender.Tenant})
 	g.opts.Book.LearnMentions(m.Mentions)
-	g.recent.chats.Add(m.ID, m.ChatID)
+	g.recent.chats.Add(m.ID, spokenIn{m.ChatID, m.Type})
 	if g.opts.Peers != nil && !t.peer && (m.Type == typeCard || m.Type == "") {
 		if card := feishu.CardID(t.sendRequest().Content); card != "" {
 			g.recent.cards.Add(card, struct{}{})
@@ -261,56 +259,26 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	if !t.peer {
 		g.joined(m.ChatID, m.CreateTime)
 	}
-	g.releaseChat(&m)
 	if g.recent.sent.Contains(m.ID) || g.drafts.holds(m.ID) {
 		return // the same send again, by its uuid
 	}
 	if m.Type == typeCard || m.Type == "" || m.Content == "" { // cards are simplified in answers
 		req := t.sendRequest()
-		m.Type = cmp.Or(m.Type, req.MsgType)
-		m.Content = cmp.Or(req.Content, m.Content)
+		m.Type, m.Content = cmp.Or(m.Type, req.MsgType), cmp.Or(req.Content, m.Content)
 	} else {
 		g.asWritten(&m, t)
 	}
-	g.take(ctx, m, kind)
-}
-
-// take publishes m at once where it is final, and makes a draft of it else.
-func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
-	now := time.Now()
-	ms := relay.MillisOf(now)
-	d := &draft{Message: m, Created: ms, Touched: ms}
-	texts, cards := g.habits.current()
-	switch {
-	case m.Type == typeCard:
+	d := &draft{Message: m, Created: relay.MillisOf(time.Now())}
+	if m.Type == typeCard {
 		if id := feishu.CardID(m.Content); id != "" {
 			g.bind(d, id)
 			return
 		}
 		if card, err := feishu.NewCard([]byte(m.Content)); err == nil {
 			d.Card = card
-			d.touch(now, false, cards)
-		}
-	case content.IsText(m.Type) && (texts || peerchat.IsID(m.ChatID)): // what ends a task cannot be edited afterwards
-		d.Wait = waitEdit
-	}
-	if d.Wait == waitNone {
-		out := d.finished()
-		switch {
-		case content.Placeholder(out.Text):
-			d.Wait = waitEdit
-		case kind != feishu.ChatGroup, g.drafts.ahead(d), g.mustAsk(&out):
-		case g.publish(ctx, out) == nil:
-			return
-		default:
-			d.tries, d.retryAt = 1, now.Add(backoff(0))
 		}
 	}
-	g.count(countedDraft)
-	g.drafts.add(d)
-	if kind == "" {
-		g.askChat(m.ChatID)
-	}
+	g.add(d)
 }
 
 // publish hands a final message of a group to the host.
@@ -329,7 +297,7 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 		return err
 	}
 	if out.EditOf == "" {
-		g.recent.sent.Add(out.ID, published{at: time.Now(), card: out.Type == typeCard})
+		g.recent.sent.Add(out.ID, struct{}{})
 	}
 	g.count(countedSent)
 	return nil

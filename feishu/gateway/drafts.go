@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,23 +21,13 @@ import (
 
 const typeCard = "interactive"
 
-// waitsFor is what a draft waits for before it is final.
-type waitsFor string
-
-const (
-	waitNone   waitsFor = ""       // nothing of its own
-	waitSettle waitsFor = "settle" // Options.Settle of quiet
-	waitEdit   waitsFor = "edit"   // Options.EditSettle of quiet: no end sign will come
-	waitMore   waitsFor = "more"   // a change of what was published
-	waitEnd    waitsFor = "end"    // a card's end sign; without one, Options.StreamLife after streaming was switched on
-)
-
 const (
 	// maxHeld is how long a message is held back by one before it that is about to
 	// go out; then it overtakes it.
 	maxHeld = 10 * time.Second
-	// editQuiet is the least quiet behind a change of a published message that has no
-	// end sign. The others are given its text a second time, so it is to be the last.
+	// editQuiet is the quiet behind a change of a published message that has no end sign: bots are given its text a
+	// second time, so it is to be the last. It is also how long a message whose change Feishu refused waits for what the
+	// bot writes in its place.
 	editQuiet = time.Minute
 	// peerStreamQuiet is the same for a card for an agent that still streams: bots look at files for minutes in the
 	// middle of an answer, and a task cannot be completed again.
@@ -47,40 +35,47 @@ const (
 	// peerEdits is how many times Options.EditSettle a message for an agent is left alone before it is final once it
 	// was changed, as where a bot writes its progress into it.
 	peerEdits = 8
-	// typingHold is how long a message for an agent is held behind its last write while the bot shows that it types.
+	// typingHold is how long a message for an agent is held behind its last write while the bot shows that it types. In a
+	// group that is editQuiet: what it writes later follows as an edit.
 	typingHold = 5 * time.Minute
-	// typingFor is how long the sign that the bot types counts: some bots forget to remove it.
+	// typingFor is how long the sign that the bot types for an agent counts: some bots do not remove it. In groups signs
+	// do not count once one was waited for in vain, until the bot removes one.
 	typingFor = time.Hour
 	// peerAge is in place of Options.MaxAge for messages to agents.
 	peerAge = 24 * time.Hour
-	// maxPublished bounds the drafts that are kept once they are published.
+	// maxPublished and keptBytes bound the drafts that are kept once they are published.
 	maxPublished = 200
+	keptBytes    = 8 << 20
 )
 
-// draft is a message that was sent but is not final, or a card that was made
-// and not sent yet (Message.ID is empty then). It is one file on disk. It is kept
-// for a while after it was published: what the bot goes on to write follows as an edit.
+// draft is a message that was sent, or a card that was made and not sent yet (Message.ID is empty then). While it waits
+// to be final it is one file on disk. It is kept for a while after it was published: what the bot goes on to write
+// follows as an edit.
 type draft struct {
 	Message feishu.Message `json:"message"`
 	CardID  string         `json:"card_id,omitempty"` // of CardKit
 	Card    *feishu.Card   `json:"card,omitempty"`    // nil: not a card
-	Wait    waitsFor       `json:"wait,omitempty"`
-	Patched bool           `json:"patched,omitempty"` // it was changed since it was sent, other than by streaming
 	Created relay.Millis   `json:"created"`
-	Touched relay.Millis   `json:"touched"`           // the last write
-	Streams relay.Millis   `json:"streams,omitempty"` // when streaming was last switched on
-	// Published is the [content.Doc.Sum] of what went out last; "": nothing did.
+	Touched relay.Millis   `json:"touched"` // the last write
+	// Due is when it is published, or dropped where there is nothing to publish, if nothing more is written.
+	Due     relay.Millis `json:"due"`
+	Streams relay.Millis `json:"streams,omitempty"` // when streaming was last switched on
+	Patched bool         `json:"patched,omitempty"` // it was changed since it was sent, other than by streaming
+	Cut     int          `json:"cut,omitempty"`     // the code with which Feishu refused the last change of its text
+	Ended   bool         `json:"ended,omitempty"`   // the last write ended it
+	// Published is the [content.Doc.Sum] of what readers were shown last; "": nothing.
 	Published string `json:"published,omitempty"`
+	// Given is the text that other bots were given last; "": it is not known.
+	Given string `json:"given,omitempty"`
 	// Seq is the sequence of the last write by element id, "" for the whole card:
 	// answers that come in late must not undo later writes.
 	Seq map[string]int `json:"seq,omitempty"`
 
 	order   int       // of its making, in this run
 	bytes   int       // its size when it was changed last
-	file    string    // name on disk
+	file    string    // name on disk; "": it was published at once, and not changed
 	saved   bool      // its file is up to date
 	forced  bool      // to be published as it is, there are too many
-	untried bool      // an earlier run left it, and it is forced and was not tried yet
 	tries   int       // attempts to publish it that failed
 	retryAt time.Time // not before
 }
@@ -95,12 +90,12 @@ func (d *draft) doc() content.Doc {
 
 // size is how many bytes its content and card take, about.
 func (d *draft) size() int {
-	n := len(d.Message.Content)
-	if d.Card != nil {
-		n += d.Card.Size()
-	}
+	n := len(d.Message.Content) + len(d.Given)
 	for element := range d.Seq {
 		n += len(element)
+	}
+	if d.Card != nil {
+		n += d.Card.Size()
 	}
 	return n
 }
@@ -123,59 +118,77 @@ func (d *draft) toPeer() bool { return peerchat.IsID(d.Message.ChatID) }
 
 // goesOutSoon reports whether d is about to go out, so that what is said behind it in
 // the same place is not to overtake it.
-func (d *draft) goesOutSoon() bool {
-	return d.Published == "" && (d.Wait == waitNone || d.Wait == waitSettle) && d.tries == 0 && d.ready()
+func (d *draft) goesOutSoon(now time.Time, o *Options) bool {
+	return d.Published == "" && d.Message.ID != "" && d.tries == 0 && !d.Due.Time().After(now.Add(o.Settle))
 }
 
-// touch records a write at now, and sets what d waits for. whole: the whole CardKit card was replaced, which many bots
-// do at the end.
-func (d *draft) touch(now time.Time, whole, patches bool) {
-	if d.Card != nil && d.Card.Streaming() && d.Streams == 0 {
-		d.Streams = relay.MillisOf(now)
+// streaming reports whether d is a card in streaming mode.
+func (d *draft) streaming() bool { return d.Card != nil && d.Card.Streaming() }
+
+// touch records a write, and sets when d is due. whole: the whole CardKit card was replaced, which many bots do at the
+// end, also without an end sign; streamed: the card streamed before.
+func (g *Gateway) touch(d *draft, whole, streamed bool) {
+	now := relay.MillisOf(time.Now())
+	d.saved, d.tries, d.retryAt = false, 0, time.Time{}
+	if d.streaming() && d.Streams == 0 {
+		d.Streams = now
 	}
-	d.Touched, d.saved, d.tries, d.retryAt = relay.MillisOf(now), false, 0, time.Time{}
+	d.Touched, d.Ended = now, streamed && !d.streaming()
+	d.Due = relay.MillisOf(g.finalAt(d, whole))
+}
+
+// finalAt is when d is final, if nothing more is written:
+//
+//   - a card that streams, [Options.StreamLife] after streaming was switched on, and a moment in which Feishu refuses
+//     the next write;
+//   - a text or card that the bot changes, or whose end shows that more is to come, [Options.EditSettle] after the last
+//     change, and editQuiet while the bot shows that it types;
+//   - one whose change Feishu refused, editQuiet later: the bot writes another one in its place;
+//   - another card, and a text that breaks off within a sentence, [Options.Settle] after the last write: it may be the
+//     beginning of one that the bot streams by edits;
+//   - all others, at once;
+//   - what is published already, not before editQuiet, unless its streaming ended. Readers are shown a text sooner.
+func (g *Gateway) finalAt(d *draft, whole bool) time.Time {
+	if d.fixed() {
+		return d.Touched.Time()
+	}
+	o, at, streams, doc, wait := &g.opts, d.Touched.Time(), d.streaming(), d.doc(), time.Duration(0)
+	edited := streams || d.Patched && (d.CardID == "" || d.Streams == 0) ||
+		d.Streams == 0 && (d.toPeer() || content.Unfinished(doc.Text()))
 	switch {
-	case d.Card == nil:
-		d.Wait = waitEdit
-	case d.Card.Streaming() && !whole:
-		d.Wait = waitEnd
-	case d.Card.Streaming(), d.CardID == "" && (d.Patched || patches), d.toPeer() && d.Streams == 0:
-		d.Wait = waitEdit
-	default:
-		d.Wait = waitSettle
-	}
-}
-
-// due is when d is final, if nothing more is written.
-func (d *draft) due(o *Options) time.Time {
-	at := d.Touched.Time()
-	switch d.Wait {
-	case waitSettle:
-		at = at.Add(o.Settle)
-	case waitEdit:
-		at = at.Add(o.EditSettle)
-		if d.toPeer() && (d.Patched || d.Card != nil && d.Card.Streaming()) {
-			at = d.Touched.Time().Add(peerEdits * o.EditSettle)
+	case streams && !whole && d.toPeer():
+		wait = peerStreamQuiet
+	case streams && !whole:
+		wait = max(cmp.Or(d.Streams, d.Created).Time().Add(o.StreamLife+o.EditSettle).Sub(at), 0)
+		if d.Cut != 0 {
+			wait = max(wait, editQuiet)
 		}
-	case waitEnd:
-		at = cmp.Or(d.Streams, d.Created).Time().Add(o.StreamLife)
-		if d.toPeer() {
-			at = d.Touched.Time().Add(peerStreamQuiet)
-		}
-	case waitMore:
+	case d.Cut != 0:
+		wait = editQuiet
+	case d.Message.ID == "" || d.Published == "" && doc.Placeholder():
 		return d.expires(o)
+	case edited && d.toPeer() && (d.Patched || streams):
+		wait = peerEdits * o.EditSettle
+	case edited:
+		wait = o.EditSettle
+	case d.Card != nil || content.BreaksOff(doc.Text()):
+		wait = o.Settle
 	}
-	if quiet := d.Touched.Time().Add(editQuiet); d.Published != "" && (d.Wait == waitEdit || d.Wait == waitEnd) &&
-		at.Before(quiet) {
-		return quiet
+	if !streams && (d.CardID == "" || edited && d.toPeer()) && g.types(&d.Message) {
+		wait = max(wait, map[bool]time.Duration{false: editQuiet, true: typingHold}[d.toPeer()])
 	}
-	return at
+	switch {
+	case d.Published == "" || d.Ended:
+	case d.Card == nil && !d.toPeer():
+		wait = o.EditSettle
+	default:
+		wait = max(wait, editQuiet)
+	}
+	return at.Add(wait)
 }
 
-// mayChange reports whether the bot may change d later: d is a card, or was or may be edited.
-func (d *draft) mayChange() bool {
-	return d.Card != nil || d.Wait == waitEdit || d.Touched != d.Created
-}
+// fixed reports whether d is an image, say, which cannot be changed.
+func (d *draft) fixed() bool { return d.Card == nil && !content.IsText(d.Message.Type) }
 
 // expires is when d is dropped. Bots think for minutes behind a placeholder.
 func (d *draft) expires(o *Options) time.Time {
@@ -188,16 +201,13 @@ func (d *draft) expires(o *Options) time.Time {
 // newer reports whether a write to element is newer than all before, by its sequence, and records it. A write without a
 // sequence is newer.
 func (d *draft) newer(element string, seq int) bool {
-	if seq == 0 {
-		return true
-	}
-	if seq <= max(d.Seq[element], d.Seq[""]) {
+	if seq != 0 && seq <= max(d.Seq[element], d.Seq[""]) {
 		return false
 	}
 	if d.Seq == nil {
 		d.Seq = map[string]int{}
 	}
-	if len(d.Seq) < maxElements {
+	if seq != 0 && len(d.Seq) < maxElements {
 		d.Seq[element] = seq
 	}
 	return true
@@ -229,13 +239,14 @@ func (d *draft) finished() Sent {
 	return out
 }
 
-// backoff is how long after the given failure the next attempt is made.
-func backoff(tries int) time.Duration {
-	return wait.Doubled(time.Second, time.Minute, tries)
-}
+// cardKey is before the id of a card in a key.
+const cardKey = "card-"
 
-// key names a draft: by its message, or its card while it has none.
-func (d *draft) key() string { return cmp.Or(string(d.Message.ID), "card-"+d.CardID) }
+// keys names a draft: by its message, and by its card.
+func (d *draft) keys() []string {
+	keys := []string{string(d.Message.ID), cardKey + d.CardID}
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "" || key == cardKey })
+}
 
 // Bounds of the drafts. Beyond maxDrafts or maxBytes the oldest is published as it is; where
 // even that fails and maxStuck more or stuckBytes more pile up, the oldest is dropped, which
@@ -250,65 +261,58 @@ const (
 
 const draftPrefix = "draft-"
 
-// drafts are the messages that are not final yet, in memory and on disk.
+// drafts are the messages that are not final yet, in memory and on disk, and those published last.
 //
 // A change is made and written under mu: a file is some 100 µs, and whoever
 // waits for it on a broken disk waits tapWait at most.
 type drafts struct {
+	*Options
 	files *spool.Spool[draft]
-	disk  bool // files are on disk, and not in memory only
-	log   *slog.Logger
-	count func(feishu.Counted)
 	wake  chan struct{} // something changed; of size 1
 
-	mu        sync.Mutex
-	made      int // drafts so far
-	bytes     int // sum of draft.bytes
-	all       map[*draft]struct{}
-	byMessage map[relay.MessageID]*draft
-	byCard    map[string]*draft
-	warned    bool // it was logged that the disk refuses drafts
+	mu         sync.Mutex
+	made       int // drafts so far
+	bytes      int // sum of draft.bytes
+	all        map[*draft]struct{}
+	byKey      map[string]*draft     // see draft.keys
+	publishing map[conversation]bool // drafts of one are published one by one, in their order
+	warned     bool                  // it was logged that the disk refuses drafts
 
-	// What sizes returns, which does not wait for the disk.
-	waiting, unsaved atomic.Int64
+	waiting, unsaved atomic.Int64 // what sizes returned last
 
-	nowMu sync.Mutex
-	now   map[relay.ChatID]bool // what retry was called with; guarded by nowMu
+	workers sync.WaitGroup // that publish
 }
 
 // loadDrafts reads what an earlier run left. A file that cannot be read is quarantined
 // as *.broken.
-func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *drafts {
-	s := &drafts{log: log, count: count, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
-		byMessage: map[relay.MessageID]*draft{}, byCard: map[string]*draft{}, now: map[relay.ChatID]bool{}, disk: root != nil,
-		files: spool.New[draft](root, spool.Options{Prefix: draftPrefix, Suffix: ".json", MaxFile: maxFile,
-			Logger: log, Unreadable: func() { count(countedDraftBroken) }})}
+func loadDrafts(o *Options) *drafts {
+	s := &drafts{Options: o, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
+		byKey: map[string]*draft{}, publishing: map[conversation]bool{},
+		files: spool.New[draft](o.Root, spool.Options{Prefix: draftPrefix, Suffix: ".json", MaxFile: maxFile,
+			Logger: o.Logger, Unreadable: func() { o.Counter(countedDraftBroken) }})}
 	var left []*draft
 	err := s.files.Load(func(file string, d draft) error {
 		if err := d.check(); err != nil {
 			return err
 		}
-		d.file, d.saved, d.untried = file, true, true
+		d.file, d.saved = file, true
 		left = append(left, &d)
 		return nil
 	})
 	if err != nil {
-		log.Error("drafts of the previous run cannot be read", "err", err)
+		o.Logger.Error("drafts of the previous run cannot be read", "err", err)
 	}
 	slices.SortFunc(left, func(a, b *draft) int { return cmp.Compare(a.Created, b.Created) })
 	now := relay.MillisOf(time.Now())
 	for _, d := range left {
-		if d.Wait == waitEdit {
-			d.Touched = max(d.Touched, now) // the bot could not write while the sidecar was down
+		if d.Patched && !d.streaming() { // the bot could not write while the sidecar was down
+			d.Due, d.Touched = d.Due+max(now-d.Touched, 0), max(d.Touched, now)
 		}
 		s.enter(d)
 	}
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	s.makeRoom()
-	for _, d := range left {
-		d.untried = d.forced
-	}
 	return s
 }
 
@@ -338,45 +342,73 @@ func (s *drafts) index(d *draft) {
 	s.bytes -= d.bytes
 	d.bytes = d.size()
 	s.bytes += d.bytes
-	if d.Message.ID != "" {
-		s.byMessage[d.Message.ID] = d
-	}
-	if d.CardID != "" {
-		s.byCard[d.CardID] = d
+	for _, key := range d.keys() {
+		s.byKey[key] = d
 	}
 }
 
-// add keeps a new draft, on disk where there is one. A draft of the same
-// message or card stays as it is.
-func (s *drafts) add(d *draft) {
+// add keeps a new draft, on disk where there is one, and then calls before for each one before it in its conversation.
+// A draft of the same message or card stays as it is. now: d is final already and none before it waits, so that it is
+// not stored: the caller publishes it, and then calls done.
+func (s *drafts) add(d *draft, before func(*draft)) (now bool) {
 	s.mu.Lock()
-	defer s.unlock()
-	if s.byMessage[d.Message.ID] != nil || s.byCard[d.CardID] != nil {
-		return
+	defer s.mu.Unlock()
+	if slices.ContainsFunc(d.keys(), func(key string) bool { return s.byKey[key] != nil }) {
+		return false
 	}
-	d.file = safefile.Name(d.key())
+	at := time.Now()
+	waits := d.Published != "" || d.Due.Time().After(at) || s.publishing[d.conversation()]
 	s.enter(d)
-	s.save(d)
+	if waits {
+		s.save(d) // before another one is removed
+	}
+	now = !waits
+	s.each(d, func(other *draft) {
+		before(other)
+		_, there := s.all[other]
+		now = now && !(there && other.goesOutSoon(at, s.Options))
+	})
+	switch {
+	case now:
+		s.publishing[d.conversation()] = true
+	case !waits:
+		s.save(d)
+	}
 	s.makeRoom()
+	s.poke()
+	return now
+}
+
+// done ends the publishing in a conversation. What still waits there is stored.
+func (s *drafts) done(in conversation) {
+	s.mu.Lock()
+	delete(s.publishing, in)
+	s.mu.Unlock()
+	s.saveRest()
 	s.poke()
 }
 
-// makeRoom is called with mu held when drafts came, grew or could not be published. While there are too many, or they
-// are too large together, the oldest are published as they are; while too many of those cannot be published, the oldest
-// are dropped. Those that an earlier run left and that were not tried yet do not count there, so that none is dropped
-// before it was tried, except beyond twice these bounds: an agent that is killed again and again before it publishes
-// any keeps no more than that.
+// each calls f for each other draft of a message in d's conversation. It is called with mu held.
+func (s *drafts) each(d *draft, f func(*draft)) {
+	for other := range s.all {
+		if other != d && other.Message.ID != "" && other.conversation() == d.conversation() {
+			f(other)
+		}
+	}
+}
+
+// makeRoom is called with mu held when drafts came, grew or could not be published. While too many wait, or they are too
+// large together, the oldest are published as they are; while too many of those cannot be published, the oldest are
+// dropped.
 func (s *drafts) makeRoom() {
 	if len(s.all) <= maxDrafts && s.bytes <= maxBytes {
 		return
 	}
-	s.trim(maxDrafts, maxBytes, func(d *draft) bool { return !d.forced }, func(d *draft) { d.forced = true })
-	s.trim(2*(maxDrafts+maxStuck), 2*(maxBytes+stuckBytes), func(*draft) bool { return true }, s.lose)
-	s.trim(maxDrafts+maxStuck, maxBytes+stuckBytes, func(d *draft) bool { return !d.untried }, s.lose)
+	s.trim(maxDrafts, maxBytes, func(d *draft) bool { return !d.kept() && !d.forced }, func(d *draft) { d.forced = true })
+	s.trim(maxDrafts+maxStuck, maxBytes+stuckBytes, func(d *draft) bool { return !d.kept() }, s.lose)
 }
 
-// trim calls end with the oldest of the drafts that count, until at most a number of them, and of bytes, is left. Those
-// that were published, and wait for what the bot may write next, are removed first.
+// trim calls end with the oldest of the drafts that count, until at most a number of them, and of bytes, is left.
 func (s *drafts) trim(most, mostBytes int, counts func(*draft) bool, end func(*draft)) {
 	var counted []*draft
 	bytes := 0
@@ -385,49 +417,42 @@ func (s *drafts) trim(most, mostBytes int, counts func(*draft) bool, end func(*d
 			counted, bytes = append(counted, d), bytes+d.bytes
 		}
 	}
-	if len(counted) > most || bytes > mostBytes {
-		slices.SortFunc(counted, func(a, b *draft) int {
-			if kept := a.Wait == waitMore; kept == (b.Wait == waitMore) {
-				return byOrder(a, b)
-			} else if kept {
-				return -1
-			}
-			return 1
-		})
+	if len(counted) <= most && bytes <= mostBytes {
+		return
 	}
+	slices.SortFunc(counted, byOrder)
 	for len(counted) > most || bytes > mostBytes {
-		d := counted[0]
-		counted, bytes = counted[1:], bytes-d.bytes
-		if d.Wait == waitMore {
-			s.remove(d)
-		} else {
-			end(d)
-		}
+		end(counted[0])
+		counted, bytes = counted[1:], bytes-counted[0].bytes
 	}
 }
 
+// idle reports whether d was published, and was not changed since.
+func (d *draft) idle(o *Options) bool { return d.kept() && !d.Due.Time().Before(d.expires(o)) }
+
+// kept reports whether d was published, and waits for what the bot may write next.
+func (d *draft) kept() bool { return d.Published != "" }
+
 // lose drops d, for which there is no room. It is called with mu held.
 func (s *drafts) lose(d *draft) {
-	s.count(countedDraftLost)
-	s.log.Error("too many drafts cannot be published; the oldest is dropped", "message_id", d.Message.ID,
+	s.Counter(countedDraftLost)
+	s.Logger.Error("too many drafts cannot be published; the oldest is dropped", "message_id", d.Message.ID,
 		"chat", d.Message.ChatID)
 	s.remove(d)
 }
 
 // onMessage changes the draft of a message; false when there is none.
 func (s *drafts) onMessage(id relay.MessageID, change func(*draft)) bool {
-	return s.change(func() *draft { return s.byMessage[id] }, change)
+	return s.change(string(id), change)
 }
 
 // onCard changes the draft of a CardKit card; false when there is none.
-func (s *drafts) onCard(card string, change func(*draft)) bool {
-	return s.change(func() *draft { return s.byCard[card] }, change)
-}
+func (s *drafts) onCard(card string, change func(*draft)) bool { return s.change(cardKey+card, change) }
 
-func (s *drafts) change(find func() *draft, change func(*draft)) bool {
+func (s *drafts) change(key string, change func(*draft)) bool {
 	s.mu.Lock()
-	defer s.unlock()
-	d := find()
+	defer s.mu.Unlock()
+	d := s.byKey[key]
 	if d == nil {
 		return false
 	}
@@ -440,52 +465,58 @@ func (s *drafts) change(find func() *draft, change func(*draft)) bool {
 }
 
 // release makes final the texts and cards that which picks, as far as the bot has written them.
-func (s *drafts) release(which func(*feishu.Message) bool) {
+func (s *drafts) release(which func(*draft) bool) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	for d := range s.all {
-		if (d.Wait == waitEdit || d.Wait == waitSettle) && d.CardID == "" && d.ready() && which(&d.Message) {
-			d.Wait = waitNone
-			s.save(d)
-			s.poke()
+		if d.Message.ID != "" && which(d) {
+			s.finish(d)
 		}
 	}
-}
-
-// retry has the drafts of a chat tried again at once; reset: as if none had failed. It does not wait for the disk.
-// Where too many chats are, the drafts wait for their time.
-func (s *drafts) retry(chat relay.ChatID, reset bool) {
-	s.nowMu.Lock()
-	if len(s.now) < maxDrafts {
-		s.now[chat] = s.now[chat] || reset
-	}
-	s.nowMu.Unlock()
 	s.poke()
 }
 
-// retried does what retry was asked for. It is called with mu held.
-func (s *drafts) retried() {
-	s.nowMu.Lock()
-	chats := s.now
-	s.now = map[relay.ChatID]bool{}
-	s.nowMu.Unlock()
+// finish makes d due now, unless it goes on by itself. It is called with mu held.
+func (s *drafts) finish(d *draft) {
+	now := relay.MillisOf(time.Now())
+	if d.CardID != "" || d.streaming() || d.Due <= now || !d.ready() {
+		return
+	}
+	if d.Published == "" || d.Given != "" && content.Another(d.Given, d.doc().Text()) {
+		d.Due, d.Ended = now, true
+		s.save(d)
+	}
+}
+
+// replace takes out d, in whose place the bot has written another message. It is called with mu held.
+func (s *drafts) replace(d *draft) {
+	if !d.kept() {
+		s.remove(d)
+		return
+	}
+	doc := d.doc()
+	d.Published, d.Given = doc.Sum(), doc.Text()
+	s.save(d)
+}
+
+// retry has the drafts of a chat tried again at once.
+func (s *drafts) retry(chat relay.ChatID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for d := range s.all {
-		reset, now := chats[d.Message.ChatID]
-		if now {
-			d.retryAt = time.Time{}
-		}
-		if reset {
-			d.tries = 0
+		if d.Message.ChatID == chat {
+			d.retryAt, d.tries = time.Time{}, 0
 		}
 	}
+	s.poke()
 }
 
 // drop forgets the draft of a message and reports whether it would have been
 // published.
 func (s *drafts) drop(id relay.MessageID) bool {
 	s.mu.Lock()
-	defer s.unlock()
-	d := s.byMessage[id]
+	defer s.mu.Unlock()
+	d := s.byKey[string(id)]
 	if d == nil {
 		return false
 	}
@@ -494,44 +525,37 @@ func (s *drafts) drop(id relay.MessageID) bool {
 	return d.Published == ""
 }
 
-// forget removes d, which was published or is dropped.
-func (s *drafts) forget(d *draft) {
+// published records that readers were shown d with a sum, and bots were given its text unless that is "", as of its
+// change at touched. If the bot may change it later it is kept, and looked at again at next.
+func (s *drafts) published(d *draft, sum, text string, touched relay.Millis, next time.Time) {
 	s.mu.Lock()
-	defer s.unlock()
-	s.remove(d)
-}
-
-// published records that d was published with a text, as of its change at touched, and keeps it if the bot may change
-// it later.
-func (s *drafts) published(d *draft, text string, touched relay.Millis) {
-	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	if _, there := s.all[d]; !there {
 		return // it was recalled meanwhile
 	}
-	if !d.mayChange() {
+	if d.fixed() {
 		s.remove(d)
 		return
 	}
-	d.Published, d.tries, d.forced, d.untried = text, 0, false, false
+	d.Published, d.Given = sum, cmp.Or(text, d.Given)
+	d.tries, d.forced = 0, false
 	if d.Touched == touched {
-		d.Wait = waitMore
+		d.Due = relay.MillisOf(next)
 	}
-	s.trim(maxPublished, maxBytes, func(d *draft) bool { return d.Wait == waitMore }, s.remove)
-	if _, there := s.all[d]; there {
+	s.index(d)
+	s.trim(maxPublished, keptBytes, (*draft).kept, s.remove)
+	if _, there := s.all[d]; there && d.file != "" {
 		s.save(d)
 	}
 }
 
-// failed records that d could not be published, and returns when to try again.
-func (s *drafts) failed(d *draft) time.Duration {
+// failed records that d could not be published.
+func (s *drafts) failed(d *draft) {
 	s.mu.Lock()
-	defer s.unlock()
-	wait := backoff(d.tries)
+	defer s.mu.Unlock()
+	d.retryAt, d.forced = time.Now().Add(wait.Doubled(time.Second, time.Minute, d.tries)), false
 	d.tries++
-	d.retryAt, d.forced, d.untried = time.Now().Add(wait), false, false
 	s.makeRoom() // which may force it again
-	return wait
 }
 
 func byOrder(a, b *draft) int { return cmp.Compare(a.order, b.order) }
@@ -543,43 +567,44 @@ func (s *drafts) remove(d *draft) {
 	}
 	delete(s.all, d)
 	s.bytes -= d.bytes
-	if s.byMessage[d.Message.ID] == d {
-		delete(s.byMessage, d.Message.ID)
+	maps.DeleteFunc(s.byKey, func(_ string, other *draft) bool { return other == d })
+	if d.file != "" {
+		s.files.Remove(d.file)
 	}
-	if s.byCard[d.CardID] == d {
-		delete(s.byCard, d.CardID)
-	}
-	s.files.Remove(d.file)
 }
 
 // save writes d; mu is held. Where the disk refuses, d stays in memory and is
 // written later.
 func (s *drafts) save(d *draft) {
-	if !s.disk {
+	if d.file == "" && d.Message.ID != "" && !d.kept() {
+		s.Counter(countedDraft)
+	}
+	if d.file = cmp.Or(d.file, safefile.Name(d.keys()[0])); s.Root == nil {
 		return
 	}
 	err := s.files.Save(d.file, *d)
 	d.saved = err == nil
 	if err == nil {
 		if s.warned {
-			s.log.Info("drafts can be written to disk again")
+			s.Logger.Info("drafts can be written to disk again")
 		}
 		s.warned = false
 		return
 	}
-	s.count(countedDraftUnsaved)
+	s.Counter(countedDraftUnsaved)
 	if !s.warned {
 		s.warned = true
-		s.log.Error("drafts cannot be written and are kept in memory", "err", err)
+		s.Logger.Error("drafts cannot be written and are kept in memory", "err", err)
 	}
 }
 
-// saveRest writes what the disk refused before, until it refuses again.
+// saveRest writes what waits and is not on disk, until the disk refuses. Where a draft is being published, that may
+// do it.
 func (s *drafts) saveRest() {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	for d := range s.all {
-		if s.disk && !d.saved {
+		if !d.kept() && !d.saved && !s.publishing[d.conversation()] {
 			if s.save(d); !d.saved {
 				return
 			}
@@ -587,24 +612,23 @@ func (s *drafts) saveRest() {
 	}
 }
 
-// sizes are how many drafts wait to be published, and how many of them are not on disk, as of the last change.
-func (s *drafts) sizes() (n, unsaved int) { return int(s.waiting.Load()), int(s.unsaved.Load()) }
-
-// unlock ends a change.
-func (s *drafts) unlock() {
-	n, unsaved := 0, 0
-	for d := range s.all {
-		if d.Wait == waitMore {
-			continue
+// sizes are how many drafts wait to be published, and how many of them are not on disk. While a draft is being written
+// that is as of the last call.
+func (s *drafts) sizes() (n, unsaved int) {
+	if s.mu.TryLock() {
+		for d := range s.all {
+			if !d.kept() {
+				n++
+				if !d.saved {
+					unsaved++
+				}
+			}
 		}
-		n++
-		if !d.saved {
-			unsaved++
-		}
+		s.waiting.Store(int64(n))
+		s.unsaved.Store(int64(unsaved))
+		s.mu.Unlock()
 	}
-	s.waiting.Store(int64(n))
-	s.unsaved.Store(int64(unsaved))
-	s.mu.Unlock()
+	return int(s.waiting.Load()), int(s.unsaved.Load())
 }
 
 // poke wakes Run, which looks at all of them again.
@@ -614,7 +638,7 @@ func (s *drafts) poke() { wait.Wake(s.wake) }
 func (s *drafts) holds(id relay.MessageID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.byMessage[id] != nil
+	return s.byKey[string(id)] != nil
 }
 
 const (
@@ -622,22 +646,24 @@ const (
 	lookAgain = time.Minute
 	// unsavedWait is how often the disk is tried again for drafts it refused.
 	unsavedWait = 5 * time.Second
-	// lastWait bounds the last pass when the gateway stops.
+	// lastWait bounds the last pass when the gateway stops, and what is published before it.
 	lastWait = 5 * time.Second
 )
 
-// Run publishes drafts as they become final, until ctx is done. A last pass then
-// publishes what is final by then, and what would be lost since no disk holds
-// it; the rest waits on disk for the next run.
+// Run publishes drafts as they become final, until ctx is done, in each conversation on a goroutine of its own. A last
+// pass then publishes what is final by then, and what would be lost since no disk holds it; the rest waits on disk for
+// the next run.
 func (g *Gateway) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			wait.Group(&g.drafts.workers, lastWait)
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
 			defer cancel()
 			g.settle(last, true)
+			wait.Group(&g.drafts.workers, lastWait)
 			return
 		case <-g.drafts.wake:
 		case <-timer.C:
@@ -652,14 +678,16 @@ func (g *Gateway) Run(ctx context.Context) {
 func (g *Gateway) settle(ctx context.Context, last bool) (next time.Duration) {
 	defer g.caught("settle")
 	next = lookAgain
-	now := time.Now()
-	look := func(d *draft, held time.Time) time.Time { return g.look(d, held, now, last) }
-	for _, d := range g.drafts.due(now, look, &next) {
-		if ctx.Err() != nil {
-			return next
-		}
-		again := g.finish(ctx, d)
-		next = min(next, again)
+	for in, due := range g.drafts.due(time.Now(), last, &next) {
+		g.drafts.workers.Go(func() {
+			defer g.drafts.done(in)
+			defer g.caught("settle")
+			for _, d := range due {
+				if ctx.Err() == nil {
+					g.finish(ctx, d)
+				}
+			}
+		})
 	}
 	if _, unsaved := g.drafts.sizes(); unsaved > 0 && g.opts.Root != nil {
 		next = min(next, unsavedWait)
@@ -668,128 +696,141 @@ func (g *Gateway) settle(ctx context.Context, last bool) (next time.Duration) {
 }
 
 // look returns when d is to be published or dropped; held is when the draft before it in its conversation is published.
-func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
-	if d.Touched.Time().After(now) {
-		d.Touched = relay.MillisOf(now) // the clock was put back
+func (d *draft) look(held, now time.Time, last bool) time.Time {
+	if early := d.Touched - relay.MillisOf(now); early > 0 { // the clock was put back
+		d.Touched, d.Due = d.Touched-early, d.Due-early
 	}
-	expires := d.expires(&g.opts)
 	switch {
-	case last && !d.saved && d.ready():
+	case last && !d.saved && d.Published == "" && d.ready():
 		d.forced = true
 		return now
-	case d.forced && d.retryAt.After(now):
-		return d.retryAt
 	case d.forced:
-		return now
-	case d.Published == "" && !d.ready():
-		return expires
-	}
-	at := d.due(&g.opts)
-	if held := d.Touched.Time().Add(typingHold); d.Wait == waitEdit && at.Before(held) && g.types(&d.Message) {
-		at = held
+		return d.retryAt
 	}
 	if longest := d.Created.Time().Add(maxHeld); held.After(longest) {
 		held = longest
 	}
-	for _, other := range []time.Time{d.retryAt, held} {
-		if at.Before(other) {
-			at = other
-		}
-	}
-	return at
+	return slices.MaxFunc([]time.Time{d.Due.Time(), d.retryAt, held}, time.Time.Compare)
 }
 
-// due returns the drafts that are due according to look, oldest first, and shortens next to the time of the others.
-func (s *drafts) due(now time.Time, look func(d *draft, held time.Time) time.Time, next *time.Duration) []*draft {
+// due returns the drafts that are due according to look, by conversation and oldest first, and shortens next to the time
+// of the others. The caller publishes them and calls done for each conversation.
+func (s *drafts) due(now time.Time, last bool, next *time.Duration) map[conversation][]*draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.retried()
-	held := map[conversation]time.Time{}
-	var due []*draft
+	held, due := map[conversation]time.Time{}, map[conversation][]*draft{}
 	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
-		at := look(d, held[d.conversation()])
-		if d.goesOutSoon() {
-			held[d.conversation()] = at
+		in := d.conversation()
+		if s.publishing[in] {
+			continue
+		}
+		at := d.look(held[in], now, last)
+		if d.goesOutSoon(now, s.Options) {
+			held[in] = at
 		}
 		if wait := at.Sub(now); wait > 0 {
 			*next = min(*next, wait)
 		} else {
-			due = append(due, d)
+			due[in] = append(due[in], d)
 		}
+	}
+	for in := range due {
+		s.publishing[in] = true
 	}
 	return due
-}
-
-// ahead reports whether a draft of d's conversation is about to be published.
-func (s *drafts) ahead(d *draft) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for other := range s.all {
-		if other.goesOutSoon() && other.conversation() == d.conversation() {
-			return true
-		}
-	}
-	return false
 }
 
 var errPanicked = errors.New("recording it panicked")
 
 var errUnknownChat = errors.New("it is not known whether the chat is a group")
 
-// finish publishes d, or drops it, and returns when to try again.
-func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
+// finish publishes d, or what the bot made of it since it was published, or drops it. What was published is shown to
+// readers when it changes, and given to other bots if it became another answer that the bot does not go on with.
+func (g *Gateway) finish(ctx context.Context, d *draft) {
+	now := time.Now()
 	g.drafts.mu.Lock()
-	out, ready, forced := d.finished(), d.ready(), d.forced
-	text, touched := d.doc().Sum(), d.Touched
-	if d.Published != "" && d.Wait != waitMore && (!ready || text == d.Published) {
-		d.Wait = waitMore // the change is undone, or none of the text
-		g.drafts.save(d)
-		g.drafts.unlock()
-		return lookAgain
+	if _, there := g.drafts.all[d]; !there || d.Due.Time().After(now) && !d.forced { // it was changed meanwhile
+		g.drafts.mu.Unlock()
+		return
 	}
-	over := d.Wait == waitMore
-	expired := !time.Now().Before(d.expires(&g.opts))
+	out, ready, forced, stored := d.finished(), d.ready(), d.forced, d.file != ""
+	sum, touched, next := d.doc().Sum(), d.Touched, d.expires(&g.opts)
+	expired, quiet := !now.Before(next), touched.Time().Add(editQuiet)
+	news := ready && (!d.kept() || d.Given != "" && content.Another(d.Given, out.Text))
+	wakes := news && (!d.kept() || d.Ended || d.toPeer() || !now.Before(quiet))
+	shows := ready && !wakes && sum != d.Published && (!news || d.Card == nil) && !d.toPeer()
+	if news && !wakes {
+		next = quiet
+	}
+	if !wakes && !shows && !expired && !forced { // it has no text yet, or says the same
+		d.Due = relay.MillisOf(next)
+		g.drafts.save(d)
+		g.drafts.mu.Unlock()
+		return
+	}
+	kept := d.kept()
 	g.drafts.mu.Unlock()
 
 	var err error
 	switch {
-	case over:
-		g.drafts.forget(d)
-		return lookAgain
+	case shows:
+		g.show(out)
+		g.drafts.published(d, sum, "", touched, next)
+		return
+	case kept && !wakes:
+		g.drafts.drop(d.Message.ID)
+		return
 	case !ready:
 		g.dropped(d, countedDraftExpired, "it never got a text")
-		return lookAgain
+		return
 	case g.kind(out.ChatID) == feishu.ChatP2P:
 		why := ""
 		if peerchat.IsID(out.ChatID) {
 			why = "it is for an agent, and MAILBOX_GATEWAY is off: it is sent when that is on again"
 		}
 		g.dropped(d, countedDraftPrivate, why)
-		return lookAgain
+		return
 	case g.kind(out.ChatID) != feishu.ChatGroup:
 		g.askChat(out.ChatID)
 		err = errUnknownChat
 	case !forced && g.mustAsk(&out):
-		return g.nameAll(d, &out)
+		g.nameAll(d, &out)
+		return
 	default:
 		err = g.publish(ctx, out)
 	}
-	if err == nil {
-		g.count(countedDraftPublished)
-		g.drafts.published(d, text, touched)
-		return lookAgain
-	}
-	if expired || forced && errors.Is(err, errUnknownChat) {
+	switch {
+	case err == nil:
+		if stored {
+			g.count(countedDraftPublished)
+		}
+		if !now.Before(quiet) && g.types(&out.Message) {
+			g.recent.typingStays.Store(true)
+		}
+		g.drafts.published(d, sum, out.Text, touched, next)
+	case expired || forced && errors.Is(err, errUnknownChat):
 		g.dropped(d, countedDraftExpired, err.Error())
-		return lookAgain
+	default:
+		g.drafts.failed(d)
 	}
-	return g.drafts.failed(d)
+}
+
+// show shows readers the text of a published message.
+func (g *Gateway) show(out Sent) {
+	defer g.caught("edited")
+	if g.recent.gone.Contains(out.EditOf) {
+		return
+	}
+	out.ID = out.EditOf
+	g.opts.Host.Edited(g.finished(out))
 }
 
 // dropped drops d; why, where it is not empty, is logged with it.
 func (g *Gateway) dropped(d *draft, event feishu.Counted, why string) {
 	g.count(event)
-	g.drafts.forget(d)
+	g.drafts.mu.Lock()
+	g.drafts.remove(d)
+	g.drafts.mu.Unlock()
 	if why != "" && d.Message.ID != "" {
 		g.log.Warn("a message of the bot is not relayed", "chat", d.Message.ChatID, "message_id", d.Message.ID, "reason", why)
 	}
@@ -808,8 +849,11 @@ func (g *Gateway) finished(out Sent) Sent {
 
 // askChat asks Feishu on another goroutine what kind a chat is, unless an answer has just come.
 func (g *Gateway) askChat(id relay.ChatID) {
+	known := func() bool {
+		return slices.Contains([]string{feishu.ChatGroup, feishu.ChatP2P}, g.opts.Book.Chat(id).Kind)
+	}
 	g.ask("chat", string(id), func(ctx context.Context) {
-		if kind := g.opts.Book.Chat(id).Kind; kind == feishu.ChatGroup || kind == feishu.ChatP2P {
+		if known() {
 			return
 		}
 		g.count(countedChatAsked)
@@ -824,8 +868,8 @@ func (g *Gateway) askChat(id relay.ChatID) {
 		chat.ID, chat.Asked = id, time.Now()
 		g.opts.Book.SetChat(chat)
 	}, func() {
-		if kind := g.opts.Book.Chat(id).Kind; kind == feishu.ChatGroup || kind == feishu.ChatP2P {
-			g.drafts.retry(id, true)
+		if known() {
+			g.drafts.retry(id)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte, f
 	if m.ChatType == feishu.ChatGroup {
 		g.joined(m.ChatID, m.CreateTime)
 	}
-	g.recent.chats.Add(m.ID, m.ChatID)
+	g.recent.chats.Add(m.ID, spokenIn{m.ChatID, m.Type})
 	g.opts.Book.LearnMentions(m.Mentions)
 	if !m.Sender.IsBot() {
 		return g.hear(m, data)
@@ -146,7 +146,7 @@ func (g *Gateway) sawChat(id relay.ChatID, kind string) {
 	was := g.opts.Book.Chat(id).Kind
 	g.opts.Book.SawChat(id, kind)
 	if was == "" && kind != "" {
-		g.drafts.retry(id, true)
+		g.drafts.retry(id)
 	}
 }
 

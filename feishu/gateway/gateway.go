@@ -17,10 +17,11 @@
 //
 // # Drafts
 //
-// A text is published at once, but after earlier messages of its chat that are about to be
-// published. A card that is still being written, a message that is still being edited, and a
-// message to a chat of unknown kind become drafts, one small file each, which [Gateway.Run]
-// publishes when they are final. Placeholders ("Thinking…") are never published.
+// A message is a draft, one small file, until [Gateway.Run] publishes it when it is final: the
+// bot's answer is one message for the others, in whatever way it is written. See [Gateway.finalAt] and
+// [Gateway.goesOn]. Placeholders ("Thinking…") are never published. A published text or card is
+// kept for a while: what the bot makes of it is shown to readers, and given to other bots if it
+// becomes another answer.
 //
 // # Whose calls
 //
@@ -45,6 +46,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -168,7 +170,6 @@ type Gateway struct {
 	// budgets bound what is held of calls; slots, how many are being recorded.
 	budgets budgets
 	drafts  *drafts
-	habits  *habits
 	recent  *recents
 	slots   chan struct{}
 	rosters *lru.Cache[relay.ChatID, *roster] // who can be mentioned in the chats that the bot writes names in
@@ -182,8 +183,8 @@ type Gateway struct {
 	busy   sync.WaitGroup // taps, and questions to Feishu
 }
 
-// New makes a gateway. It reads the drafts and habits of an earlier run, and
-// starts nothing.
+// New makes a gateway. It reads the drafts of an earlier run, and starts
+// nothing.
 func New(o Options) (*Gateway, error) {
 	switch {
 	case o.Upstream == nil || o.Upstream.Host == "" || (o.Upstream.Scheme != "http" && o.Upstream.Scheme != "https"):
@@ -210,8 +211,8 @@ func New(o Options) (*Gateway, error) {
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, guard: guard, close: transport.CloseIdleConnections,
 		client:  &http.Client{Transport: transport, Timeout: bootstrapWait},
 		budgets: newBudgets(), slots: make(chan struct{}, maxTaps), recent: newRecents(),
-		rosters: newLRU[relay.ChatID, *roster](maxRosters), habits: loadHabits(o.Root, o.Logger),
-		drafts: loadDrafts(o.Root, o.Logger, o.Counter)}
+		rosters: newLRU[relay.ChatID, *roster](maxRosters)}
+	g.drafts = loadDrafts(&g.opts)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(&g.opts)
 	g.proxy = g.newProxy(transport)
@@ -303,20 +304,17 @@ type Status struct {
 	Webhook        bool            `json:"webhook"`
 	Drafts         int             `json:"drafts"`         // waiting to be final
 	DraftsUnsaved  int             `json:"drafts_unsaved"` // of them in memory only
-	EditsTexts     bool            `json:"edits_texts"`    // the bot streams by editing its texts
-	EditsCards     bool            `json:"edits_cards"`    // or by patching its cards
 }
 
 // Status returns who the bot is, how it is connected, and how many drafts wait, as a [Status].
 func (g *Gateway) Status() any {
 	self := g.opts.Book.Self()
 	n, unsaved := g.drafts.sizes()
-	texts, cards := g.habits.current()
 	return Status{
 		AppID: g.own.app(), OpenID: self.OpenID,
 		Connected:      g.conn.Connected() || g.hook != nil && g.hook.Connected(),
 		LongConnection: g.conn.Status(),
-		Webhook:        g.hook != nil, Drafts: n, DraftsUnsaved: unsaved, EditsTexts: texts, EditsCards: cards,
+		Webhook:        g.hook != nil, Drafts: n, DraftsUnsaved: unsaved,
 	}
 }
 
@@ -485,18 +483,19 @@ const maxRecent = 2048
 
 // recents remembers the last messages and typing signs.
 type recents struct {
-	chats  *lru.Cache[relay.MessageID, relay.ChatID] // where a message was said
-	sent   *lru.Cache[relay.MessageID, published]    // own messages that went out
-	typing *lru.Cache[string, relay.MessageID]       // reaction id: the message it is on
-	asked  *lru.Cache[nameless, time.Time]           // when a chat was last asked whom an id names
-	gone   *lru.Cache[relay.MessageID, struct{}]     // recalled messages
-	cards  *lru.Cache[string, struct{}]              // those of CardKit that were sent to Feishu's chats
+	chats       *lru.Cache[relay.MessageID, spokenIn] // where a message was said
+	sent        *lru.Cache[relay.MessageID, struct{}] // own messages that went out
+	typing      *lru.Cache[string, relay.MessageID]   // reaction id: the message it is on
+	typingStays atomic.Bool                           // a sign was there for editQuiet and longer: some bots do not remove it
+	asked       *lru.Cache[nameless, time.Time]       // when a chat was last asked whom an id names
+	gone        *lru.Cache[relay.MessageID, struct{}] // recalled messages
+	cards       *lru.Cache[string, struct{}]          // those of CardKit that were sent to Feishu's chats
 }
 
-// published is an own message that is beyond change here.
-type published struct {
-	at   time.Time
-	card bool
+// spokenIn is where a message was said, and its type, where it is known.
+type spokenIn struct {
+	chat relay.ChatID
+	kind string
 }
 
 // nameless is an id in a chat that nobody could name.
@@ -507,8 +506,8 @@ type nameless struct {
 
 func newRecents() *recents {
 	return &recents{
-		chats:  newLRU[relay.MessageID, relay.ChatID](maxRecent),
-		sent:   newLRU[relay.MessageID, published](maxRecent),
+		chats:  newLRU[relay.MessageID, spokenIn](maxRecent),
+		sent:   newLRU[relay.MessageID, struct{}](maxRecent),
 		typing: newLRU[string, relay.MessageID](maxRecent),
 		asked:  newLRU[nameless, time.Time](maxRecent),
 		gone:   newLRU[relay.MessageID, struct{}](maxRecent),
@@ -523,8 +522,8 @@ func newLRU[K comparable, V any](size int) *lru.Cache[K, V] {
 }
 
 func (r *recents) chatOf(id relay.MessageID) relay.ChatID {
-	chat, _ := r.chats.Get(id)
-	return chat
+	was, _ := r.chats.Get(id)
+	return was.chat
 }
 
 // What a gateway counts, beside what packages longconn and webhook count.

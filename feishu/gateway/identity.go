@@ -5,18 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
-	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/feishu"
-	"feishu-relay/internal/spool"
 )
 
 // maxTokens is how many tokens are remembered. The oldest is forgotten, and learned again from the next send with it.
@@ -226,55 +222,4 @@ func bearer(r *http.Request) string {
 		return ""
 	}
 	return strings.TrimSpace(token)
-}
-
-// habitWindow is the time after a send in which an edit shows that the bot streams by editing.
-const habitWindow = 10 * time.Second
-
-// habits are what was learned about how this bot writes, kept across restarts: the
-// first answer that is streamed by edits cannot be told from a finished one.
-type habits struct {
-	file         *spool.Spool[habitsFile]
-	log          *slog.Logger
-	disk         sync.Mutex // held while the file is written
-	texts, cards atomic.Bool
-}
-
-// habitsFile is the content of habits.json.
-type habitsFile struct {
-	Texts bool `json:"edits_texts"`
-	Cards bool `json:"edits_cards"`
-}
-
-func loadHabits(root *os.Root, log *slog.Logger) *habits {
-	h := &habits{log: log, file: spool.New[habitsFile](root, spool.Options{Prefix: "habits", Suffix: ".json",
-		MaxFile: 1 << 10, Logger: log})}
-	err := h.file.Load(func(_ string, known habitsFile) error {
-		h.texts.Store(known.Texts)
-		h.cards.Store(known.Cards)
-		return nil
-	})
-	if err != nil {
-		log.Warn("what was learned about the bot cannot be read; it is learned again", "err", err)
-	}
-	return h
-}
-
-func (h *habits) current() (texts, cards bool) { return h.texts.Load(), h.cards.Load() }
-
-// edits records an edit at now of a message that was sent at sent.
-func (h *habits) edits(card bool, sent, now time.Time) {
-	known := &h.texts
-	if card {
-		known = &h.cards
-	}
-	if now.Sub(sent) > habitWindow || known.Swap(true) {
-		return
-	}
-	h.log.Info("this bot streams by editing; its messages wait until they are final", "cards", card)
-	h.disk.Lock()
-	defer h.disk.Unlock()
-	if err := h.file.Save("", habitsFile{h.texts.Load(), h.cards.Load()}); err != nil {
-		h.log.Warn("what was learned about the bot cannot be stored", "err", err)
-	}
 }

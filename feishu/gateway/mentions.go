@@ -244,14 +244,13 @@ func (g *Gateway) askNames(kind string, chat relay.ChatID, f func(context.Contex
 	return g.ask(kind, string(chat), func(ctx context.Context) {
 		g.count(countedNamesAsked)
 		f(ctx)
-	}, func() { g.drafts.retry(chat, false) })
+	}, func() { g.drafts.retry(chat) })
 }
 
-// nameAll asks Feishu for the names that out lacks, and returns how long d waits for them at most.
-func (g *Gateway) nameAll(d *draft, out *Sent) time.Duration {
-	const wait = askWait + time.Second
+// nameAll asks Feishu for the names that out lacks. d waits for them.
+func (g *Gateway) nameAll(d *draft, out *Sent) {
 	g.drafts.mu.Lock()
-	d.retryAt = time.Now().Add(wait)
+	d.retryAt = time.Now().Add(askWait + time.Second)
 	g.drafts.mu.Unlock()
 	chat, ids := out.ChatID, g.unnamed(out)
 	g.askNames("names", chat, func(ctx context.Context) {
@@ -262,7 +261,6 @@ func (g *Gateway) nameAll(d *draft, out *Sent) time.Duration {
 		}()
 		g.learnNames(ctx, chat, ids)
 	})
-	return wait
 }
 
 // learnNames asks for a chat's bots, then for its people by each kind of id that

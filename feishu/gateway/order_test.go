@@ -26,11 +26,10 @@ func TestOrderWithinAChat(t *testing.T) {
 	}{
 		{"a card, then texts", func(d *desk) {
 			d.send(group, "interactive", d.card("card", false))
-			d.text("one")
-			d.text("two")
-		}, []string{"card", "one", "two"}, nil},
+			d.text("one.")
+			d.text("two.")
+		}, []string{"card", "one.", "two."}, nil},
 		{"texts that may be edited", func(d *desk) {
-			d.habits.edits(false, time.Now(), time.Now())
 			d.text("one")
 			d.text("two")
 			d.send(group, "image", `{"image_key":"img_1"}`)
@@ -43,13 +42,13 @@ func TestOrderWithinAChat(t *testing.T) {
 		}, nil, []string{"card", "one", "[图片]"}},
 		{"a card that still streams holds nobody up", func(d *desk) {
 			stream(d)
-			d.text("one")
-		}, []string{"one"}, nil},
+			d.text("one.")
+		}, []string{"one."}, nil},
 		{"nor does one elsewhere", func(d *desk) {
 			d.book.SawChat("oc_2", feishu.ChatGroup)
 			d.send("oc_2", "interactive", d.card("card", false))
-			d.text("one")
-		}, []string{"one"}, []string{"card"}},
+			d.text("one.")
+		}, []string{"one."}, []string{"card"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			atDesk(t, func(d *desk) {

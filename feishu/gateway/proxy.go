@@ -302,11 +302,10 @@ func (g *Gateway) undecided() {
 }
 
 func (g *Gateway) undecidedOne(m peerchat.Message) {
-	d := peerDraft(m, m.Content)
+	d := g.peerDraft(m, m.Content)
 	switch card := feishu.CardID(m.Content); {
 	case card == "" && d.ready():
-		g.count(countedDraft)
-		g.drafts.add(d)
+		g.drafts.add(d, func(*draft) {})
 	case card != "" && g.drafts.onCard(card, func(*draft) {}):
 		g.bind(d, card) // without its draft its text is unknown
 	}
@@ -318,29 +317,32 @@ func (g *Gateway) draftAgain(m peerchat.Message, found bool, content string) boo
 	if !found || m.Deleted {
 		return false
 	}
-	d := peerDraft(m, content)
+	d := g.peerDraft(m, content)
 	d.Patched = true
-	g.count(countedDraft)
-	g.drafts.add(d)
+	g.touch(d, false, false)
+	g.drafts.add(d, func(*draft) {})
 	return true
 }
 
 // peerDraft is a draft, as of now, of a message of the bot in a chat with another agent.
-func peerDraft(m peerchat.Message, content string) *draft {
-	now := time.Now()
+func (g *Gateway) peerDraft(m peerchat.Message, content string) *draft {
 	d := &draft{Message: feishu.Message{ID: m.ID, ChatID: m.Chat, ParentID: m.Parent, RootID: m.Root, Type: m.Type,
-		Content: content, CreateTime: m.Created}, CardID: m.Card, Created: relay.MillisOf(now), Touched: relay.MillisOf(now)}
+		Content: content, CreateTime: m.Created}, CardID: m.Card, Created: relay.MillisOf(time.Now())}
 	if m.Type == typeCard {
 		d.Card = newCard(content)
 	}
-	d.touch(now, false, false)
+	g.touch(d, false, false)
 	return d
 }
 
-// types reports whether the sign that the bot types is on the message that m answers, in a chat with an agent: on the
-// newest mail before m, where it is no reply. An old sign does not count.
+// types reports whether the sign that the bot types is on the message that m answers. In a chat with an agent that is
+// the newest mail before m, where it is no reply. There an old sign does not count.
 func (g *Gateway) types(m *feishu.Message) bool {
-	if g.opts.Peers == nil || !peerchat.IsID(m.ChatID) {
+	if !peerchat.IsID(m.ChatID) {
+		return !g.recent.typingStays.Load() &&
+			slices.ContainsFunc(g.recent.typing.Values(), func(on relay.MessageID) bool { return g.answers(m, on) })
+	}
+	if g.opts.Peers == nil {
 		return false
 	}
 	answered := []relay.MessageID{m.ParentID, m.RootID}

@@ -20,7 +20,6 @@ func recallOf(app, chat, id string) []byte {
 func TestRecalledMessagesAreNotPublished(t *testing.T) {
 	held := map[string]func(d *desk) string{
 		"a text that may be edited": func(d *desk) string {
-			d.habits.edits(false, time.Now(), time.Now())
 			return d.text("secret")
 		},
 		"a card that streams": func(d *desk) string { return d.send(group, "interactive", d.card("secret", true)) },
@@ -78,8 +77,8 @@ func TestARecallThatOvertakesTheSend(t *testing.T) {
 		after()
 		d.text("secret") // which is om_1
 		d.never(time.Hour)
-		d.text("next")
-		d.now("next")
+		d.text("next.")
+		d.now("next.")
 	})
 }
 

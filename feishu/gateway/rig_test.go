@@ -188,13 +188,18 @@ type host struct {
 
 	mu          sync.Mutex
 	leftChats   []relay.ChatID
+	edited      []Sent
 	joinedChats []relay.ChatID
 	recalled    []recalled
 	reactions   map[string]bool // "message/emoji": of the sidecar's own
 	passed      []relay.MessageID
 }
 
-func (h *host) Edited(Sent) {}
+func (h *host) Edited(m Sent) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.edited = append(h.edited, m)
+}
 
 func (h *host) Sent(ctx context.Context, m Sent) error {
 	if h.sent != nil {

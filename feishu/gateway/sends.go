@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"feishu-relay/feishu"
@@ -40,14 +41,11 @@ func accepted[T any](t *tapped) (data T, ok bool) {
 
 // kindOf is the kind of the chat that a send went to; "" if it is unknown.
 func (g *Gateway) kindOf(t *tapped, chat relay.ChatID) string {
-	if kind := g.kind(chat); kind != "" {
-		return kind
+	kind := ""
+	if slices.Contains([]string{"open_id", "user_id", "union_id", "email"}, t.http.URL.Query().Get("receive_id_type")) {
+		kind = feishu.ChatP2P // sent to a person
 	}
-	switch t.http.URL.Query().Get("receive_id_type") {
-	case "open_id", "user_id", "union_id", "email":
-		return feishu.ChatP2P // sent to a person
-	}
-	return ""
+	return cmp.Or(g.kind(chat), kind)
 }
 
 // refused reads a send that Feishu did not accept.
@@ -72,6 +70,9 @@ func (g *Gateway) refused(ctx context.Context, t *tapped, code int) {
 func (g *Gateway) edited(t *tapped) {
 	_, ok := accepted[struct{}](t)
 	req := t.sendRequest()
+	if !ok {
+		g.cut(t)
+	}
 	if !ok || req.Content == "" {
 		return
 	}
@@ -84,11 +85,9 @@ func (g *Gateway) edited(t *tapped) {
 		g.opts.Book.LearnMentions(m.Mentions)
 		g.asWritten(&m, t)
 	}
-	now := time.Now()
-	_, patches := g.habits.current()
-	found := g.drafts.onMessage(t.message, func(d *draft) {
-		g.habits.edits(d.Message.Type == typeCard, d.Created.Time(), now)
-		d.Patched = true
+	change := func(d *draft) {
+		streamed := d.streaming()
+		d.Patched, d.Cut = true, 0
 		switch {
 		case d.Card != nil:
 			if card, err := feishu.NewCard([]byte(req.Content)); err == nil {
@@ -101,23 +100,50 @@ func (g *Gateway) edited(t *tapped) {
 			d.Message.Content = req.Content
 			d.Message.Mentions = content.Parse(d.Message.Type, req.Content, nil).Mentions()
 		}
-		d.touch(now, false, patches)
-	})
-	if found {
-		return
+		g.touch(d, false, streamed)
 	}
-	if t.peer {
+	was, _ := g.recent.chats.Get(t.message)
+	switch chat := cmp.Or(m.ChatID, was.chat); {
+	case g.drafts.onMessage(t.message, change) || g.recent.gone.Contains(t.message):
+	case t.peer:
 		was, ok := g.opts.Peers.Message(t.message)
 		g.draftAgain(was, ok, req.Content)
+	case g.kind(chat) == feishu.ChatGroup: // it was published long ago
+		m.ID, m.ChatID, m.Type = t.message, chat, cmp.Or(m.Type, req.MsgType, was.kind)
+		d := &draft{Message: m, Created: relay.MillisOf(time.Now()), Published: unknownSum}
+		change(d)
+		g.drafts.add(d, func(*draft) {})
+	}
+}
+
+// unknownSum is the sum of what a message said that is not known any more.
+const unknownSum = "?"
+
+// Codes of answers (docs/feishu.md 6.2).
+const (
+	codeSequence  = 300317 // another write has overtaken this one
+	codeFrequency = 230020
+	codeGateway   = 99991400
+	// cutForNow is in the place of a code where the bot may try again: it made too many calls, or Feishu has a fault.
+	cutForNow = 1
+)
+
+// cut records that Feishu refused to change the text of a draft, unless the call came too late.
+func (g *Gateway) cut(t *tapped) {
+	_, err := feishu.ReadAnswer[json.RawMessage](t.answer)
+	code := feishu.CodeOf(err)
+	if code == codeSequence || t.op == opCardSettings || !g.own.trusts(t.token) {
 		return
 	}
-	if p, ok := g.recent.sent.Get(t.message); ok {
-		g.habits.edits(p.card, p.at, now)
+	if code == 0 || code == codeFrequency || code == codeGateway || t.status >= http.StatusTooManyRequests {
+		code = cutForNow
 	}
-	if m.ChatID = cmp.Or(m.ChatID, g.recent.chatOf(t.message)); m.Content != "" && m.ID == t.message &&
-		!g.recent.gone.Contains(m.ID) && g.kind(m.ChatID) == feishu.ChatGroup {
-		g.opts.Host.Edited(g.finished(Sent{Message: m, Text: m.Text(), EditOf: m.ID}))
-	}
+	g.drafts.change(cmp.Or(string(t.message), cardKey+t.card), func(d *draft) {
+		if d.Message.ID != "" && !d.toPeer() {
+			d.Cut = code
+			g.touch(d, false, false)
+		}
+	})
 }
 
 // deleted records that the bot has recalled a message.
@@ -143,7 +169,10 @@ func (g *Gateway) reacted(t *tapped) {
 	if t.op == opUnreact {
 		if on, ok := g.recent.typing.Get(t.reaction); ok {
 			g.recent.typing.Remove(t.reaction)
-			g.releaseAnswer(on)
+			g.recent.typingStays.Store(false)
+			g.drafts.release(func(d *draft) bool {
+				return d.Cut == 0 && !d.idle(&g.opts) && g.answers(&d.Message, on)
+			})
 		}
 		return
 	}
@@ -152,23 +181,38 @@ func (g *Gateway) reacted(t *tapped) {
 	}
 }
 
-// releaseAnswer makes final what the bot was editing as its answer to a message.
-func (g *Gateway) releaseAnswer(to relay.MessageID) {
+// answers reports whether m answers a message: as a reply, or else in its chat.
+func (g *Gateway) answers(m *feishu.Message, to relay.MessageID) bool {
 	chat := g.recent.chatOf(to)
 	if g.opts.Peers != nil && peerchat.IsID(to) {
-		m, _ := g.opts.Peers.Message(to)
-		chat = m.Chat
+		on, _ := g.opts.Peers.Message(to)
+		chat = on.Chat
 	}
-	g.drafts.release(func(m *feishu.Message) bool {
-		return m.ParentID == to || m.RootID == to || m.ParentID == "" && chat != "" && m.ChatID == chat
-	})
+	return m.ParentID == to || m.RootID == to || m.ParentID == "" && chat != "" && m.ChatID == chat
 }
 
-// releaseChat makes final what the bot was writing before its next message there.
-func (g *Gateway) releaseChat(next *feishu.Message) {
-	g.drafts.release(func(m *feishu.Message) bool {
-		return m.ID != next.ID && m.ChatID == next.ChatID && m.ThreadID == next.ThreadID
-	})
+// goesOn returns what happens to each draft before d in its conversation. d takes the place of one that is unfinished
+// and that it begins with, or whose change Feishu has just refused. Other texts are final.
+func (g *Gateway) goesOn(d *draft) func(*draft) {
+	text := d.doc().Text()
+	return func(other *draft) {
+		changing := other.Card != nil || other.Patched || other.Due.Time().Sub(other.Touched.Time()) > g.opts.Settle
+		switch {
+		case other.Message.CreateTime > d.Message.CreateTime || other.idle(&g.opts):
+		case other.toPeer():
+			g.drafts.finish(other)
+		case other.Cut > cutForNow && other.Message.ParentID == d.Message.ParentID,
+			changing && content.Begins(text, other.doc().Text()):
+			g.log.Info("a message takes the place of one that the bot did not finish", "chat", d.Message.ChatID,
+				"message_id", d.Message.ID, "instead_of", other.Message.ID)
+			if other.Published == "" {
+				g.recent.gone.Add(other.Message.ID, struct{}{})
+			}
+			g.drafts.replace(other)
+		default:
+			g.drafts.finish(other)
+		}
+	}
 }
 
 // cardRequest is what the CardKit calls carry, JSON within JSON strings
@@ -196,6 +240,9 @@ func (g *Gateway) cardChanged(t *tapped) {
 		CardID string `json:"card_id"`
 	}](t)
 	var req cardRequest
+	if !ok {
+		g.cut(t)
+	}
 	if !ok || json.Unmarshal(t.request, &req) != nil {
 		return
 	}
@@ -227,10 +274,10 @@ func (g *Gateway) cardChanged(t *tapped) {
 			d.Streams = relay.MillisOf(time.Now())
 		}
 		d.Patched = d.Patched || !streamed && d.Message.ID != ""
-		d.touch(time.Now(), t.op == opCardReplace, false)
-		if d.Published != "" && d.Wait == waitSettle && !streamed {
-			d.Wait = waitEdit // no end sign: it had ended before
+		if t.op != opCardSettings {
+			d.Cut = 0
 		}
+		g.touch(d, t.op == opCardReplace, streamed)
 	}
 	if g.drafts.onCard(t.card, change) || !t.peer {
 		return
@@ -285,8 +332,9 @@ func write(card *feishu.Card, t *tapped, req *cardRequest) error {
 
 // cardMade keeps a new card until it is sent.
 func (g *Gateway) cardMade(id, data string) {
-	ms := relay.MillisOf(time.Now())
-	g.drafts.add(&draft{CardID: id, Card: newCard(data), Created: ms, Touched: ms, Wait: waitSettle})
+	d := &draft{CardID: id, Card: newCard(data), Created: relay.MillisOf(time.Now())}
+	g.touch(d, false, false)
+	g.drafts.add(d, func(*draft) {})
 }
 
 // newCard reads a card; one that cannot be read is empty, and gets what is
@@ -301,20 +349,34 @@ func newCard(data string) *feishu.Card {
 
 // bind connects the message d with the CardKit card that it shows.
 func (g *Gateway) bind(d *draft, card string) {
-	now := time.Now()
 	found := g.drafts.onCard(card, func(made *draft) {
 		if made.Message.ID == "" {
 			made.Message = d.Message
-			made.touch(now, false, false)
+			g.touch(made, false, false)
+			g.drafts.each(made, g.goesOn(made))
 		}
 	})
-	if !found { // it was made before this run
+	if !found { // it was made before this run, and most likely to be streamed
 		d.CardID, d.Card = card, &feishu.Card{}
-		d.touch(now, false, false)
-		g.drafts.add(d)
+		if !d.toPeer() {
+			d.Streams = d.Created
+		}
+		g.add(d)
+		return
 	}
 	g.count(countedDraft)
 	if g.kind(d.Message.ChatID) == "" {
+		g.askChat(d.Message.ChatID)
+	}
+}
+
+// add takes in a message that was sent now, and publishes it if it is final already.
+func (g *Gateway) add(d *draft) {
+	g.touch(d, false, false)
+	if g.drafts.add(d, g.goesOn(d)) {
+		defer g.drafts.done(d.conversation())
+		g.finish(context.Background(), d)
+	} else if g.kind(d.Message.ChatID) == "" {
 		g.askChat(d.Message.ChatID)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/relay"
@@ -44,14 +45,19 @@ func TestSends(t *testing.T) {
 	}
 }
 
-// A text is with the host before the bot sees Feishu's answer.
+// A text is with the host, or on disk, before the bot sees Feishu's answer.
 func TestTextIsRecordedBeforeTheAnswer(t *testing.T) {
-	r := newRig(t, nil).knowGroup()
+	dir := t.TempDir()
+	r := newRigIn(t, dir, newUpstream(t), func(o *Options) { o.Settle = time.Hour }).knowGroup()
 	recorded := false
 	r.host.sent = func(context.Context, Sent) error { recorded = true; return nil }
-	r.text("first")
-	if !recorded {
-		t.Error("the answer came first")
+	r.text("It is 42.")
+	if files := draftFiles(t, dir); !recorded || len(files) > 0 {
+		t.Errorf("recorded: %v; on disk: %v", recorded, files)
+	}
+	r.text("Let me")
+	if files := draftFiles(t, dir); len(files) != 1 {
+		t.Errorf("on disk: %v", files)
 	}
 }
 
@@ -293,7 +299,7 @@ func TestHangingHost(t *testing.T) {
 	r := newRig(t, nil).knowGroup()
 	goOn := make(chan struct{})
 	r.host.sent = func(context.Context, Sent) error { <-goOn; return nil }
-	r.text("hello")
+	r.text("hello.")
 	if r.counts.of("tap_slow") != 1 {
 		t.Error("the slow host was not counted")
 	}

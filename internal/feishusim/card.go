@@ -1,6 +1,7 @@
 package feishusim
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -25,7 +26,9 @@ type card struct {
 	initial  map[string]any // with mentions resolved at creation
 	message  *message       // the message that shows the entity; nil: not sent yet
 	sequence int64
-	since    time.Time // start of streaming; zero: not streaming
+	since    time.Time     // start of streaming; zero: not streaming
+	life     time.Duration // how long it may stream; 0: streamFor
+	over     bool          // the bot was told that its time to stream is over
 }
 
 // parseCard reads an inline card, version 1 or 2, or a template.
@@ -73,7 +76,7 @@ func (k *card) clone() *card {
 	if k == nil {
 		return nil
 	}
-	c := &card{app: k.app, initial: k.initial, since: k.since}
+	c := &card{app: k.app, initial: k.initial, since: k.since, life: k.life}
 	_ = json.Unmarshal([]byte(compact(k.tree)), &c.tree) // a deep copy
 	return c
 }
@@ -84,7 +87,7 @@ func (k *card) config() map[string]any {
 }
 
 func (k *card) streams() bool {
-	return !k.since.IsZero() && time.Since(k.since) < streamFor
+	return !k.since.IsZero() && time.Since(k.since) < cmp.Or(k.life, streamFor)
 }
 
 // configured applies the streaming mode in the card's config.
@@ -94,7 +97,7 @@ func (k *card) configured() {
 	case !on:
 		k.since = time.Time{}
 	case k.since.IsZero():
-		k.since = time.Now()
+		k.since, k.over = time.Now(), false
 	}
 }
 

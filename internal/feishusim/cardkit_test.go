@@ -87,5 +87,11 @@ func TestStreamingEndsByItself(t *testing.T) {
 		if k.streams() {
 			t.Error("it still streams after 10 minutes")
 		}
+		text := "late"
+		for _, want := range []error{errStreamOver, errStreamOff, errStreamOff} {
+			if got := setContent(k, &cardChange{element: "content", Content: &text}); got != want {
+				t.Errorf("a text after that: %v, want %v", got, want)
+			}
+		}
 	})
 }

@@ -112,7 +112,11 @@ func (c *converter) tags(re *regexp.Regexp, in string, parts func([]string) (id,
 		for i := range groups {
 			groups[i] = in[where[2*i]:where[2*i+1]]
 		}
-		key, name := c.at(parts(groups))
+		id, label := parts(groups)
+		key, name := c.at(id, label)
+		if strings.HasPrefix(id, "cli_") && re == textAt { // Feishu shows such a tag as it is
+			key, name = groups[0], groups[0]
+		}
 		r.WriteString(in[at:where[0]] + key)
 		t.WriteString(in[at:where[0]] + name)
 		at = where[1]

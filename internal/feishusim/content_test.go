@@ -26,6 +26,7 @@ func TestWhatIsReceived(t *testing.T) {
 		{"at-tag", "text", textOf(`<at user_id="` + own + `">x</at> hi`), `{"text":"@_user_1 hi"}`, "@小明 hi", 1},
 		{"the same twice", "text", textOf(`<at user_id="` + own + `"></at><at user_id=` + own + `></at>`), `{"text":"@_user_1@_user_1"}`, "@小明@小明", 1},
 		{"another app's id", "text", textOf(`<at user_id="` + foreign + `">Ming</at> hi`), `{"text":"@Ming hi"}`, "@Ming hi", 0},
+		{"an app id", "text", textOf(`<at user_id="` + a.ID + `">x</at> hi`), compact(map[string]string{"text": `<at user_id="` + a.ID + `">x</at> hi`}), `<at user_id="` + a.ID + `">x</at> hi`, 0},
 		{"everybody", "text", textOf(`<at user_id="all"></at> hi`), `{"text":"@_all hi"}`, "@所有人 hi", 0},
 		{"a plain name", "text", `{"text":"@小明 hi"}`, `{"text":"@小明 hi"}`, "@小明 hi", 0},
 		{"styles", "text", `{"text":"<b>a</b> & <i>b</i>"}`, `{"text":"a & b"}`, "a & b", 0},

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 func (r *room) control(method, path, body string, into any) int {
@@ -175,6 +176,12 @@ func TestAnswersAsPlanned(t *testing.T) {
 	if status, v := r.raw(r.apps[0], "GET", "/open-apis/im/v1/chats/"+r.group.ID, ""); status != 429 || code(v) != 99991400 {
 		t.Errorf("chat: %d %v", status, v)
 	}
+	if err := r.addFault(parsed(t, `{"kind":"answer","route":"GET /open-apis/im/v1/chats/*","status":400,"body":"{\"error\":1}","delay_ms":1,"count":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	if status, v := r.raw(r.apps[0], "GET", "/open-apis/im/v1/chats/"+r.group.ID, ""); status != 400 || v["error"] != 1. {
+		t.Errorf("a raw answer: %d %v", status, v)
+	}
 	r.Fault(Fault{Kind: FaultAnswer, Route: "POST /open-apis/im/v1/messages", Status: 504, Applied: true, Count: 1, Code: 1})
 	if status, _ := r.raw(r.apps[0], "POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", compact(map[string]string{
 		"receive_id": r.group.ID, "msg_type": "text", "content": textOf("it arrived"),
@@ -184,6 +191,14 @@ func TestAnswersAsPlanned(t *testing.T) {
 	if all := r.Messages("Lab"); len(all) != 2 || all[1].Text != "it arrived" {
 		t.Errorf("an answer that was lost: %v", all)
 	}
+}
+
+func parsed(t *testing.T, fault string) (f Fault) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(fault), &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 func TestRequestsAreKeptAsTheyCame(t *testing.T) {
@@ -280,7 +295,8 @@ func TestWhatAppsMeetLater(t *testing.T) {
 		t.Error("a person can still speak there")
 	}
 	var o Options
-	if err := o.FromEnv(func(string) string { return "3s, 8s" }); err != nil || len(o.Redeliver) != 2 {
-		t.Errorf("SIM_REDELIVER: %v %v", o.Redeliver, err)
+	env := map[string]string{"SIM_REDELIVER": "3s, 8s", "SIM_STREAM_FOR": "20s"}
+	if err := o.FromEnv(func(name string) string { return env[name] }); err != nil || len(o.Redeliver) != 2 || o.StreamFor != 20*time.Second {
+		t.Errorf("%v: %v %v %v", env, o.Redeliver, o.StreamFor, err)
 	}
 }

@@ -23,7 +23,7 @@
 //   - Faults: see [Fault].
 //
 // SIM_REDELIVER=3s,8s are the waits after which `feishu-relay sim` delivers an event without acknowledgement again
-// ([Options.FromEnv]).
+// ([Options.FromEnv]); SIM_STREAM_FOR=20s is how long a card of CardKit may stream there.
 //
 // # In a test
 //

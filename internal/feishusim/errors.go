@@ -68,6 +68,7 @@ var (
 	errElement     = failure(300120, "element does not exist")
 	errNoUpdate    = cardError(300302, "config.update_multi is false")
 	errSchema      = failure(300303, "only schema 2.0 is supported")
+	errStreamOver  = failure(200850, "card streaming timeout")
 	errStreamOff   = failure(300309, "streaming mode is closed")
 	errCardApp     = failure(300311, "the card belongs to another app")
 	errSequence    = failure(300317, "sequence number compare failed")

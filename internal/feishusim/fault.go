@@ -2,6 +2,7 @@ package feishusim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ const (
 	FaultNoAck = "noack"
 	// FaultFragment sends events in Parts pieces (default 2), in any order, Delay apart.
 	FaultFragment = "fragment"
-	// FaultAnswer answers calls of Route with Code, Msg, Status and Header. The
+	// FaultAnswer answers calls of Route with Code, Msg, Status and Header, or with Body as it is, after Delay. The
 	// call has no effect unless Applied is set: then only its answer is lost.
 	FaultAnswer = "answer"
 	// FaultNative decides when App receives other bots' messages, given the
@@ -59,6 +60,7 @@ type Fault struct {
 	Status   int           `json:"status,omitempty"` // HTTP; 0: 400 if Code is set, else 500
 	Msg      string        `json:"msg,omitempty"`
 	Header   http.Header   `json:"header,omitempty"` // of an answer
+	Body     string        `json:"body,omitempty"`   // of an answer, whatever it is
 	Route    string        `json:"route,omitempty"`  // method and path; "*" matches one part of the path
 	Applied  bool          `json:"applied,omitempty"`
 	Delay    time.Duration `json:"-"`               // "delay_ms" in JSON
@@ -235,9 +237,13 @@ func (f *Fault) write(w http.ResponseWriter) {
 		if status == 0 {
 			status = http.StatusInternalServerError
 		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		kind := "text/plain; charset=utf-8"
+		if json.Valid([]byte(f.Body)) {
+			kind = "application/json; charset=utf-8"
+		}
+		w.Header().Set("Content-Type", cmp.Or(w.Header().Get("Content-Type"), kind))
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, http.StatusText(status)) // fails if the caller is gone
+		_, _ = io.WriteString(w, cmp.Or(f.Body, http.StatusText(status))) // fails if the caller is gone
 		return
 	}
 	if status == 0 {

@@ -81,6 +81,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt route) {
 		r.Body = c.rec.tee(r.Body) // the body is read, but has no effect
 	}
 	c.rec.finish(r)
+	if planned != nil {
+		c.hold += planned.Delay
+	}
 	if c.hold > 0 {
 		select {
 		case <-time.After(c.hold):

@@ -66,6 +66,7 @@ func createCard(c *call) (any, error) {
 // keep makes a card an entity, with an id of digits.
 func (s *Server) keep(k *card) {
 	k.id = "7" + strconv.FormatUint(1e17+rand.Uint64N(9e17), 10)
+	k.life = s.opts.StreamFor
 	s.cards[k.id] = k
 	s.cardOrder = append(s.cardOrder, k.id)
 	if len(s.cardOrder) > maxCards {
@@ -187,6 +188,9 @@ func setContent(k *card, in *cardChange) error {
 	switch {
 	case in.Content == nil || *in.Content == "" || len([]rune(*in.Content)) > maxContent:
 		return errField
+	case !k.streams() && !k.since.IsZero() && !k.over:
+		k.over = true
+		return errStreamOver
 	case !k.streams():
 		return errStreamOff
 	}

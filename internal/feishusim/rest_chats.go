@@ -88,24 +88,13 @@ func listChats(c *call) (any, error) {
 			all = append(all, in)
 		}
 	}
-	slices.SortFunc(all, func(a, b *chat) int {
-		if a.id < b.id {
-			return -1
-		}
-		return 1
-	})
-	page, next, err := paged(c, all, 20, 100)
-	if err != nil {
-		return nil, err
-	}
-	items := []any{}
-	for _, in := range page {
-		items = append(items, map[string]any{
+	slices.SortFunc(all, func(a, b *chat) int { return cmp.Compare(a.id, b.id) })
+	return paged(c, all, 20, 100, func(in *chat) any {
+		return map[string]any{
 			"chat_id": in.id, "name": in.name, "avatar": "", "description": "", "external": false,
 			"tenant_key": c.s.opts.Tenant, "chat_status": cmp.Or(in.status, "normal"),
-		})
-	}
-	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
+		}
+	})
 }
 
 // listMembers never returns bots (docs/feishu.md 4.2).
@@ -115,18 +104,16 @@ func listMembers(c *call) (any, error) {
 		return nil, err
 	}
 	people, _ := c.s.split(in)
-	page, next, err := paged(c, people, 20, 100)
-	if err != nil {
-		return nil, err
-	}
-	items := []any{}
-	for _, m := range page {
+	page, err := paged(c, people, 20, 100, func(m string) any {
 		id, idType := c.s.userID(c.app, m, c.query("member_id_type"))
-		items = append(items, map[string]any{
+		return map[string]any{
 			"member_id_type": idType, "member_id": id, "name": c.s.name(m), "tenant_key": c.s.opts.Tenant,
-		})
+		}
+	})
+	if err == nil {
+		page["member_total"] = len(people)
 	}
-	return map[string]any{"items": items, "has_more": next != "", "page_token": next, "member_total": len(people)}, nil
+	return page, err
 }
 
 func listBots(c *call) (any, error) {
@@ -135,15 +122,9 @@ func listBots(c *call) (any, error) {
 		return nil, err
 	}
 	_, bots := c.s.split(in)
-	page, next, err := paged(c, bots, 100, 100)
-	if err != nil {
-		return nil, err
-	}
-	items := []any{}
-	for _, b := range page {
-		items = append(items, map[string]any{"bot_id": c.s.openID(c.app.ID, b), "bot_name": c.s.name(b)})
-	}
-	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
+	return paged(c, bots, 100, 100, func(b string) any {
+		return map[string]any{"bot_id": c.s.openID(c.app.ID, b), "bot_name": c.s.name(b)}
+	})
 }
 
 func isInChat(c *call) (any, error) {

@@ -48,15 +48,7 @@ func listReactions(c *call) (any, error) {
 	if emoji := c.query("reaction_type"); emoji != "" {
 		all = slices.DeleteFunc(all, func(r Reaction) bool { return r.Emoji != emoji })
 	}
-	page, next, err := paged(c, all, 20, 50)
-	if err != nil {
-		return nil, err
-	}
-	items := []any{}
-	for _, r := range page {
-		items = append(items, c.s.restReaction(c.app, r, c.query("user_id_type")))
-	}
-	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
+	return paged(c, all, 20, 50, func(r Reaction) any { return c.s.restReaction(c.app, r, c.query("user_id_type")) })
 }
 
 // React adds a person's reaction to a message, for example "THUMBSUP". A repeat

@@ -162,15 +162,7 @@ func listMessages(c *call) (any, error) {
 	if c.query("sort_type") == "ByCreateTimeDesc" {
 		slices.Reverse(all)
 	}
-	page, next, err := paged(c, all, 20, 50)
-	if err != nil {
-		return nil, err
-	}
-	items := []any{}
-	for _, m := range page {
-		items = append(items, c.s.restMessage(c.app, m, c.asked()))
-	}
-	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
+	return paged(c, all, 20, 50, func(m *message) any { return c.s.restMessage(c.app, m, c.asked()) })
 }
 
 func (c *call) seconds(name string, otherwise int64) (int64, error) {
@@ -185,23 +177,27 @@ func (c *call) seconds(name string, otherwise int64) (int64, error) {
 	return n, nil
 }
 
-// paged returns the page of all that page_size and page_token name.
-func paged[T any](c *call, all []T, size, most int) (page []T, next string, err error) {
+// paged shows the page of all that page_size and page_token name.
+func paged[T any](c *call, all []T, size, most int, show func(T) any) (page map[string]any, err error) {
 	if given := c.query("page_size"); given != "" {
 		if size, err = strconv.Atoi(given); err != nil || size < 1 || size > most {
-			return nil, "", errField
+			return nil, errField
 		}
 	}
 	at := 0
 	if given := c.query("page_token"); given != "" {
 		if at, err = strconv.Atoi(given); err != nil || at < 0 {
-			return nil, "", errField
+			return nil, errField
 		}
 	}
 	at = min(at, len(all))
-	end := min(at+size, len(all))
+	next, end := "", min(at+size, len(all))
 	if end < len(all) {
 		next = strconv.Itoa(end)
 	}
-	return all[at:end], next, nil
+	items := []any{}
+	for _, one := range all[at:end] {
+		items = append(items, show(one))
+	}
+	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
 }

@@ -41,6 +41,9 @@ type Options struct {
 	// chat. 0: no limit; Feishu's own is 5 (docs/feishu.md 6.3).
 	GroupQPS int
 	TokenTTL time.Duration // of a tenant token; 0: 2 h
+	// StreamFor is how long a card of CardKit may stream; 0: 10 min. The first text after that is refused with 200850,
+	// the others with 300309.
+	StreamFor time.Duration
 	// PushAfter is the time after which a connection that has not pinged gets
 	// events anyway; 0: 500 ms, negative: never. The Node SDK loses events that
 	// come before its ping (docs/feishu.md 1.7); the Go SDK sends none at once
@@ -51,8 +54,13 @@ type Options struct {
 }
 
 // FromEnv sets the options that variables of the environment have: SIM_REDELIVER is a comma list of the waits
-// before an event that was not acknowledged is delivered again, such as "3s,8s".
-func (o *Options) FromEnv(getenv func(string) string) error {
+// before an event that was not acknowledged is delivered again, such as "3s,8s", and SIM_STREAM_FOR is StreamFor.
+func (o *Options) FromEnv(getenv func(string) string) (err error) {
+	if streams := getenv("SIM_STREAM_FOR"); streams != "" {
+		if o.StreamFor, err = time.ParseDuration(streams); err != nil || o.StreamFor <= 0 {
+			return fmt.Errorf("SIM_STREAM_FOR: %.20q: want a time like 20s", streams)
+		}
+	}
 	for one := range strings.SplitSeq(getenv("SIM_REDELIVER"), ",") {
 		if one == "" {
 			continue
