@@ -47,7 +47,7 @@ func (s *subject) noRedis() bool {
 func reachRedis(ctx context.Context, s *subject) (*redisServer, []finding) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	if err := publishOn(ctx, s.config, s.RelayChannel, nil, "1-0/0/"); err != nil {
+	if err := publishOn(ctx, s.config, s.RelayChannel, nil, "1-0/"); err != nil {
 		return nil, failure(say("check REDIS_URL, and whether that Redis runs and is reached from here: "+
 			`redis-cli -u "$REDIS_URL" ping`,
 			`检查 REDIS_URL，以及那个 Redis 是否在运行、从这里能否连上：redis-cli -u "$REDIS_URL" ping`),
@@ -222,9 +222,9 @@ func checkRedisRights(ctx context.Context, s *subject) (out []finding) {
 	}
 	for _, channel := range []string{ours, users} {
 		refused := mayUse(ctx, s.client, channel+":log", "EVAL return(1) 1 KEY", "XADD KEY * payload -",
-			"PUBLISH CHANNEL -", "XREAD STREAMS KEY 0", "XRANGE KEY - +", "XINFO STREAM KEY")
+			"PUBLISH CHANNEL -", "XREAD STREAMS KEY 0", "XRANGE KEY - +", "XREVRANGE KEY + -", "XLEN KEY")
 		refused = cmp.Or(refused, mayUse(ctx, s.client, channel+":agent:"+string(s.Agent),
-			"EVAL return(1) 1 KEY", "GET KEY", "SET KEY - PX 1", "PTTL KEY"))
+			"GET KEY", "SET KEY - PX 1"))
 		if refused != (text{}) {
 			return append(out, failure(mend, "%s: %s", "%s：%s", channel, refused)...)
 		}
@@ -265,7 +265,7 @@ func checkMarks(ctx context.Context, s *subject) []finding {
 
 // checkSideStream looks at a stream beside the relay's own; effect is what fails without it.
 func checkSideStream(ctx context.Context, s *subject, key string, effect text) []finding {
-	refused := mayUse(ctx, s.client, key, "XADD KEY * payload -", "XREAD STREAMS KEY 0", "XINFO STREAM KEY")
+	refused := mayUse(ctx, s.client, key, "XADD KEY * payload -", "XREAD STREAMS KEY 0", "XRANGE KEY - +", "XREVRANGE KEY + -")
 	if refused != (text{}) {
 		return warning(rightsMend(s.config), "%s: %s", "%s：%s", refused, effect)
 	}

@@ -28,27 +28,20 @@ func (r reloader) DialHook(next redis.DialHook) redis.DialHook {
 }
 
 func (r reloader) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		r.see(ctx, err)
-		return err
-	}
+	return func(ctx context.Context, cmd redis.Cmder) error { return r.see(ctx, next(ctx, cmd)) }
 }
 
 func (r reloader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		r.see(ctx, err)
-		return err
-	}
+	return func(ctx context.Context, cmds []redis.Cmder) error { return r.see(ctx, next(ctx, cmds)) }
 }
 
-// see reloads after an error that may mean that another node has the slot.
-func (r reloader) see(ctx context.Context, err error) {
+// see reloads after an error that may mean that another node has the slot, and returns it.
+func (r reloader) see(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, redis.Nil) || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrClosed) {
-		return
+		return err
 	}
 	if _, answered := errors.AsType[redis.Error](err); !answered || strings.HasPrefix(err.Error(), "CLUSTERDOWN") {
 		r.client.ReloadState(ctx)
 	}
+	return err
 }

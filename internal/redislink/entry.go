@@ -2,7 +2,6 @@ package redislink
 
 import (
 	"cmp"
-	"errors"
 	"strconv"
 	"strings"
 )
@@ -26,17 +25,4 @@ func (id EntryID) String() string {
 // Compare orders ids by their order in the stream.
 func (id EntryID) Compare(other EntryID) int {
 	return cmp.Or(cmp.Compare(id.MS, other.MS), cmp.Compare(id.Seq, other.Seq))
-}
-
-// MarshalText implements [encoding.TextMarshaler].
-func (id EntryID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (id *EntryID) UnmarshalText(text []byte) error {
-	parsed, ok := ParseEntry(string(text))
-	if !ok {
-		return errors.New("not an entry's id of the form 0-0")
-	}
-	*id = parsed
-	return nil
 }

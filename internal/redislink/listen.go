@@ -3,8 +3,6 @@ package redislink
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,59 +13,45 @@ import (
 func Subscribed(ctx context.Context, sub *redis.PubSub, limit time.Duration) error {
 	reply, err := sub.ReceiveTimeout(ctx, limit)
 	if _, ok := reply.(*redis.Subscription); err == nil && !ok {
-		err = errors.New("unexpected reply")
+		return errors.New("unexpected reply")
 	}
-	if err != nil {
-		return fmt.Errorf("subscribe: %w", err)
-	}
-	return nil
+	return err
 }
 
 var errSilent = &Fault{Says: "redis does not answer on the connection of a subscription"}
 
 // Listen calls take for each message that comes on the channels of sub, until the connection
-// fails or ctx is done; then it closes sub. It asks for a sign of life when nothing came for half
-// of every, and fails when nothing came for limit. The library's own check writes a ping and
+// fails or ctx is done; then it closes sub. It asks for a sign of life each time that every has
+// passed, and fails when nothing came for limit. The library's own check writes a ping and
 // does not wait for the answer.
 func Listen(ctx context.Context, sub *redis.PubSub, every, limit time.Duration, take func(*redis.Message)) error {
-	began := time.Now()
-	var heard atomic.Int64 // when the last sign of life came: nanoseconds since began
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error {
 		<-ctx.Done() // a blocked read ends only with its connection
 		return sub.Close()
 	})
 	parts.Go(func() error {
-		// Without a deadline: one that came in the middle of a message would leave its rest to be read as a reply.
-		for {
-			got, err := sub.ReceiveTimeout(ctx, 0)
-			if err != nil {
-				return err
-			}
-			heard.Store(int64(time.Since(began)))
-			if m, ok := got.(*redis.Message); ok {
-				take(m)
-			}
-		}
-	})
-	parts.Go(func() error {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-tick.C:
-			}
-			silent := time.Since(began) - time.Duration(heard.Load())
-			if silent > limit {
-				return errSilent
-			}
-			if silent < every/2 {
-				continue
+			case <-time.After(every):
 			}
 			if err := sub.Ping(ctx); err != nil {
 				return err
+			}
+		}
+	})
+	parts.Go(func() error {
+		for {
+			got, err := sub.ReceiveTimeout(ctx, limit)
+			if TimedOut(err) {
+				return errSilent
+			} else if err != nil {
+				return err
+			}
+			if m, ok := got.(*redis.Message); ok {
+				take(m)
 			}
 		}
 	})

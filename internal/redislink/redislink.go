@@ -6,7 +6,6 @@ package redislink
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -56,12 +55,13 @@ type Words struct {
 	TLS       bool   // the connection should use TLS
 }
 
-// rights are parts of errors about missing permissions: of a command, of a
-// script, and of a script in other versions of Redis.
-var rights = []string{"NOPERM", "ACL failure", "user executing the script"}
+// hint explains errors that have sign in their text.
+type hint struct{ sign, text string }
 
 // hints explain errors that any command may get; the first match counts.
-var hints = []struct{ sign, text string }{
+var hints = []hint{
+	{"unexpected EOF", "the connection to redis was lost in the middle of an answer; where that repeats, " +
+		"raise client-output-buffer-limit pubsub of redis"},
 	{"unknown command", "this redis lacks a command: it must be version 5 or later, with EVALSHA and streams allowed"},
 	{"NOAUTH", "redis wants a password: give it in REDIS_URL (redis://:password@host)"},
 	{"WRONGPASS", "redis refuses the user or the password in REDIS_URL"},
@@ -100,50 +100,37 @@ var hints = []struct{ sign, text string }{
 // Explain returns err with a text fit for users; errors.Is and errors.As still
 // find the original errors.
 func Explain(err error, w Words) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
 	}
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
 	}
 	text := err.Error()
-	for _, sign := range rights {
-		if strings.Contains(text, sign) {
-			return &Fault{w.Rights, err}
-		}
-	}
-	if strings.Contains(text, "WRONGTYPE") {
-		return &Fault{w.WrongType, err}
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return &Fault{"the connection to redis was lost in the middle of an answer; where that repeats, " +
-			"raise client-output-buffer-limit pubsub of redis", err}
-	}
-	for _, h := range hints {
+	own := []hint{{"NOPERM", w.Rights}, {"ACL failure", w.Rights}, {"user executing the script", w.Rights},
+		{"WRONGTYPE", w.WrongType}} // a missing permission has a text for commands, and one or two for scripts
+	for _, h := range append(own, hints...) {
 		if strings.Contains(text, h.sign) {
 			return &Fault{h.text, err}
 		}
 	}
-	if TimedOut(err) {
-		if w.TLS {
-			return &Fault{"redis does not answer; perhaps it speaks no TLS: then use redis:// instead of rediss://", err}
-		}
-		return &Fault{"redis does not answer", err}
+	says := "connection to redis was lost"
+	answer, answered := errors.AsType[redis.Error](err)
+	broken, network := errors.AsType[*net.OpError](err)
+	switch {
+	case TimedOut(err) && w.TLS:
+		says = "redis does not answer; perhaps it speaks no TLS: then use redis:// instead of rediss://"
+	case TimedOut(err):
+		says = "redis does not answer"
+	case answered:
+		code, _, _ := strings.Cut(answer.Error(), " ")
+		says = "redis answers with the error " + code[:min(len(code), 40)]
+	case errors.Is(err, redis.ErrClosed):
+		says = w.Closed
+	case network:
+		says = "connection to redis: " + broken.Error()
 	}
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	if _, ok := errors.AsType[redis.Error](err); ok {
-		code, _, _ := strings.Cut(text, " ")
-		return &Fault{"redis answers with the error " + code[:min(len(code), 40)], err}
-	}
-	if errors.Is(err, redis.ErrClosed) {
-		return &Fault{w.Closed, err}
-	}
-	if e, ok := errors.AsType[*net.OpError](err); ok {
-		return &Fault{"connection to redis: " + e.Error(), err}
-	}
-	return &Fault{"connection to redis was lost", err}
+	return &Fault{says, err}
 }
 
 // TimedOut reports whether err means that an answer did not come in time.

@@ -45,3 +45,14 @@ func TestExplainUsesTheCallersWords(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseEntry(f *testing.F) {
+	for _, text := range []string{"1795211093522-3", "0-0", "18446744073709551615-0", "5", "-", "+5-1", "05-1", "1-2-3", "1_alice.msg.json"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if id, ok := ParseEntry(text); ok && id.String() != text {
+			t.Errorf("%q was taken for %s", text, id)
+		}
+	})
+}

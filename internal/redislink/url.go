@@ -1,11 +1,14 @@
 package redislink
 
 import (
+	"cmp"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,13 +37,21 @@ var schemes = []string{"redis", "rediss", "unix",
 // ParseURL reads the files. An error names the file that is at fault and quotes nothing
 // else of the URL, since any part of it may belong to a password.
 func ParseURL(text string) (*redis.UniversalOptions, error) {
-	scheme, rest, _ := strings.Cut(text, "://")
+	opts, err := parseURL(text)
+	if err != nil {
+		return nil, fmt.Errorf("redis URL: %w", err)
+	}
+	return opts, nil
+}
+
+func parseURL(text string) (*redis.UniversalOptions, error) {
+	scheme, rest, found := strings.Cut(text, "://")
 	scheme = strings.ToLower(scheme)
-	if len(scheme) == len(text) || !slices.Contains(schemes, scheme) {
-		return nil, errors.New("redis URL: begins with none of redis://, rediss://, unix://, redis+sentinel://, redis+cluster://")
+	if !found || !slices.Contains(schemes, scheme) {
+		return nil, errors.New("begins with none of redis://, rediss://, unix://, redis+sentinel://, redis+cluster://")
 	}
 	if strings.Contains(rest, "#") {
-		return nil, errors.New("redis URL: a # in a password is written %23")
+		return nil, errors.New("a # in a password is written %23")
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
@@ -52,16 +63,10 @@ func ParseURL(text string) (*redis.UniversalOptions, error) {
 	if err == nil {
 		err = parseQuery(opts, query)
 	}
-	if err == nil && scheme == "unix" {
-		err = parseSocket(opts, hosts, path)
-	} else if err == nil {
-		_, form, _ := strings.Cut(scheme, "+")
-		err = parsePlace(opts, form, hosts, path)
+	if err == nil {
+		err = parsePlace(opts, scheme, hosts, path)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("redis URL: %w", err)
-	}
-	return opts, nil
+	return opts, err
 }
 
 // parseUser reads the credentials at the beginning of authority.
@@ -88,89 +93,98 @@ func parseQuery(opts *redis.UniversalOptions, query string) error {
 	if err != nil {
 		return errors.New("its parameters cannot be read")
 	}
-	var files tlsFiles
-	for key, all := range values {
-		value := all[len(all)-1]
-		switch key {
-		case "ca_file":
-			files.ca = value
-		case "cert_file":
-			files.cert = value
-		case "key_file":
-			files.key = value
-		case "db":
-			if opts.DB, err = parseDB(value); err != nil {
-				return err
-			}
-		case "skip_verify":
-			skip, err := strconv.ParseBool(value)
-			if err != nil {
-				return errors.New("skip_verify is neither true nor false")
-			}
-			if opts.TLSConfig == nil {
-				return errors.New("skip_verify needs rediss://")
-			}
-			opts.TLSConfig.InsecureSkipVerify = skip
-		case "sentinel_username":
-			opts.SentinelUsername = value
-		case "sentinel_password":
-			opts.SentinelPassword = value
-		default:
+	var db, skip, ca, cert, key string
+	parameters := map[string]*string{"db": &db, "ca_file": &ca, "cert_file": &cert, "key_file": &key, "skip_verify": &skip,
+		"sentinel_username": &opts.SentinelUsername, "sentinel_password": &opts.SentinelPassword}
+	for name, all := range values {
+		value, known := parameters[name]
+		if !known {
 			return errors.New("has an unknown parameter (known: db, ca_file, cert_file, key_file, skip_verify, " +
 				"sentinel_username, sentinel_password), or a ? in a password that is written %3F")
 		}
+		*value = all[len(all)-1]
 	}
-	return files.load(opts.TLSConfig)
+	if skip != "" {
+		if opts.TLSConfig == nil {
+			return errors.New("skip_verify needs rediss://")
+		}
+		if opts.TLSConfig.InsecureSkipVerify, err = strconv.ParseBool(skip); err != nil {
+			return errors.New("skip_verify is neither true nor false")
+		}
+	}
+	if opts.DB, err = parseDB(db); err != nil {
+		return err
+	}
+	return loadFiles(opts.TLSConfig, ca, cert, key)
 }
 
-// parseSocket reads the path of a socket; a host makes it relative.
-func parseSocket(opts *redis.UniversalOptions, host, path string) error {
-	if host != "" || path == "" {
-		return errors.New("a socket's path is absolute: unix:///path/to/redis.sock")
+// loadFiles reads PEM files into config, which is nil without TLS; a name is "" where its parameter is missing.
+func loadFiles(config *tls.Config, ca, cert, key string) error {
+	switch {
+	case ca+cert+key == "":
+		return nil
+	case config == nil:
+		return errors.New("ca_file, cert_file and key_file need rediss://")
+	case (cert == "") != (key == ""):
+		return errors.New("cert_file and key_file, the certificate and its private key, need each other")
 	}
-	socket, err := url.PathUnescape("/" + path)
+	if ca != "" {
+		text, err := os.ReadFile(ca)
+		if err != nil {
+			return fmt.Errorf("ca_file cannot be read: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return fmt.Errorf("ca_file: %s holds no certificate in PEM form", ca)
+		}
+	}
+	if cert == "" {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
-		return errors.New("a % in the socket's path is written %25")
+		return fmt.Errorf("cert_file %s and key_file %s are not a certificate and its key in PEM form: %w", cert, key, err)
 	}
-	opts.Addrs = []string{socket}
+	config.Certificates = []tls.Certificate{pair}
 	return nil
 }
 
-// parsePlace reads the servers and the path, whose meaning depends on the form.
-func parsePlace(opts *redis.UniversalOptions, form, hosts, path string) error {
+// parsePlace reads the servers and the path, whose meaning depends on the scheme.
+func parsePlace(opts *redis.UniversalOptions, scheme, hosts, path string) (err error) {
+	_, form, _ := strings.Cut(scheme, "+")
 	port := "6379"
-	if form == "sentinel" {
+	switch {
+	case scheme == "unix" && (hosts != "" || path == ""):
+		return errors.New("a socket's path is absolute: unix:///path/to/redis.sock")
+	case scheme == "unix":
+		socket, err := url.PathUnescape("/" + path)
+		if err != nil {
+			return errors.New("a % in the socket's path is written %25")
+		}
+		opts.Addrs = []string{socket}
+		return nil
+	case form == "sentinel":
 		port = "26379"
+		opts.MasterName, path, _ = strings.Cut(path, "/")
+		if opts.MasterName, err = url.PathUnescape(opts.MasterName); err != nil || opts.MasterName == "" {
+			return errors.New("Sentinel needs the name of the master: redis+sentinel://host/name")
+		}
+	case opts.SentinelUsername+opts.SentinelPassword != "":
+		return errors.New("sentinel_username and sentinel_password need redis+sentinel://")
 	}
-	if hosts == "" {
-		hosts = "localhost"
-	}
-	for host := range strings.SplitSeq(hosts, ",") {
+	for host := range strings.SplitSeq(cmp.Or(hosts, "localhost"), ",") {
 		addr, err := parseAddr(strings.TrimSpace(host), port)
 		if err != nil {
 			return err
 		}
 		opts.Addrs = append(opts.Addrs, addr)
 	}
-	switch {
-	case form == "sentinel":
-		name, db, _ := strings.Cut(path, "/")
-		name, err := url.PathUnescape(name)
-		if err != nil || name == "" {
-			return errors.New("Sentinel needs the name of the master: redis+sentinel://host/name")
-		}
-		opts.MasterName, path = name, db
-	case opts.SentinelUsername != "" || opts.SentinelPassword != "":
-		return errors.New("sentinel_username and sentinel_password need redis+sentinel://")
-	case form == "cluster" || len(opts.Addrs) > 1:
-		opts.IsClusterMode = true
-	}
 	if path != "" {
-		var err error
 		if opts.DB, err = parseDB(path); err != nil {
 			return err
 		}
 	}
+	opts.IsClusterMode = form == "cluster" || form == "" && len(opts.Addrs) > 1
 	if opts.IsClusterMode && opts.DB != 0 {
 		return errors.New("a Cluster has only database 0")
 	}
@@ -194,8 +208,9 @@ func parseAddr(addr, defaultPort string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
+// parseDB reads the number of a database; that of "" is 0.
 func parseDB(text string) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 16)
+	n, err := strconv.ParseUint(cmp.Or(text, "0"), 10, 16)
 	if err != nil {
 		return 0, errors.New("the database is not a number: redis://host/0")
 	}

@@ -1,10 +1,11 @@
 package redisrelay
 
 import (
-	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
@@ -12,19 +13,22 @@ import (
 	"feishu-relay/relay/relaytest"
 )
 
+// conforms runs the suite on a server that is emptied for each case.
+func conforms(t *testing.T, url string, raw *redis.Client) {
+	dir := t.TempDir()
+	var at string
+	relaytest.Run(t, relaytest.Features{CanForget: true}, func(t *testing.T, agent string) relay.Backend {
+		if t.Name() != at {
+			at = t.Name()
+			must(t, raw.FlushAll(t.Context()).Err())
+		}
+		return open(t, url, agent, filepath.Join(dir, filepath.Base(at)), func(o *Options) { o.Block = 20 * time.Millisecond })
+	})
+}
+
 func TestConformance(t *testing.T) {
 	srv := redistest.Start(t)
-	dir := t.TempDir()
-	relaytest.Run(t, relaytest.Features{CanForget: true, Uncounted: redistest.Before(7, 0)}, func(t *testing.T, agent string) relay.Backend {
-		q, err := New(Options{
-			URL: srv.URL(), Channel: t.Name(), Agent: agent, Dir: dir, Block: 20 * time.Millisecond,
-			Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return q
-	})
+	conforms(t, srv.URL(), rawClient(t, srv))
 }
 
 // The user of docs/redis.md may do all that is needed, and needs nothing else.
@@ -32,31 +36,8 @@ func TestConformanceOfTheUserInTheDocs(t *testing.T) {
 	verify.Only(t)
 	t.Parallel()
 	srv := redistest.StartRestricted(t, "../../docs/redis.md")
-	raw, dir := rawClient(t, srv), t.TempDir()
-	var at string // the case that the server is empty for
-	relaytest.Run(t, relaytest.Features{CanForget: true, Uncounted: redistest.Before(7, 0)}, func(t *testing.T, agent string) relay.Backend {
-		if t.Name() != at {
-			at = t.Name()
-			if err := raw.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		q, err := New(Options{
-			URL: srv.RestrictedURL(), Channel: testChannel, Agent: agent, Dir: filepath.Join(dir, filepath.Base(at)), Block: 20 * time.Millisecond,
-			Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return q
-	})
+	conforms(t, srv.RestrictedURL(), rawClient(t, srv))
 	q := open(t, srv.RestrictedURL(), "a", t.TempDir(), nil)
-	if holder, err := q.Claim(t.Context(), "k", "a", time.Minute); err != nil || holder != "a" {
-		t.Errorf("claimed for %q, %v", holder, err)
-	}
-	if holder, err := q.Claim(t.Context(), "k", "b", time.Minute); err != nil || holder != "a" {
-		t.Errorf("claimed for %q, %v", holder, err)
-	}
 	if _, err := q.Remove(t.Context(), func([]byte) bool { return true }); err != nil {
 		t.Error(err)
 	}

@@ -4,12 +4,12 @@
 //
 // # What is written
 //
-// [Queue.Publish] runs one small script for up to 200 lines: it verifies the
-// receipt, adds each line to the stream "<channel>:log" (field "payload") and
-// publishes it on the channel. A script, because a MULTI cannot verify first,
-// and takes nothing back; and in a Cluster it needs only the stream's slot.
-// A line without a seq goes to the stream alone: on the channel every sidecar
-// would take it for another program's.
+// [Queue.Publish] runs one small script for up to 200 lines: it looks whether the
+// last line of the receipt is still there, adds each line to the stream
+// "<channel>:log" (field "payload") and publishes it on the channel. A script,
+// because a MULTI cannot look first, and takes nothing back; and in a Cluster it
+// needs only the stream's slot. A line without a seq goes to the stream alone: on
+// the channel every sidecar would take it for another program's.
 //
 // # What is read
 //
@@ -21,15 +21,13 @@
 //
 // # Loss
 //
-// Redis needs no persistence. A receipt names the last entry and how many
-// there had been. An entry that the cap trimmed is counted among those that
-// left the stream, and is fine. An entry that is missing for any other reason
-// is lost: Publish answers [relay.ErrForgotten] and the sender publishes again.
-// A reader applies the same rule to its cursor, and starts at the beginning of
-// a stream that is not the one it read; repeats are dropped above. Before Redis 7
-// streams do not count their entries (entries-added): there a missing entry is
-// lost unless the stream is full, which at worst publishes some lines twice,
-// and lines trimmed unread are not counted.
+// A Redis that restarts without its data, or a replica that takes over, may lack
+// the newest entries. A sender looks whether its own last line is still at its id,
+// and a reader whether the line at its position is the one that it read. If not,
+// Publish returns [relay.ErrForgotten] and the sender publishes again; and the
+// reader begins at the first entry. Repeats are dropped above. If all that is
+// there came later, and the stream is full, the line was trimmed: the sender lost
+// nothing, and the reader was away for too long, which it counts.
 //
 // # Dead links
 //
@@ -39,8 +37,9 @@
 //
 // # Two sidecars of one name
 //
-// The key "<channel>:agent:<name>" holds which instance is running. A second
-// one sees that it is refreshed by another, says so ([Queue.Rival]) and works on.
+// Each writes its own text to the key "<channel>:agent:<name>". One that reads
+// another text there reports it in [Queue.Status] and works on: nothing is lost,
+// but both bots get the same messages, and each takes the other's for its own.
 //
 // # Time-outs
 //

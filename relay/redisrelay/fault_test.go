@@ -2,10 +2,12 @@ package redisrelay
 
 import (
 	"io"
+	"net"
 	"strings"
 	"testing"
 
 	"feishu-relay/internal/test/redistest"
+	"feishu-relay/relay"
 )
 
 func TestStatusSaysHowToMend(t *testing.T) {
@@ -24,7 +26,7 @@ func TestStatusSaysHowToMend(t *testing.T) {
 			q := open(t, tt.url, "a", t.TempDir(), nil)
 			e := listenTo(t, q, false)
 			eventually(t, "an error in the status", func() bool { return q.Status().Error != "" })
-			e.until("the hint", func(s relayStatus) bool { return strings.Contains(s.Error, tt.says) && !s.Connected && !s.Reading })
+			e.until("the hint", func(s relay.Status) bool { return strings.Contains(s.Error, tt.says) && !s.Connected && !s.Reading })
 			_, err := q.Publish(t.Context(), lines("a", 1, 1), "")
 			if err == nil {
 				t.Fatal("published")
@@ -39,13 +41,24 @@ func TestStatusSaysHowToMend(t *testing.T) {
 }
 
 func TestNotARedis(t *testing.T) {
-	srv := listener(t, func(conn io.ReadWriteCloser) {
-		_, _ = conn.Read(make([]byte, 100))
-		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
-		_ = conn.Close()
-	})
-	q := open(t, "redis://"+srv, "a", t.TempDir(), nil)
-	listenTo(t, q, false).until("the hint", func(s relayStatus) bool { return strings.Contains(s.Error, "not a redis") })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 100))
+			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+			_ = conn.Close()
+		}
+	}()
+	q := open(t, "redis://"+l.Addr().String(), "a", t.TempDir(), nil)
+	listenTo(t, q, false).until("the hint", func(s relay.Status) bool { return strings.Contains(s.Error, "not a redis") })
 }
 
 func TestKeyOfAnotherTypeIsNamed(t *testing.T) {
@@ -57,5 +70,5 @@ func TestKeyOfAnotherTypeIsNamed(t *testing.T) {
 	if _, err := q.Publish(t.Context(), lines("a", 1, 1), ""); err == nil || !strings.Contains(err.Error(), "not a stream") {
 		t.Errorf("got %v, want it to say that the key is not a stream", err)
 	}
-	listenTo(t, q, false).until("the hint", func(s relayStatus) bool { return strings.Contains(s.Error, "not a stream") })
+	listenTo(t, q, false).until("the hint", func(s relay.Status) bool { return strings.Contains(s.Error, "not a stream") })
 }

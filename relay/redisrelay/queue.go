@@ -17,14 +17,12 @@ import (
 )
 
 const (
-	defaultMaxLen = 10_000
-	defaultBlock  = time.Second
-	maxChannel    = 200 // bytes of a channel's name; a longer one is refused by New
+	maxChannel = 200 // bytes of a channel's name; a longer one is refused by New
 
-	grace          = 2 * time.Second // for an answer of Redis, beside what the command itself waits
-	publishTimeout = 5 * time.Second // for one call of the publishing script; then Publish fails
-	publishPool    = 4               // connections for publishing; a further caller waits
-	readPool       = 2               // connections of a reading session, beside the channel's
+	grace       = 2 * time.Second // for an answer of Redis, beside what the command itself waits
+	callTimeout = 5 * time.Second // for one call of the publishing client, the script included
+	publishPool = 4               // connections of that client; a further caller waits
+	readPool    = 2               // connections of a reading session, beside the channel's
 )
 
 // Options says which queue, and for whom.
@@ -45,23 +43,20 @@ type Options struct {
 // Queue is one channel on a Redis, and the stream behind it. It is safe for
 // concurrent use.
 type Queue struct {
-	opts     Options
-	conn     *redis.UniversalOptions
-	log      *slog.Logger
-	stream   string
-	publish  redis.UniversalClient
-	counted  pacer
-	presence presence
+	opts       Options
+	conn       *redis.UniversalOptions
+	log        *slog.Logger
+	stream     string
+	publish    redis.UniversalClient
+	beat       time.Duration // how often announce writes
+	rival      atomic.Bool   // another sidecar has the agent's name
+	subscribed atomic.Bool   // Subscribe is running
+	closed     context.Context
+	close      func() error
+	stats      counters
 
-	closed context.Context // done after Close
-	close  context.CancelFunc
-
-	mu         sync.Mutex
-	running    sync.WaitGroup // Subscribe and Follow; added to with mu held, until closed is done
-	subscribed bool           // Subscribe is running; guarded by mu
-	reader     *reader        // the last one of Subscribe; guarded by mu
-
-	stats counters
+	mu     sync.Mutex
+	reader *reader // the last one of Subscribe, at first none that runs; guarded by mu, and so is its state
 }
 
 var _ relay.Backend = (*Queue)(nil)
@@ -70,7 +65,7 @@ var _ relay.Backend = (*Queue)(nil)
 type Stats struct {
 	Foreign        int64 `json:"foreign"`         // messages of foreign programs heard on the channel
 	ForeignDropped int64 `json:"foreign_dropped"` // of these, dropped: too many at once, or longer than a line
-	Trimmed        int64 `json:"trimmed"`         // entries the cap took before they were read
+	Trimmed        int64 `json:"trimmed"`         // times the cap took entries before they were read
 	Junk           int64 `json:"junk"`            // entries without a payload, or with one longer than a line
 	Reconnects     int64 `json:"reconnects"`      // reading sessions that ended by a fault
 	Restarts       int64 `json:"restarts"`        // times the stream was another than before
@@ -89,37 +84,25 @@ func New(opts Options) (*Queue, error) {
 	if opts.Channel == "" || len(opts.Channel) > maxChannel || relay.CheckID(opts.Channel) != nil {
 		return nil, fmt.Errorf("redis channel: wants 1 to %d bytes without control characters", maxChannel)
 	}
-	opts.MaxLen = cmp.Or(opts.MaxLen, defaultMaxLen)
-	opts.Block = cmp.Or(opts.Block, defaultBlock)
-	if opts.MaxLen < 0 || opts.Block < time.Millisecond {
-		return nil, errors.New("redis queue: MaxLen and Block are not positive")
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	q := &Queue{opts: opts, conn: conn, stream: cmp.Or(opts.Stream, opts.Channel+":log"),
+	opts.MaxLen, opts.Block = cmp.Or(opts.MaxLen, 10_000), cmp.Or(opts.Block, time.Second)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	q := &Queue{opts: opts, conn: conn, stream: cmp.Or(opts.Stream, opts.Channel+":log"), beat: presenceEvery,
 		log: opts.Logger.With("channel", opts.Channel)}
 	if opts.Stream != "" {
 		q.log = opts.Logger.With("stream", opts.Stream)
 	}
-	q.closed, q.close = context.WithCancel(context.Background())
-	q.publish = q.client(publishPool, publishTimeout)
-	q.presence.life, q.presence.every = presenceLife, presenceEvery
+	q.reader = q.newReader(nil)
+	q.publish = redislink.NewClient(q.options(publishPool, callTimeout))
+	var end context.CancelFunc
+	q.closed, end = context.WithCancel(context.Background())
+	q.close = sync.OnceValue(func() error {
+		end()
+		return q.publish.Close()
+	})
 	return q, nil
 }
 
-// client makes a client that hides nothing: no retries, no time without limit.
-func (q *Queue) client(pool int, timeout time.Duration) redis.UniversalClient {
-	return redislink.NewClient(q.options(pool, timeout))
-}
-
-// channelClient makes the client for the channel's connection.
-func (q *Queue) channelClient() redis.UniversalClient {
-	o := q.options(1, grace)
-	spaceReads(o)
-	return redislink.NewClient(o)
-}
-
+// options are those of a client that hides nothing: no retries, no time without limit.
 func (q *Queue) options(pool int, timeout time.Duration) *redis.UniversalOptions {
 	return redislink.Options(q.conn, pool, grace, timeout)
 }
@@ -128,13 +111,10 @@ func (q *Queue) options(pool int, timeout time.Duration) *redis.UniversalOptions
 // says that another sidecar uses this agent's name.
 func (q *Queue) Status() relay.Status {
 	q.mu.Lock()
-	r := q.reader
-	q.mu.Unlock()
-	if r == nil {
-		return relay.Status{}
-	}
-	s := r.status()
-	if s.Error == "" && q.Rival() {
+	defer q.mu.Unlock()
+	s := q.reader.state
+	s.Unsettled = q.reader.window.Unsettled() + q.reader.foreign.window.Unsettled()
+	if s.Error == "" && q.rival.Load() {
 		s.Error = rivalText
 	}
 	return s
@@ -150,50 +130,36 @@ func (q *Queue) Stats() Stats {
 	}
 }
 
-// Close ends Subscribe, Follow and Publish, waits for the first two and frees the connections.
-func (q *Queue) Close() error {
-	q.mu.Lock()
-	first := q.closed.Err() == nil
-	q.close()
-	q.mu.Unlock()
-	q.running.Wait()
-	if first {
-		return q.publish.Close()
-	}
-	return nil
-}
+// Close ends Subscribe, Follow and all calls, and frees the connections.
+func (q *Queue) Close() error { return q.close() }
 
 // Claim sets a key, as [relay.Claimer] says.
 func (q *Queue) Claim(ctx context.Context, key, owner string, life time.Duration) (holder string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	key = q.opts.Channel + ":claim:" + key
-	for {
-		err := q.publish.SetArgs(ctx, key, owner, redis.SetArgs{Mode: "NX", TTL: life}).Err()
-		if err == nil {
-			return owner, nil
+	for holder == "" && err == nil {
+		pipe := q.publish.Pipeline()
+		pipe.SetNX(ctx, key, owner, life)
+		get := pipe.Get(ctx, key)
+		if _, err = pipe.Exec(ctx); errors.Is(err, redis.Nil) {
+			err = nil // another's claim expired between the two
 		}
-		if errors.Is(err, redis.Nil) {
-			holder, err = q.publish.Get(ctx, key).Result()
-			if err == nil {
-				return holder, nil
-			}
-		}
-		if !errors.Is(err, redis.Nil) { // else it has expired in between
-			return "", fmt.Errorf("claim on redis: %w", q.explain(err))
-		}
+		holder = get.Val()
 	}
+	if err != nil {
+		return "", fmt.Errorf("claim on redis: %w", q.explain(err))
+	}
+	return holder, nil
 }
 
 // explain makes err fit to be shown.
-func (q *Queue) explain(err error) error { return redislink.Explain(err, q.words(false)) }
-
-func (q *Queue) words(tls bool) redislink.Words {
-	return redislink.Words{
+func (q *Queue) explain(err error) error {
+	return redislink.Explain(err, redislink.Words{
 		Rights: "the redis user lacks rights: it needs the keys <RELAY_CHANNEL>:*, the channel RELAY_CHANNEL, and scripts",
 		WrongType: "the key " + cmp.Or(q.opts.Stream, "<RELAY_CHANNEL>:log") +
 			" is not a stream: another program uses it; rename or delete it",
 		Closed: "the queue is closed",
-		TLS:    tls,
-	}
+		TLS:    q.conn.TLSConfig != nil,
+	})
 }

@@ -156,4 +156,11 @@ func foreignLine(i int) []byte {
 		`"sender_agent_name":"f","metadata":{"chat_type":"group","seq":7}}`, i)
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func lines(sender string, from, to int) [][]byte { return relaytest.Lines(sender, from, to) }

@@ -18,60 +18,45 @@ func TestThreeSentinels(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	w := redistest.StartWatched(t, "--appendonly", "yes")
-	primary, replica, url := w.Primary, w.Replica, w.URL()
-	f := follow(t, open(t, url, "a", t.TempDir(), nil))
-	all := func(o *Options) { o.MaxLen = 1_000_000 } // the stream keeps all that is sent
-	l := startLoad(&sender{t: t, q: open(t, url, "s", t.TempDir(), all), reader: f, message: small, oldest: 1})
-	f.has(200)
+	primary, replica := w.Primary, w.Replica
+	tr := startTraffic(t, w.URL(), testChannel)
+	tr.more(100)
 
-	if err := replica.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replica.Pause())
 	raw := rawClient(t, primary)
-	if err := raw.ClientKillByFilter(ctx, "TYPE", "replica").Err(); err != nil { // else the kernel takes more for the replica
-		t.Fatal(err)
-	}
-	f.has(f.upTo.Load() + 200) // accepted and read, and only in the primary
+	must(t, raw.ClientKillByFilter(ctx, "TYPE", "replica").Err()) // else the kernel takes more for the replica
+	tr.more(100)                                                  // accepted and read, and only in the primary
 	primary.Kill()
-	unreplicated := f.upTo.Load()
-	if err := replica.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replica.Resume())
 	began := time.Now()
 	eventually(t, "another primary", func() bool { return w.Serving() == replica.Addr() })
 	served := time.Now()
-	f.has(unreplicated + 2*ahead)
+	tr.more(20)
 	t.Logf("another primary %s after the kill; messages passed %s after that",
 		served.Sub(began).Round(time.Millisecond), time.Since(served).Round(time.Millisecond))
 
-	if err := primary.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, primary.Restart())
 	eventually(t, "the old primary is a replica", func() bool {
 		text, err := raw.Info(ctx, "replication").Result()
 		return err == nil && strings.Contains(text, "role:slave") && strings.Contains(text, "master_link_status:up")
 	})
-	f.has(f.upTo.Load() + 200)
-	sent := l.finish()
-	if l.s.forgotten.Load() == 0 {
+	tr.more(100)
+	tr.finish()
+	if tr.sent.forgotten.Load() == 0 {
 		t.Error("the new primary lacked nothing: the test shows nothing")
 	}
 	replica.AwaitReplicas(t, 1)
 	for _, srv := range []*redistest.Server{primary, replica} {
 		entries, err := rawClient(t, srv).XRange(ctx, testChannel+":log", "-", "+").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		there := map[string]bool{}
+		must(t, err)
+		there := map[any]bool{}
 		for _, e := range entries {
-			text, _ := e.Values["payload"].(string)
-			there[text] = true
+			there[e.Values["payload"]] = true
 		}
-		for i := 1; i <= int(sent); i++ {
-			if !there[string(small(i))] {
-				t.Fatalf("%s lacks message %d of %d", srv.Addr(), i, sent)
+		for i := 1; i <= tr.sent.accepted; i++ {
+			if !there[numberedLine(i)] {
+				t.Fatalf("%s lacks message %d of %d", srv.Addr(), i, tr.sent.accepted)
 			}
 		}
 	}
-	t.Logf("%d messages, of which %d were read before the failover", sent, unreplicated)
 }

@@ -51,9 +51,6 @@ type Features struct {
 	// UnnumberedTwice: a line without a seq may be handed over twice, since it
 	// comes by the log and by the channel for other programs.
 	UnnumberedTwice bool
-	// Uncounted: the backend does not know how many lines there have been, so Follow never
-	// says that these were all.
-	Uncounted bool
 }
 
 // Open returns a new backend for agent on the queue of t.
