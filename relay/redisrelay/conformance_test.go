@@ -22,7 +22,8 @@ func conforms(t *testing.T, url string, raw *redis.Client) {
 			at = t.Name()
 			must(t, raw.FlushAll(t.Context()).Err())
 		}
-		return open(t, url, agent, filepath.Join(dir, filepath.Base(at)), func(o *Options) { o.Block = 20 * time.Millisecond })
+		short := func(o *Options) { o.Block = 20 * time.Millisecond }
+		return open(t, url, agent, filepath.Join(dir, filepath.Base(at)), short)
 	})
 }
 
