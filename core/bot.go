@@ -23,12 +23,12 @@ import (
 // Channel is one path to the bot. Its methods are safe for concurrent use.
 type Channel interface {
 	Name() string
-	Open() bool               // a write may reach the bot now
-	Changed() <-chan struct{} // closed at the next change of Open; nil if it never changes
+	Conn() uint64             // the connection on which a write may reach the bot now, another number for each; 0: none
+	Changed() <-chan struct{} // closed at the next change of Conn; nil if it never changes
 	Present() bool            // the bot is known to be there
 	Serial() bool             // the next message of a chat waits for the answer
 	Pauses() (first, most time.Duration)
-	// Write writes in once and returns after the bot's answer: nil, or an error, of which a [ResultError] says what it
+	// Write writes in once, on in.Conn, and returns after the bot's answer: nil, or an error, of which a [ResultError] says what it
 	// means; any other means that the bot answered with an error. It calls written once in is written whole. When ctx is
 	// done it returns soon.
 	Write(ctx context.Context, in *Input, again bool, written func()) error
@@ -37,8 +37,9 @@ type Channel interface {
 // Input is what the bot gets, as it is in the book.
 type Input struct {
 	relay.Inbound
-	ID  relay.MessageID `json:"relay_msg_id"`
-	Key string          `json:"-"`
+	ID   relay.MessageID `json:"relay_msg_id"`
+	Key  string          `json:"-"`
+	Conn uint64          `json:"-"` // of the channel
 }
 
 // ResultError is the error of a write with this result.
@@ -50,13 +51,10 @@ type ResultError struct {
 func (e *ResultError) Error() string { return e.Err.Error() }
 func (e *ResultError) Unwrap() error { return e.Err }
 
-// watchChannel tells the loop whether a channel is open, each time with a new number of the connection.
-func (c *Core) watchChannel(ctx context.Context, i int, ch Channel) {
-	for conn := uint64(1); ctx.Err() == nil; conn++ {
-		changed, e := ch.Changed(), deliver.Event{Kind: deliver.Open, Channel: ch.Name()}
-		if ch.Open() {
-			e.Conn = conn
-		}
+// watchChannel tells the loop by which connection a channel is open.
+func (c *Core) watchChannel(ctx context.Context, ch Channel) {
+	for ctx.Err() == nil {
+		changed, e := ch.Changed(), deliver.Event{Kind: deliver.Open, Channel: ch.Name(), Conn: ch.Conn()}
 		present := slices.ContainsFunc(c.Channels, Channel.Present)
 		_ = c.loop.Post(ctx, loop.Event{Deliver: &deliver.Event{Kind: deliver.Presence, Present: present}})
 		_ = c.loop.Post(ctx, loop.Event{Deliver: &e})
@@ -68,15 +66,32 @@ func (c *Core) watchChannel(ctx context.Context, i int, ch Channel) {
 type writes struct {
 	mu   sync.Mutex
 	list map[uint64]context.CancelFunc // by try
+	over bool                          // none begins any more
 }
 
-func (w *writes) begin(try uint64, cancel context.CancelFunc) {
+func (w *writes) begin(try uint64, cancel context.CancelFunc) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.list == nil {
 		w.list = map[uint64]context.CancelFunc{}
 	}
-	w.list[try] = cancel
+	if !w.over {
+		w.list[try] = cancel
+	}
+	return !w.over
+}
+
+// finish lets no further write begin, and waits for those under way until ctx ends.
+func (w *writes) finish(ctx context.Context) {
+	for {
+		w.mu.Lock()
+		w.over = true
+		left := len(w.list)
+		w.mu.Unlock()
+		if left == 0 || wait.Sleep(ctx, 5*time.Millisecond) != nil {
+			return
+		}
+	}
 }
 
 func (w *writes) end(try uint64) {
@@ -92,7 +107,10 @@ func (c *Core) doDeliver(f *deliver.Effect) {
 	switch f.Do {
 	case deliver.Write:
 		ctx, cancel := context.WithCancel(c.ctx)
-		c.writes.begin(f.Try, cancel)
+		if !c.writes.begin(f.Try, cancel) {
+			cancel()
+			return // a restart writes it
+		}
 		c.work.Go(func() {
 			defer c.writes.end(f.Try)
 			c.write(ctx, f)
@@ -116,7 +134,7 @@ func (c *Core) write(ctx context.Context, f *deliver.Effect) {
 		e := deliver.Event{Kind: deliver.Report, Key: f.Key, Try: f.Try, Result: r, Detail: detail}
 		_ = c.loop.Post(c.ctx, loop.Event{Deliver: &e})
 	}
-	in := Input{Key: f.Key}
+	var in Input
 	text, err := c.loop.Text(f.Key)
 	if err == nil {
 		err = json.Unmarshal(text, &in)
@@ -125,6 +143,7 @@ func (c *Core) write(ctx context.Context, f *deliver.Effect) {
 		report(deliver.NotWritten, err.Error())
 		return
 	}
+	in.Key, in.Conn = f.Key, f.Conn
 	i := slices.IndexFunc(c.Channels, func(ch Channel) bool { return ch.Name() == f.Channel })
 	err = c.Channels[i].Write(ctx, &in, f.Again, func() { report(deliver.Written, "") })
 	switch e, says := errors.AsType[*ResultError](err); {

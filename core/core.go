@@ -125,8 +125,9 @@ func Open(o Options) (*Core, error) {
 // Close closes the book of a core that does not run.
 func (c *Core) Close() error { return c.loop.Close() }
 
-// Run works until ctx is done, and then until its lanes have published all, or for finish.
-func (c *Core) Run(ctx context.Context, finish time.Duration) error {
+// Run works until ctx is done, then until the bot has answered what it was given, or for answers, and then until the
+// lanes have published all, or for publishing.
+func (c *Core) Run(ctx context.Context, answers, publishing time.Duration) error {
 	inLoop, stopLoop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoop()
 	var reading, looping sync.WaitGroup
@@ -136,15 +137,19 @@ func (c *Core) Run(ctx context.Context, finish time.Duration) error {
 		c.work.Go(func() { c.publish(l) })
 	}
 	looping.Go(func() { err = c.loop.Run(inLoop) })
-	for i, ch := range c.Channels {
-		reading.Go(func() { c.watchChannel(ctx, i, ch) })
+	for _, ch := range c.Channels {
+		reading.Go(func() { c.watchChannel(ctx, ch) })
 	}
 	c.readLanes(ctx, &reading)
 	<-ctx.Done()
 	reading.Wait()
-	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
-	defer cancel()
-	c.drain(finishing)
+	within := func(most time.Duration, finish func(context.Context)) {
+		finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+		defer cancel()
+		finish(finishing)
+	}
+	within(answers, c.writes.finish)
+	within(publishing, c.drain)
 	c.stop()
 	c.work.Wait()
 	stopLoop()

@@ -32,6 +32,7 @@ type lane struct {
 	receipt relay.Receipt // of the publisher
 	kept    []keptLine    // what was published, oldest first; the backend may lose it
 	bytes   int
+	seq     relay.Seq // of the newest line; it begins with each process
 }
 
 type published struct {
@@ -259,13 +260,13 @@ func (c *Core) drain(ctx context.Context) {
 
 // send has a message published.
 func (c *Core) send(of loop.Chat, f *group.Effect) {
-	m := *f.Msg
-	m.Seq = relay.Seq(f.Nr)
-	text, err := m.Encode()
-	l := c.lanes[0]
+	m, l := *f.Msg, c.lanes[0]
 	if m.Role == relay.RoleUser {
 		l = c.lanes[1]
 	}
+	l.seq++
+	m.Seq = l.seq
+	text, err := m.Encode()
 	c.put(l, of, f, text, err)
 }
 

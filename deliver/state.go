@@ -186,6 +186,7 @@ func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 
 // start makes what an earlier process was writing wait again.
 func (s *State) start(cfg Config) {
+	s.heldUp()
 	s.d.Config = cfg
 	clear(s.d.Conns)
 	s.present(false)
@@ -196,6 +197,18 @@ func (s *State) start(cfg Config) {
 			s.move(x, waiting)
 		}
 		s.wake(x)
+	}
+}
+
+// heldUp has the age of what stands behind another item begin now, if a channel was open so far.
+func (s *State) heldUp() {
+	if _, open := s.current(); !open {
+		return
+	}
+	for _, x := range s.d.Items {
+		if x.Phase == waiting && s.chats[x.Chat][0] != x {
+			x.Turn, x.Waited = s.now, true
+		}
 	}
 }
 
@@ -223,13 +236,7 @@ func (s *State) opened(e *Event) {
 	if s.changed = s.d.Conns[e.Channel] != e.Conn; !s.changed {
 		return
 	}
-	if _, was := s.current(); was { // the age of what stands behind another item begins when it does no more
-		for _, x := range s.d.Items {
-			if x.Phase == waiting && s.chats[x.Chat][0] != x {
-				x.Turn = s.now
-			}
-		}
-	}
+	s.heldUp()
 	if s.d.Conns[e.Channel] = e.Conn; e.Conn == 0 {
 		delete(s.d.Conns, e.Channel)
 	}

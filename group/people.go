@@ -77,6 +77,10 @@ func (s *State) heard(e *Event) {
 			s.ignore(again)
 			return
 		}
+		if give := s.d.Todo[giveKey(id)]; give != nil { // the bot is being given it
+			s.ignore(Effect{Do: Give, ID: id, Msg: m})
+			return
+		}
 	} else {
 		l = s.lineOf(e)
 	}
@@ -108,9 +112,11 @@ func (s *State) heard(e *Event) {
 	case !s.isFor(a):
 		s.withhold(l, relay.NotForMe)
 	default:
-		s.do(Effect{Do: Give, Key: "give/" + string(id), ID: id, Msg: m})
+		s.do(Effect{Do: Give, Key: giveKey(id), ID: id, Msg: m})
 	}
 }
+
+func giveKey(id relay.MessageID) string { return "give/" + string(id) }
 
 // withhold keeps a person's message from this bot.
 func (s *State) withhold(l *Line, why relay.Reason) {

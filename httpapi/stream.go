@@ -51,13 +51,14 @@ type Stream struct {
 	logger  *slog.Logger
 	receipt func(relay.MessageID) // called for each acknowledgement
 
-	mu      sync.Mutex
-	reader  *reader       // guarded by mu
-	arrived chan struct{} // closed when a reader comes; guarded by mu
-	history []*delivered  // oldest first; guarded by mu
-	bytes   int           // of history; guarded by mu
-	closed  bool          // guarded by mu
-	acking  bool          // this bot acknowledges; guarded by mu
+	mu          sync.Mutex
+	reader      *reader       // guarded by mu
+	connections uint64        // so far; guarded by mu
+	arrived     chan struct{} // closed when a reader comes; guarded by mu
+	history     []*delivered  // oldest first; guarded by mu
+	bytes       int           // of history; guarded by mu
+	closed      bool          // guarded by mu
+	acking      bool          // this bot acknowledges; guarded by mu
 
 	journal *jsonl.Journal // of delivered messages, for replay after a restart; guarded by mu
 }
@@ -118,14 +119,20 @@ func NewStream(o StreamOptions) (*Stream, error) {
 // connection. Offer returns [ErrNoReader], [ErrReaderGone] or the error of ctx.
 func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound,
 	written func(ended <-chan struct{})) error {
+	return s.OfferOn(ctx, 0, id, in, written)
+}
+
+// OfferOn is Offer to the reader of one connection, 0: of any. Another reader is none.
+func (s *Stream) OfferOn(ctx context.Context, conn uint64, id relay.MessageID, in relay.Inbound,
+	written func(ended <-chan struct{})) error {
 	data, err := relay.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("encode inbound message: %w", err)
 	}
 	s.mu.Lock()
-	r := s.reader
+	r, other := s.reader, conn > 0 && conn != s.connections
 	s.mu.Unlock()
-	if r == nil {
+	if r == nil || other {
 		return ErrNoReader
 	}
 	m := &delivered{ID: id, At: relay.MillisOf(time.Now()), Data: data, Shows: in.Shows}
@@ -169,6 +176,16 @@ func (s *Stream) Connected() bool {
 	return s.reader != nil
 }
 
+// Connection is the number of the reader's connection, another one for each; 0: there is none.
+func (s *Stream) Connection() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader == nil {
+		return 0
+	}
+	return s.connections
+}
+
 // Arrived is closed when the next reader connects, or the stream is closed.
 func (s *Stream) Arrived() <-chan struct{} {
 	s.mu.Lock()
@@ -199,6 +216,7 @@ func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *re
 		s.reader.gone(web.ErrReplaced)
 	}
 	s.reader = r
+	s.connections++
 	close(s.arrived)
 	s.arrived = make(chan struct{})
 	return ctx, r, s.replay(r, c.lastID), nil

@@ -192,7 +192,7 @@ func (c *Cored) Run(ctx context.Context) error {
 	defer stopCore()
 	var working sync.WaitGroup
 	var ended error
-	working.Go(func() { ended = c.core.Run(running, finishPublish) })
+	working.Go(func() { ended = c.core.Run(running, deliveryGrace, finishPublish) })
 	<-ctx.Done()
 	c.log.Info("stopping")
 	c.events.Close()
@@ -263,6 +263,16 @@ func present(text string) *string {
 // doorChannel is a door as a channel of the core.
 type doorChannel struct{ delivery.Channel }
 
+func (d doorChannel) Conn() uint64 {
+	switch door := d.Channel.(type) {
+	case streamDoor:
+		return door.Connection()
+	case *webhookDoor:
+		return 1
+	}
+	panic("no such door")
+}
+
 func (d doorChannel) Pauses() (first, most time.Duration) {
 	p := d.Channel.Pauses()
 	return p.First, p.Most
@@ -271,7 +281,12 @@ func (d doorChannel) Pauses() (first, most time.Duration) {
 func (d doorChannel) Write(ctx context.Context, in *core.Input, again bool, written func()) error {
 	m := &delivery.Message{Inbound: in.Inbound, Again: again, Ref: delivery.Ref{ID: in.ID, Key: in.Key, Channel: in.Channel,
 		Chat: in.ChatID}}
-	err := d.Channel.Write(ctx, m, func(<-chan struct{}) { written() })
+	var err error
+	if door, ok := d.Channel.(streamDoor); ok {
+		err = streamError(door.OfferOn(ctx, in.Conn, m.ID, m.Inbound, func(<-chan struct{}) { written() }))
+	} else {
+		err = d.Channel.Write(ctx, m, func(<-chan struct{}) { written() })
+	}
 	for _, x := range []struct {
 		is error
 		as deliver.Result

@@ -50,7 +50,12 @@ func onBackend(t *testing.T, backend string, s setup) setup {
 // kill, while bots talk, each with several callers in a chat, and drop their
 // connections. Nothing that was accepted is lost, torn, out of order or repeated
 // beyond what a kill excuses.
-func TestCrashAtRandom(t *testing.T) {
+func TestCrashAtRandom(t *testing.T) { crashAtRandom(t, false) }
+
+// The same with sidecars on package core.
+func TestCrashAtRandomOnCore(t *testing.T) { crashAtRandom(t, true) }
+
+func crashAtRandom(t *testing.T, cored bool) {
 	verify.Only(t)
 	t.Parallel()
 	for _, backend := range backends {
@@ -61,7 +66,7 @@ func TestCrashAtRandom(t *testing.T) {
 					naiveFileMustLose(t)
 				}
 				kills := max(1, killsWanted(t)/2)
-				s := setup{separate: folders == "separate", webhooks: []int{1}, callers: 2}
+				s := setup{separate: folders == "separate", webhooks: []int{1}, callers: 2, cored: cored}
 				s.change = wantsMentions(t, 2, "oc_3")
 				c := newCluster(t, onBackend(t, backend, s))
 				c.h.stops = func(bot, chat string) relay.Reason {
@@ -208,12 +213,17 @@ func TestCrashWhileHearing(t *testing.T) {
 
 // Sidecars that are asked to stop, again and again under load, repeat nothing
 // and lose nothing.
-func TestFaultOrderlyRestarts(t *testing.T) {
+func TestFaultOrderlyRestarts(t *testing.T) { orderlyRestarts(t, false) }
+
+// The same with sidecars on package core.
+func TestFaultOrderlyRestartsOnCore(t *testing.T) { orderlyRestarts(t, true) }
+
+func orderlyRestarts(t *testing.T, cored bool) {
 	t.Parallel()
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, onBackend(t, backend, setup{separate: true, webhooks: []int{1}}))
+			c := newCluster(t, onBackend(t, backend, setup{separate: true, webhooks: []int{1}, cored: cored}))
 			for _, b := range c.bots {
 				b.flaky.Store(true)
 			}

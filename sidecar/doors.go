@@ -68,7 +68,11 @@ func (streamDoor) Pauses() delivery.Pauses {
 }
 
 func (d streamDoor) Write(ctx context.Context, m *delivery.Message, written func(<-chan struct{})) error {
-	err := d.Offer(ctx, m.ID, m.Inbound, written)
+	return streamError(d.Offer(ctx, m.ID, m.Inbound, written))
+}
+
+// streamError is the error of an offer as a delivery channel returns it.
+func streamError(err error) error {
 	switch {
 	case errors.Is(err, httpapi.ErrNoReader):
 		return fmt.Errorf("%w: %w", delivery.ErrNotWritten, err)

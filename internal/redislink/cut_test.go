@@ -35,8 +35,7 @@ func TestAnswerThatIsCut(t *testing.T) {
 				_, _ = io.WriteString(conn, answer)
 				_ = conn.Close()
 			}()
-			o := &redis.UniversalOptions{Addrs: []string{l.Addr().String()}}
-			client := NewClient(Options(o, 1, time.Minute, time.Minute))
+			client := NewClient(Options(&redis.UniversalOptions{Addrs: []string{l.Addr().String()}}, 1, time.Minute, time.Minute))
 			defer client.Close()
 			err = Explain(client.Get(t.Context(), "k").Err(), Words{})
 			if err == nil || !strings.Contains(err.Error(), "was lost") {

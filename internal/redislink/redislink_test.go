@@ -13,7 +13,7 @@ import (
 
 func TestExplainKeepsWhatWasThere(t *testing.T) {
 	w := Words{Closed: "closed"}
-	for _, err := range []error{context.Canceled, context.DeadlineExceeded, io.EOF, redis.ErrClosed, &Fault{Says: "x"}} {
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded, io.EOF, redis.ErrClosed, &Fault{Says: "silent"}} {
 		got := Explain(err, w)
 		if !errors.Is(got, err) {
 			t.Errorf("%v is no more in %v", err, got)
@@ -47,7 +47,7 @@ func TestExplainUsesTheCallersWords(t *testing.T) {
 }
 
 func FuzzParseEntry(f *testing.F) {
-	for _, text := range []string{"1795211093522-3", "0-0", "18446744073709551615-0", "5", "-", "+5-1", "05-1", "1-2-3"} {
+	for _, text := range []string{"1795211093522-3", "0-0", "18446744073709551615-0", "5", "-", "+5-1", "05-1", "1-2-3", "1_alice.msg.json"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -64,8 +64,7 @@ func TestTLSWithCertificates(t *testing.T) {
 		"unknown authority":         {open.URL(), "ca_file"},
 		"authority of others":       {open.URL() + query("ca_file", other.File()), "ca_file"},
 		"no certificate of its own": {mutual.URL() + query("ca_file", a.File()), "cert_file"},
-		"certificate of others": {mutual.URL() + query("ca_file", a.File(), "cert_file", otherCert, "key_file", otherKey),
-			"cert_file"},
+		"certificate of others":     {mutual.URL() + query("ca_file", a.File(), "cert_file", otherCert, "key_file", otherKey), "cert_file"},
 	} {
 		err := ping(t, tt.url)
 		if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
@@ -108,8 +107,7 @@ func TestURLWithWrongFilesNamesParameterAndFile(t *testing.T) {
 			}
 		}
 	}
-	_, err := ParseURL("redis://h" + query("ca_file", a.File()))
-	if err == nil || !strings.Contains(err.Error(), "rediss://") {
+	if _, err := ParseURL("redis://h" + query("ca_file", a.File())); err == nil || !strings.Contains(err.Error(), "rediss://") {
 		t.Errorf("got %v without TLS, want rediss:// in it", err)
 	}
 }

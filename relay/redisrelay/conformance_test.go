@@ -22,8 +22,7 @@ func conforms(t *testing.T, url string, raw *redis.Client) {
 			at = t.Name()
 			must(t, raw.FlushAll(t.Context()).Err())
 		}
-		short := func(o *Options) { o.Block = 20 * time.Millisecond }
-		return open(t, url, agent, filepath.Join(dir, filepath.Base(at)), short)
+		return open(t, url, agent, filepath.Join(dir, filepath.Base(at)), func(o *Options) { o.Block = 20 * time.Millisecond })
 	})
 }
 

@@ -26,9 +26,7 @@ func TestStatusSaysHowToMend(t *testing.T) {
 			q := open(t, tt.url, "a", t.TempDir(), nil)
 			e := listenTo(t, q, false)
 			eventually(t, "an error in the status", func() bool { return q.Status().Error != "" })
-			e.until("the hint", func(s relay.Status) bool {
-				return strings.Contains(s.Error, tt.says) && !s.Connected && !s.Reading
-			})
+			e.until("the hint", func(s relay.Status) bool { return strings.Contains(s.Error, tt.says) && !s.Connected && !s.Reading })
 			_, err := q.Publish(t.Context(), lines("a", 1, 1), "")
 			if err == nil {
 				t.Fatal("published")
@@ -69,8 +67,7 @@ func TestKeyOfAnotherTypeIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := open(t, srv.URL(), "a", t.TempDir(), nil)
-	_, err := q.Publish(t.Context(), lines("a", 1, 1), "")
-	if err == nil || !strings.Contains(err.Error(), "not a stream") {
+	if _, err := q.Publish(t.Context(), lines("a", 1, 1), ""); err == nil || !strings.Contains(err.Error(), "not a stream") {
 		t.Errorf("got %v, want it to say that the key is not a stream", err)
 	}
 	listenTo(t, q, false).until("the hint", func(s relay.Status) bool { return strings.Contains(s.Error, "not a stream") })

@@ -47,9 +47,7 @@ func TestSentinel(t *testing.T) {
 func TestOtherURLs(t *testing.T) {
 	verify.Only(t)
 	socket, locked := redistest.StartUnix(t, "--requirepass", "pw"), redistest.Start(t, "--requirepass", "p/?#@:%")
-	urls := map[string]string{
-		"socket": "unix://:pw@" + socket.Addr(), "password": "redis://:p%2F%3F%23%40:%25@" + locked.Addr() + "/3",
-	}
+	urls := map[string]string{"socket": "unix://:pw@" + socket.Addr(), "password": "redis://:p%2F%3F%23%40:%25@" + locked.Addr() + "/3"}
 	for _, form := range redistest.StartTLSForms(t, t.TempDir()) {
 		urls["TLS "+form.Name] = form.URL
 	}

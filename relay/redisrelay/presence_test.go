@@ -23,9 +23,7 @@ func TestTwoSidecarsOfOneName(t *testing.T) {
 	second := hurried(open(t, srv.URL(), "same", t.TempDir(), nil))
 	e2 := listenTo(t, second, true)
 	for _, e := range []*ear{e, e2} {
-		e.until("the other one in the status", func(s relay.Status) bool {
-			return s.Connected && strings.Contains(s.Error, "AGENT_NAME")
-		})
+		e.until("the other one in the status", func(s relay.Status) bool { return s.Connected && strings.Contains(s.Error, "AGENT_NAME") })
 	}
 	publish(t, second, "", lines("a", 1, 1)...) // it works nevertheless
 	e2.skipTo(lines("a", 1, 1)[0])

@@ -152,8 +152,8 @@ func rawClient(t testing.TB, srv *redistest.Server) *redis.Client {
 
 // foreignLine is what a program writes that knows the original seven fields only.
 func foreignLine(i int) []byte {
-	return fmt.Appendf(nil, `{"relay_msg_id":"f%d","channel":"feishu","chat_id":"oc_x","content":"\"seq\":1",`+
-		`"sender_bot_open_id":"ou_f","sender_agent_name":"f","metadata":{"chat_type":"group","seq":7}}`, i)
+	return fmt.Appendf(nil, `{"relay_msg_id":"f%d","channel":"feishu","chat_id":"oc_x","content":"\"seq\":1","sender_bot_open_id":"ou_f",`+
+		`"sender_agent_name":"f","metadata":{"chat_type":"group","seq":7}}`, i)
 }
 
 func must(t testing.TB, err error) {

@@ -33,8 +33,7 @@ func TestKilledWithoutPersistence(t *testing.T) {
 
 	srv.Kill()
 	here.until("an error", func(s relay.Status) bool { return !s.Connected && s.Error != "" })
-	_, err := sender.Publish(t.Context(), lines("s", 31, 31), receipt)
-	if err == nil || errors.Is(err, relay.ErrForgotten) {
+	if _, err := sender.Publish(t.Context(), lines("s", 31, 31), receipt); err == nil || errors.Is(err, relay.ErrForgotten) {
 		t.Fatalf("got %v while Redis is down, want an error that is not %v", err, relay.ErrForgotten)
 	}
 	if err := srv.Restart(); err != nil {
@@ -106,7 +105,9 @@ func TestForeignMessageIsHandedOverAtOnce(t *testing.T) {
 			t.Error("it is no history")
 		}
 	}
-	must(t, raw.Publish(t.Context(), testChannel, lines("a", 7, 7)[0]).Err()) // numbered: awaited by the stream
+	if err := raw.Publish(t.Context(), testChannel, lines("a", 7, 7)[0]).Err(); err != nil { // numbered: awaited by the stream
+		t.Fatal(err)
+	}
 	publish(t, q, "", lines("a", 1, 1)...)
 	e.want(lines("a", 1, 1)...)
 	if got := q.Stats().Foreign; got != 4 {
