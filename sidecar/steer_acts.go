@@ -9,7 +9,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -272,9 +271,11 @@ func (a *acts) due(now time.Time) (due []*wanted, pause time.Duration) {
 		}
 	}
 	a.mu.Unlock()
-	bots := map[*wanted][]steer.Bot{}
+	bots, later := map[*wanted][]steer.Bot{}, map[*wanted]bool{}
 	for w, m := range asked {
-		bots[w], _ = a.showers(&m)
+		var write bool
+		bots[w], write = a.showers(&m)
+		later[w] = write && isFeishus(m.Of) && !a.app.api.Ready() // the bot has not called Feishu yet
 	}
 	pause = time.Minute
 	a.mu.Lock()
@@ -284,8 +285,8 @@ func (a *acts) due(now time.Time) (due []*wanted, pause time.Duration) {
 			continue
 		}
 		turn := a.turn(w, bots[w])
-		if turn < 0 { // until it can write
-			pause = min(pause, actTurn)
+		if turn < 0 || later[w] { // until it can write
+			pause = min(pause, time.Second)
 			continue
 		}
 		at := w.since.Add(time.Duration(turn) * actTurn)
@@ -356,11 +357,12 @@ func (a *acts) attempt(ctx context.Context, w *wanted) {
 	}
 	a.trace("sending")
 	done, err := a.write(ctx, &m, try)
+	_, coded := errors.AsType[*feishu.CodeError](err)
 	switch {
 	case err == nil:
 		a.trace("shown")
 		err = a.publish(done)
-	case isRefused(err):
+	case coded:
 		a.log.Warn("Feishu refused a notice for the group; another sidecar tries", keyChat, m.ChatID,
 			keyMsg, m.Of, keyErr, err)
 		a.problems.set("steer", err)
@@ -379,14 +381,6 @@ func (a *acts) later(w *wanted, err error) {
 	w.next = time.Now().Add(w.pauses.Next())
 }
 
-// errNotWriting says that this sidecar cannot write to Feishu.
-var errNotWriting = errors.New("no credentials for Feishu")
-
-func isRefused(err error) bool {
-	_, coded := errors.AsType[*feishu.CodeError](err)
-	return coded || errors.Is(err, errNotWriting)
-}
-
 // write shows m in Feishu, and returns the notice that says so. Where no sidecar of the group
 // can write to Feishu, or each of them has failed, the notice is all that there is.
 func (a *acts) write(ctx context.Context, m *steer.Mark, try int) (steer.Mark, error) {
@@ -401,11 +395,8 @@ func (a *acts) write(ctx context.Context, m *steer.Mark, try int) (steer.Mark, e
 		done.Text = steer.StopNotice(a.botName(g, m.Sender), a.botNames(g, m.Bots), m.Reason, m.Chinese)
 	}
 	_, write := a.showers(m)
-	if !strings.HasPrefix(string(m.Of), "om_") || !write || try >= len(g.members) { // who went offline has failed, too
+	if !isFeishus(m.Of) || !write || try >= len(g.members) { // who went offline has failed, too
 		return done, nil
-	}
-	if !a.app.api.Ready() {
-		return done, errNotWriting
 	}
 	if !text {
 		return done, a.app.api.React(ctx, m.Of, stopEmoji)

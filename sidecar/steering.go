@@ -204,9 +204,9 @@ func (s *steering) awaitOthers(channel string, chat relay.ChatID) {
 	}
 }
 
-// canWrite reports whether this sidecar can write to Feishu.
+// canWrite reports whether this sidecar can write to Feishu: behind the gateway, once its bot has called it.
 func (s *steering) canWrite(channel string) bool {
-	return channel == relay.DefaultChannel && s.app.api.Ready()
+	return channel == relay.DefaultChannel && (s.cfg.Gateway.Addr != "" || s.app.api.Ready())
 }
 
 // left tells the others that the bot is no longer in a group.
