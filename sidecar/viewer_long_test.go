@@ -33,6 +33,9 @@ const watchFrames = `(() => {
 	return true
 })()`
 
+// fromTop is how far the conversation is scrolled down, in px.
+const fromTop = `((e) => e.scrollHeight - e.clientHeight + e.scrollTop)(document.querySelector('#talk-scroll'))`
+
 // settle waits until the scrolling and what it brought in have come to rest, and
 // returns the first message in view and where it is.
 const settle = `(async () => {
@@ -46,7 +49,7 @@ const settle = `(async () => {
 	const box = scroller.getBoundingClientRect()
 	const first = document.elementsFromPoint(box.left + box.width / 2, box.top + 120).map((e) => e.closest('[data-message-id]')).find(Boolean)
 	const pages = performance.getEntriesByType('resource').filter((e) => e.name.includes('before=')).length
-	return { Pages: pages, Top: scroller.scrollTop, ID: first?.dataset.messageId ?? '', At: first ? first.getBoundingClientRect().top : 0 }
+	return { Pages: pages, Top: ` + fromTop + `, ID: first?.dataset.messageId ?? '', At: first ? first.getBoundingClientRect().top : 0 }
 })()`
 
 // topOf is where on the screen a message is.
@@ -82,7 +85,7 @@ func viewLongTranscript(t *testing.T, browser *browsertest.Browser) {
 			way = far
 		}
 		p.Wheel("#talk-scroll", -way)
-		p.Wait("the wheel", fmt.Sprintf(`document.querySelector('#talk-scroll').scrollTop !== %v || performance.getEntriesByType('resource').filter((e) => e.name.includes('before=')).length > %d`, before.Top, before.Pages))
+		p.Wait("the wheel", fmt.Sprintf(fromTop+` !== %v || performance.getEntriesByType('resource').filter((e) => e.name.includes('before=')).length > %d`, before.Top, before.Pages))
 		after := browsertest.Eval[scrolled](p, settle)
 		if way == step {
 			moved := browsertest.Eval[float64](p, fmt.Sprintf(topOf, before.ID)) - before.At
@@ -136,7 +139,7 @@ func viewLongTranscript(t *testing.T, browser *browsertest.Browser) {
 const sweep = `(async () => {
 	const scroller = document.querySelector('#talk-scroll')
 	const frame = () => new Promise((done) => requestAnimationFrame(done))
-	const more = () => !had.has('%s') || scroller.scrollTop > 0
+	const more = () => !had.has('%s') || ` + fromTop + ` > 0
 	const note = () => { for (const m of document.querySelectorAll('[data-message-id]')) had.add(m.dataset.messageId) }
 	if (!window.had) { // after each change: a slow page may take in and drop messages between two frames
 		window.had = new Set()

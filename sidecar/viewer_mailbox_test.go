@@ -58,7 +58,7 @@ func viewMailbox(t *testing.T, browser *browsertest.Browser) {
 	})
 	browsertest.Eval[bool](p, noteNotices)
 	p.Click(is("replay"))
-	p.Click(is("replay-yes"))
+	p.Click(is("sure-yes"))
 	p.Wait("that it is sent again", `performance.getEntriesByType('resource').some((e) => e.name.endsWith('/replay') && e.responseStatus === 202)`)
 	p.Wait("that it says so", `noticed.includes('plain')`)
 	p.Wait("no dead letter", `document.querySelector('#tabpanel [data-testid=empty]')`)

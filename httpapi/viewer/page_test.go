@@ -45,9 +45,7 @@ func TestPage(t *testing.T) {
 		"what is open at first":              pageAtFirst,
 		"behind a reverse proxy":             pageBehindAProxy,
 		"last hour":                          pageLastHour,
-		"depths of filtered messages":        pageOfFilteredDepths,
 		"what ended a talk":                  pageOfAnEnd,
-		"what is not recorded":               pageOfAGapInTheRecord,
 		"agents in no group":                 pageOfAgentsInNoGroup,
 		"nothing is cut":                     pageThatFits,
 		"a round that stopped twice":         pageOfTwoStops,
@@ -84,8 +82,8 @@ func pageLeftOften(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("what is said now", `document.querySelector('[data-testid=group]').innerText.includes('message 1')`)
 }
 
-// shown are the ids of all messages of the open conversation, drawn or not.
-const shown = `[...document.querySelectorAll('.block')].flatMap((e) => e.block.entries.map((m) => m.message_id))`
+// shown are the ids of all messages of the open conversation, in view or not.
+const shown = `[...document.querySelectorAll('#talk-list [data-message-id]')].map((e) => e.dataset.messageId)`
 
 // wantShown waits until the messages om_<from> … om_<to> are shown, and checks
 // that there are no others.
@@ -190,7 +188,7 @@ func pageOfACutRecord(t *testing.T, browser *browsertest.Browser) {
 			p.Wait("the search", `document.querySelector('#talk-top').innerText.includes('Search earlier')`)
 			p.Click("[data-testid=earlier]")
 		} else {
-			p.Wait("older messages to be asked for", `(document.querySelector('#talk-scroll').scrollTop = 0, document.querySelector('#talk-top').innerText.includes('begin anew'))`)
+			p.Wait("older messages to be asked for", `(document.querySelector('#talk-scroll').scrollTo(0, -1e9), document.querySelector('#talk-top').innerText.includes('begin anew'))`)
 		}
 		p.Wait("what happened", `document.querySelector('#talk-top').innerText.includes('begin anew')`)
 		if got := browsertest.Eval[string](p, `document.querySelector('#talk-top').innerText`); strings.Contains(got, "20,000") {
@@ -198,6 +196,7 @@ func pageOfACutRecord(t *testing.T, browser *browsertest.Browser) {
 		}
 		s.change(func() { s.gone = false })
 		p.Click("#talk-top button")
+		p.Wait("that it begins anew", `!document.querySelector('#talk-top').innerText.includes('begin anew')`)
 		wantShown(t, p, 800, 999)
 	}
 }
@@ -247,9 +246,8 @@ func pageThatGrows(t *testing.T, browser *browsertest.Browser) {
 	wantShown(t, p, 0, 59)
 	release()
 	p.Wait("what became of them", `document.querySelectorAll('[data-message-id=om_59] [data-testid=outcome]').length === 12`)
-	const scroller = `document.querySelector('#talk-scroll')`
 	browsertest.Eval[bool](p, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`) // what has grown is laid out
-	p.Wait("the end", fmt.Sprintf(`%s.scrollHeight - %[1]s.scrollTop - %[1]s.clientHeight < 48 && document.querySelector('[data-testid=newest]').hidden`, scroller))
+	p.Wait("the end", `document.querySelector('[data-message-id=om_59]').getBoundingClientRect().bottom <= innerHeight && document.querySelector('[data-testid=newest]').hidden`)
 	p.Wheel("#talk-scroll", -600)
 	p.Wait("that it goes up", `!document.querySelector('[data-testid=newest]').hidden`)
 }
@@ -287,9 +285,9 @@ func pageWithAFind(t *testing.T, browser *browsertest.Browser) {
 		browsertest.Eval[bool](p, `(document.querySelector('#talk-top button').click(), true)`)
 	}
 	p.Wait("the last search", `!document.querySelector('#talk-top').textContent.includes('Loading')`)
-	p.Wait("a find", `document.querySelector('[data-go=om_799]')`)
+	p.Wait("a find", `document.querySelector('[data-message-id=om_799]')`)
 	before := len(s.calls("before="))
-	p.Click("[data-go=om_799]")
+	hash(p, "#/groups/feishu/oc_x/om_799")
 	p.Wait("the message", `document.activeElement?.dataset.messageId === 'om_799'`)
 	if got := browsertest.Eval[bool](p, `(([...ids]) => new Set(ids).size === ids.length)(`+shown+`)`); !got {
 		t.Error("messages are shown twice")
@@ -328,54 +326,6 @@ func pageOfAnEnd(t *testing.T, browser *browsertest.Browser) {
 	}
 }
 
-// A bot whose outcome is missing in a record that has all of them is named, unless it came later or may still decide.
-func pageOfAGapInTheRecord(t *testing.T, browser *browsertest.Browser) {
-	s := newStandIn(t, "oc_x")
-	s.record("oc_x", 0, 8)
-	outcome := func(agent string, message int) object {
-		return object{"agent": agent, "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": fmt.Sprintf("om_%d", message), "at": began + 1000*message,
-			"delivered_at": began + 1000*message, "door": "stream"}
-	}
-	s.change(func() {
-		s.group["bots"] = []object{{"agent": "agent_b", "name": "BotB", "online": true}, {"agent": "agent_c", "name": "小C", "online": true},
-			{"agent": "agent_d", "name": "BotD", "online": true}}
-		s.outcomes["oc_x"] = []object{outcome("agent_c", 1), outcome("agent_c", 5), outcome("agent_d", 5)}
-	})
-	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
-	p.Wait("the connection", isLive)
-	missing := `JSON.stringify([...document.querySelectorAll('[data-testid=sentence]')].filter((e) => /record|记录/.test(e.innerText)).map((e) => e.closest('.message').dataset.messageId + ' ' + e.querySelector('span').innerText)) === JSON.stringify(%s)`
-	shows := func(want ...string) {
-		t.Helper()
-		p.Wait(fmt.Sprint(want), fmt.Sprintf(missing, browsertest.JS(append([]string{}, want...))))
-	}
-	shows("om_3 Not recorded at 小C")
-	s.say("oc_x", 8, 2)
-	s.change(func() {
-		s.kept = append(s.kept, object{"type": "outcome", "time": began, "outcome": outcome("agent_d", 9)})
-	})
-	shows("om_3 Not recorded at 小C", "om_7 Not recorded at BotD")
-	s.change(func() {
-		s.kept = append(s.kept, object{"type": "outcome", "time": began, "outcome": outcome("agent_d", 7)})
-	})
-	shows("om_3 Not recorded at 小C")
-	for id, want := range map[string]string{"om_3": "it was killed at that moment", "om_9": "BotD got this"} {
-		hash(p, "#/groups/feishu/oc_x/"+id)
-		p.Wait("the details of "+id, fmt.Sprintf(`document.querySelector('#details').innerText.includes(%s)`, browsertest.JS(want)))
-	}
-	s.say("oc_x", 10, 2)
-	wantShown(t, p, 0, 11)
-	hash(p, "#/groups/feishu/oc_x/om_11")
-	p.Wait("that none has decided", `document.querySelector('#details').innerText.includes('No bot has decided on this message yet')`)
-	hash(p, "#/groups/feishu/oc_x")
-	p.Press("l")
-	shows("om_3 小C 没有记录")
-
-	s.change(func() { s.partly = true }) // then it may be the record
-	p = browser.Open(t, s.url+"/#/groups/feishu/oc_x/om_7", browsertest.Options{})
-	p.Wait("that it is not known", `document.querySelector('#details').innerText.includes('Nothing is recorded about this message')`)
-	shows()
-}
-
 // Agents that the page knows by their cards alone have the name and the colour of their own everywhere. A task's result is
 // shown as a message is.
 func pageOfAgentsInNoGroup(t *testing.T, browser *browsertest.Browser) {
@@ -401,17 +351,15 @@ func pageOfAgentsInNoGroup(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("the code of the result", `document.querySelector('[data-testid=result] pre code')?.innerText === 'func Sort()' && !document.querySelector('[data-testid=result]').innerText.includes('\u0060')`)
 }
 
-// Nothing is cut off in windows of any width: the legend of the depths, the settings of a group, the details.
+// Nothing is cut off in windows of any width: the settings of a group, the details.
 func pageThatFits(t *testing.T, browser *browsertest.Browser) {
 	s := newStandIn(t, "oc_x")
 	s.record("oc_x", 0, 6)
 	for _, language := range []string{"en-GB", "zh-CN"} {
 		p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{Language: language})
-		p.Wait("the depths", `document.querySelector('#talk-depth svg')`)
+		wantShown(t, p, 0, 5)
 		for _, width := range []int64{1440, 1024, 390} {
 			p.Resize(width, 844)
-			p.Wait(fmt.Sprint("the legend at ", width), `(([e, strip]) => e && e.scrollWidth <= e.clientWidth && e.scrollHeight <= e.clientHeight &&
-				strip.scrollHeight <= strip.clientHeight && [...e.children].every((c) => c.getBoundingClientRect().right <= innerWidth))([document.querySelector('.legend'), document.querySelector('#talk-depth')])`)
 			p.Click("[data-testid=steer-toggle]")
 			p.Wait(fmt.Sprint("rows of the settings that are full, at ", width), `(([all]) => all.length === 6 && new Set(all.map((e) => all.filter((o) => Math.abs(o - e) < 9).length)).size === 1)([[...document.querySelectorAll('.settings label')].map((e) => e.getBoundingClientRect().top)])`)
 			p.Wait(fmt.Sprint("room for the messages beside the settings, at ", width), `document.querySelector('#talk-scroll').clientHeight > 240 && document.querySelector('[data-testid=newest]').hidden`)
@@ -546,24 +494,18 @@ func pageOfAnAbsentAgent(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("both", `document.querySelector('[data-testid=agent][data-agent=agent_b][data-state=idle]') && document.querySelector('[data-testid=agent][data-agent=agent_c][data-state=absent]')?.innerText.includes('bot not connected since')`)
 }
 
-// Messages in a row that were stopped for one reason have one line that says so, with their number; the same notice
-// in a row is shown once.
+// Messages in a row that were stopped for one reason have one line that says so, with their number.
 func pageOfManyEnds(t *testing.T, browser *browsertest.Browser) {
 	s := newStandIn(t, "oc_x")
 	stop := func(i int) object {
 		return object{"agent": "agent_c", "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": fmt.Sprintf("om_%d", i), "at": began + 1000*i, "stopped": "max_depth",
 			"decision": object{"allow": false, "tier": "hard_limit", "reason": "max_depth", "depth": 3}}
 	}
-	notice := func(i int) object {
-		return object{"role": "notice", "sender": "agent_b", "kind": "notice", "act": "stop", "content": "BotB's message was not delivered to 小C",
-			"message_id": fmt.Sprintf("notice:%d", i), "ts": began + 1000*i + 1}
-	}
 	s.record("oc_x", 0, 4)
 	s.change(func() {
 		for _, e := range s.entries["oc_x"][1:] {
 			e["role"], e["sender"] = "assistant", "agent_b"
 		}
-		s.entries["oc_x"] = append(s.entries["oc_x"], notice(3), notice(4))
 		s.outcomes["oc_x"] = []object{stop(2), stop(3)}
 	})
 	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
@@ -572,27 +514,9 @@ func pageOfManyEnds(t *testing.T, browser *browsertest.Browser) {
 		t.Helper()
 		p.Wait(fmt.Sprint(want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('.slot')].filter((e) => e.querySelector('.ended')).map((e) => e.querySelector('.message').dataset.messageId + ' ' + (e.querySelector('.ended').innerText.match(/\d+ messages/)?.[0] ?? ''))) === JSON.stringify(%s)`, browsertest.JS(want)))
 	}
-	notices := func(want ...string) {
-		t.Helper()
-		p.Wait(fmt.Sprint(want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[data-role=notice]')].map((e) => e.dataset.messageId + ' ' + (e.querySelector('[data-testid=notice-times]')?.innerText ?? ''))) === JSON.stringify(%s)`, browsertest.JS(want)))
-	}
 	ends("om_3 2 messages")
-	notices("notice notice:3 2×")
 	s.change(func() { s.kept = append(s.kept, object{"type": "outcome", "time": began, "outcome": stop(1)}) })
 	ends("om_3 3 messages")
-	s.change(func() {
-		e := notice(5)
-		s.kept = append(s.kept, object{"type": "notice", "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "notice:5", "role": "notice", "sender": "agent_b",
-			"kind": "notice", "act": "stop", "content": e["content"], "ts": e["ts"], "time": e["ts"]})
-	})
-	notices("notice notice:3 3×")
-	s.say("oc_x", 6, 1)
-	s.change(func() {
-		e := notice(7)
-		s.kept = append(s.kept, object{"type": "notice", "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "notice:7", "role": "notice", "sender": "agent_b",
-			"kind": "notice", "act": "stop", "content": e["content"], "ts": e["ts"], "time": e["ts"]})
-	})
-	notices("notice notice:3 3×", "notice notice:7 ")
 	p.Press("l")
 	p.Wait("Chinese", `document.querySelector('.ended').innerText.includes('（3 条消息）')`)
 }
@@ -636,17 +560,6 @@ func pageLastHour(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("the bars", `[...document.querySelectorAll('.hour rect')].map((r) => r.dataset.state + r.getAttribute('height')).join() === 'pass6,stop3,pass1,stop0'`)
 	p.Press("l")
 	p.Wait("Chinese", fmt.Sprintf(shown, "送达这个机器人 7 条，停下 3 条"))
-}
-
-// The picture of the depth joins messages that follow each other, and none that a filter separated.
-func pageOfFilteredDepths(t *testing.T, browser *browsertest.Browser) {
-	s := newStandIn(t, "oc_x")
-	s.record("oc_x", 0, 6)
-	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
-	pieces := `document.querySelector('#talk-depth .steps')?.getAttribute('d').match(/M/g).length === %d`
-	p.Wait("one line", fmt.Sprintf(pieces, 1))
-	p.Click("[data-testid=filter-bots]")
-	p.Wait("a piece for each message", fmt.Sprintf(pieces, 3))
 }
 
 // A reverse proxy may serve the page under a path of its own.
@@ -713,8 +626,7 @@ func pageOfTwoStops(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("that the group is stopped", `document.querySelector('[data-testid=group-stopped]')?.title === 'limit 3 reached'`)
 }
 
-// Mail between two agents has no limits and no depth, and no settings. Of a conversation that is
-// loading nothing is said about its depth.
+// Mail between two agents has no limits and no settings.
 func pageOfMail(t *testing.T, browser *browsertest.Browser) {
 	s := newStandIn(t, "oc_x", "oc_relaypeer1")
 	s.record("oc_relaypeer1", 0, 2)
@@ -722,9 +634,7 @@ func pageOfMail(t *testing.T, browser *browsertest.Browser) {
 		s.outcomes["oc_relaypeer1"] = []object{{"agent": "agent_c", "channel": "mailbox", "chat_id": "oc_relaypeer1", "relay_msg_id": "om_1", "at": began,
 			"stopped": "undeliverable", "detail": "RATE_LIMITED: wait"}}
 	})
-	release := s.hold("/v1/transcripts/feishu/oc_x")
-	defer release()
-	const kinds = `[...document.querySelectorAll('.kinds .kind')].filter((e) => e.checkVisibility()).map((e) => e.dataset.kind).join()`
+	const kinds = `[...document.querySelectorAll('.kinds .kind')].filter((e) => e.checkVisibility()).map((e) => e.dataset.testid.slice('filter-'.length)).join()`
 	p := browser.Open(t, s.url+"/#/groups/mailbox/oc_relaypeer1", browsertest.Options{})
 	wantShown(t, p, 0, 1)
 	p.Wait("its place in the list", `[...document.querySelector('[data-testid=groups]').children].map((e) => e.dataset.chatId ?? e.innerText).join() === 'oc_x,Mail between agents,oc_relaypeer1'`)
@@ -734,15 +644,12 @@ func pageOfMail(t *testing.T, browser *browsertest.Browser) {
 	s.change(func() { s.kept = append(s.kept, object{"type": "mail", "time": began, "mail": object{"what": "sent"}}) })
 	wantShown(t, p, 0, 2)
 	p.Wait("what it is", `(([head]) => head.includes('mail between two agents') && !head.includes('limit'))([document.querySelector('#talk-head').innerText])`)
-	p.Wait("no depth", `document.querySelector('#talk-depth').hidden && !document.querySelector('#talk-depth').textContent`)
 	if browsertest.Eval[bool](p, `Boolean(document.querySelector('[data-testid=steer-toggle]'))`) {
 		t.Error("mail has settings")
 	}
 	p.Wait("no filter of people", kinds+` === 'all,stopped,waiting'`)
 	hash(p, "#/groups/feishu/oc_x")
 	p.Wait("the filter of people", kinds+` === 'all,people,bots,stopped,waiting'`)
-	p.Wait("a group that is loading", `document.querySelector('#talk-head').innerText.includes('oc_x') && document.querySelector('#talk-top').innerText.includes('Loading')`)
-	p.Wait("a place for its depth, and nothing in it", `!document.querySelector('#talk-depth').hidden && !document.querySelector('#talk-depth').textContent`)
 }
 
 func pageOfManyGroups(t *testing.T, browser *browsertest.Browser) {
@@ -815,17 +722,17 @@ func pageStates(t *testing.T, browser *browsertest.Browser) {
 	}
 }
 
+// A page that is open for days keeps the newest messages alone.
 func pageMemory(t *testing.T, browser *browsertest.Browser) {
-	p := browser.Open(t, newStandIn(t).url, browsertest.Options{})
-	browsertest.Eval[bool](p, `import('/viewer/conversation.js').then(({ Conversation, KEPT }) => {
-		window.conversation = new Conversation('feishu', 'oc_x')
-		const entry = (i) => ({ message_id: 'om_' + i, role: 'user', sender: 'Tom', ts: i, parent_id: 'om_root' })
-		const first = entry(0)
-		window.oldest = new WeakRef(first)
-		conversation.add([first])
-		conversation.add(Array.from({ length: KEPT }, (_, i) => entry(i + 1)))
-		return conversation.trim().length > 0
-	})`)
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 10)
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	p.Wait("the connection", isLive)
+	wantShown(t, p, 0, 9)
+	browsertest.Eval[bool](p, `(window.oldest = new WeakRef(document.querySelector('[data-message-id=om_0]')), true)`)
+	s.say("oc_x", 10, 5_100)
+	p.Wait("the newest alone", shown+`.at(-1) === 'om_5109' && `+shown+`.length < 1000`)
+	wantShown(t, p, 4_910, 5_109)
 	apitest.Until(t, "a message that was dropped is forgotten", func() bool {
 		p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 			_, err := cdp.Call(ctx, target, heapprofiler.CollectGarbage, cdp.Empty{})

@@ -37,7 +37,6 @@ type standIn struct {
 	group    object   // of each chat
 	cards    []object // of the agents
 	tasks    []object
-	partly   bool     // older outcomes are forgotten
 	changes  []string // of it that were asked for, as "PATCH {…}"
 }
 
@@ -75,7 +74,7 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 	answer("/v1/outcomes", func(r *http.Request) any {
 		all := s.outcomes[r.FormValue("chat_id")]
 		limit, _ := strconv.Atoi(r.FormValue("limit"))
-		return object{"outcomes": append([]object{}, all[max(0, len(all)-limit):]...), "complete": !s.partly}
+		return object{"outcomes": append([]object{}, all[max(0, len(all)-limit):]...), "complete": true}
 	})
 	answer("/v1/groups", func(*http.Request) any { return object{"groups": []any{s.group}} })
 	answer("/v1/mailbox/agents", func(*http.Request) any { return object{"agents": append([]object{}, s.cards...)} })

@@ -64,7 +64,7 @@ func TestHandlerServesThePageAndItsFiles(t *testing.T) {
 		if got := body(t, r); r.StatusCode != http.StatusOK || got != want {
 			t.Errorf("GET %s: status %d, %d bytes, want %d", address, r.StatusCode, len(got), len(want))
 		}
-		kinds := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".svg": "image/svg+xml", ".LICENSE": "text/plain; charset=utf-8"}
+		kinds := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".svg": "image/svg+xml"}
 		if got, want := r.Header.Get("Content-Type"), kinds[path.Ext(name)]; got != want {
 			t.Errorf("GET %s: Content-Type %q, want %q", address, got, want)
 		}

@@ -1,19 +1,15 @@
-// Short words to the operator: at the edge of the page, or only spoken.
+// Short words to the operator: at the edge of the page, or only spoken; and what a part shows that is empty.
 
-import { h } from './h.js'
-import { t } from './i18n.js'
+import { h, iconButton, show } from './h.js'
+import { t } from './language.js'
 
 const STAYS = 6000 // ms
-const AT_ONCE = 3 // more push the oldest out
 
-// notice shows a message for a while.
+// notice shows a message for a while, in the place of the one before.
 export function notice(text, kind = 'plain') {
-  const place = document.getElementById('notices')
-  const item = h('div', { class: 'notice', 'data-kind': kind, 'data-testid': 'notice' }, h('span', null, text),
-    h('button', { type: 'button', class: 'icon-button', 'aria-label': t('close'), onclick: () => item.remove() }, '×'))
-  for (const same of place.children) if (same.firstChild.textContent === text) same.remove()
-  place.append(item)
-  while (place.childElementCount > AT_ONCE) place.firstChild.remove()
+  const item = h('div.notice', { data: { kind, testid: 'notice' } }, h('span', text),
+    iconButton('notice-close', () => item.remove(), '×', t('close')))
+  document.getElementById('notices').replaceChildren(item)
   setTimeout(() => item.remove(), STAYS)
 }
 
@@ -23,7 +19,18 @@ export function fault(error) {
   notice(error.status === 0 ? t('unreachable') : error.message, 'fault')
 }
 
-// say tells a screen reader something, politely.
-export function say(text) {
-  document.getElementById('spoken').textContent = text
+// sure asks before something is done, and calls act if the answer is yes.
+export function sure(word, act) {
+  const dialog = document.getElementById('sure')
+  show(dialog, h('p', t(word + '.sure')), h('form', { method: 'dialog', class: 'buttons' },
+    h('button.primary', { autofocus: true, data: { testid: 'sure-yes' }, onclick: act }, t(word + '.yes')),
+    h('button', { data: { testid: 'sure-no' } }, t('cancel'))))
+  dialog.showModal()
 }
+
+// say tells a screen reader something, politely.
+export const say = (text) => (document.getElementById('spoken').textContent = text)
+
+// empty says why there is nothing, and shows the command to go on with, if there is one.
+export const empty = (word, command) => h('div.empty', { data: { testid: 'empty' } }, h('p', t(word)),
+  command && h('code.next', { data: { testid: 'next-command' } }, command))

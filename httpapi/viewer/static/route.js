@@ -1,12 +1,10 @@
-// Where in the page one is, as the address bar's hash has it:
-// #/groups/feishu/oc_x/om_y, #/agents, #/mailbox, #/system.
+// The place in the page, as the address bar's hash has it: #/groups/feishu/oc_x/om_y, #/agents, #/mailbox, #/system.
 
 export const sections = ['groups', 'agents', 'mailbox', 'system']
 
 // hash is the address of a group, or of a message in it.
-export function hash(channel, chat, message) {
-  return '#/groups' + [channel, chat, message].filter(Boolean).map((p) => '/' + encodeURIComponent(p)).join('')
-}
+export const hash = (channel, chat, message) =>
+  '#/groups' + [channel, chat, message].filter(Boolean).map((part) => '/' + encodeURIComponent(part)).join('')
 
 // route reads the address.
 export function route() {

@@ -1,88 +1,48 @@
-// Shows what others wrote. It may be anything: it becomes text nodes and a few
-// elements made here, never HTML; characters that hide or turn text are named.
+// Shows what others wrote. It may be anything: it becomes text nodes and a few elements made here, never
+// HTML; characters that hide or turn text are named.
 
-import { h } from './h.js'
-import { t } from './i18n.js'
-import { number } from './format.js'
+import { button, h } from './h.js'
+import { number, t } from './language.js'
 
 const FOLD_AT = 1200 // characters; a longer text is folded
 const FOLD_LINES = 16 // and one of more lines
 
-// Unseen: control characters, what turns the direction of text, what has no width.
-// Joiners stay, which emoji and several scripts need.
-const unseen = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu
+// Unseen: control characters, what turns the direction of text, what has no width. Joiners stay, which
+// emoji and several scripts need.
+const unseen = new RegExp('[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f' +
+  '\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e007f}]', 'gu')
 
 // A little Markdown: fenced code, code, bold; and addresses of web pages.
-const marks = /```[^\n`]*\n([\s\S]*?)(?:\n?```\n?|$)|`([^`\n]+)`|\*\*([^*\n]+)\*\*|(https?:\/\/[^\s<>"'`，。；、（）《》】]+)/g
+const fence = /```[^\n`]*\n([\s\S]*?)(?:\n?```\n?|$)/
+const others = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|(https?:\/\/[^\s<>"'`，。；、（）《》】]+)/
+const marks = new RegExp(`${fence.source}|${others.source}`, 'g')
 
-// plain is text as nodes, with unseen characters named and query marked.
-export function plain(text, query) {
-  return pieces(text, unseen, (c) => h('span', { class: 'unseen', title: t('text.unseen') }, codeOf(c)), (rest) => marked(rest, query))
-}
-
-// clean is text without unseen characters, where only text can stand.
-export const clean = (text) => text.replace(unseen, '')
-
-// line is the beginning of a text, for one line.
-export function line(text, length = 120) {
-  return plain(cut(text.replace(/\s+/g, ' ').trim(), length))
-}
-
-// rich is plain with light Markdown.
-export function rich(text, query) {
+// pieces maps what a pattern finds in text, and what is between.
+function pieces(text, pattern, found, between) {
   const nodes = []
   let done = 0
-  for (const m of text.matchAll(marks)) {
-    nodes.push(plain(text.slice(done, m.index), query), markdown(m, query))
+  for (const m of text.matchAll(pattern)) {
+    nodes.push(between(text.slice(done, m.index)), found(m))
     done = m.index + m[0].length
   }
-  nodes.push(plain(text.slice(done), query))
-  return nodes.flat()
+  nodes.push(between(text.slice(done)))
+  return nodes.flat().filter((node) => node !== '')
 }
 
-function markdown([all, fenced, code, bold, address], query) {
-  if (fenced !== undefined) return h('pre', null, h('code', null, plain(fenced, query)))
-  if (code) return h('code', null, plain(code, query))
-  if (bold) return h('strong', null, plain(bold, query))
-  return link(address) ? h('a', { href: address, rel: 'noopener noreferrer', target: '_blank', tabindex: '-1' }, plain(address, query)) : plain(all, query)
+const codeOf = (c) => 'U+' + c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')
+
+function marked(text, query) {
+  if (!query) return text
+  const wanted = new RegExp(query.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'), 'gi')
+  return pieces(text, wanted, ([part]) => h('mark', part), (rest) => rest)
 }
 
-// link reports whether address is one of a web page that can be followed.
-function link(address) {
-  try {
-    return ['http:', 'https:'].includes(new URL(address).protocol)
-  } catch {
-    return false
-  }
-}
+// plain is text as nodes, with unseen characters named and query marked.
+export const plain = (text, query) =>
+  pieces(text, unseen, ([c]) => h('span.unseen', { title: t('text.unseen') }, codeOf(c)), (rest) => marked(rest, query))
 
-// body is a message's text, folded if it is long.
-export function body(text, query) {
-  const element = h('div', { class: 'text', dir: 'auto' })
-  const short = folded(text)
-  if (short === text) {
-    element.append(...rich(text, query))
-    return element
-  }
-  const button = h('button', { type: 'button', class: 'link', tabindex: '-1', 'aria-expanded': 'false', 'data-testid': 'show-all' })
-  const fill = (open) => {
-    button.textContent = open ? t('text.less') : t('text.all', { n: number(text.length) })
-    button.setAttribute('aria-expanded', String(open))
-    element.replaceChildren(...rich(open ? text : short, query), open ? '' : '…', h('span', { class: 'more' }, button))
-  }
-  button.addEventListener('click', () => fill(button.getAttribute('aria-expanded') === 'false'))
-  fill(false)
-  return element
-}
-
-function folded(text) {
-  let end = -1
-  for (let lines = 0; lines < FOLD_LINES; lines++) {
-    end = text.indexOf('\n', end + 1)
-    if (end < 0 || end > FOLD_AT) break
-  }
-  return end < 0 || end > FOLD_AT ? cut(text, FOLD_AT, '') : text.slice(0, end)
-}
+// clean is text without unseen characters, where only text can be.
+export const clean = (text) => text.replace(unseen, '')
 
 // The characters as people see them.
 const characters = new Intl.Segmenter()
@@ -93,22 +53,32 @@ export function cut(text, length, end = '…') {
   return text.slice(0, characters.segment(text.slice(0, length + 64)).containing(length).index || length) + end
 }
 
-const codeOf = (c) => 'U+' + c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')
+// line is the beginning of a text, for one line.
+export const line = (text, length = 120) => plain(cut(text.replace(/\s+/g, ' ').trim(), length))
 
-function marked(text, query) {
-  if (!query) return text ? [text] : []
-  const found = new RegExp(query.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'), 'gi')
-  return pieces(text, found, (part) => h('mark', null, part), (rest) => (rest ? [rest] : []))
+// rich is plain with light Markdown.
+export const rich = (text, query) => pieces(text, marks, (m) => markdown(m, query), (rest) => plain(rest, query))
+
+function markdown([all, fenced, code, bold, address], query) {
+  if (fenced !== undefined) return h('pre', h('code', plain(fenced, query)))
+  if (code) return h('code', plain(code, query))
+  if (bold) return h('strong', plain(bold, query))
+  if (!URL.canParse(address)) return plain(all, query)
+  return h('a', { href: address, rel: 'noopener noreferrer', target: '_blank', tabindex: '-1' }, plain(address, query))
 }
 
-// pieces maps what a pattern finds in text, and what lies between.
-function pieces(text, pattern, found, between) {
-  const nodes = []
-  let done = 0
-  for (const m of text.matchAll(pattern)) {
-    nodes.push(...between(text.slice(done, m.index)), found(m[0]))
-    done = m.index + m[0].length
+// body is a message's text, folded if it is long.
+export function body(text, query) {
+  const element = h('div.text', { dir: 'auto' })
+  const lines = text.split('\n', FOLD_LINES + 1)
+  const short = cut(lines.length > FOLD_LINES ? lines.slice(0, FOLD_LINES).join('\n') : text, FOLD_AT, '')
+  const fill = (open) => {
+    const word = open ? t('text.less') : t('text.all', { n: number(text.length) })
+    const toggle = button('show-all', () => fill(!open).focus(), { class: 'link', 'aria-expanded': String(open) }, word)
+    element.replaceChildren(...rich(open ? text : short, query), open ? '' : '…', h('span.more', toggle))
+    return toggle
   }
-  nodes.push(...between(text.slice(done)))
-  return nodes
+  if (short === text) element.append(...rich(text, query))
+  else fill(false)
+  return element
 }

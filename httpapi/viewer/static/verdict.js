@@ -1,48 +1,57 @@
 // What an outcome means: the words of the API, put into four states.
 
-const NO_STOP = new Set(['own_message', 'duplicate', 'not_a_member', 'not_mentioned', 'not_for_me', 'muted']) // says nothing about the talk
-const UNDECIDED = new Set(['bad_signature', 'malformed', 'expired', 'recalled', 'undeliverable']) // the bot could not be given it, whatever the limits
-export const ENDS = new Set(['max_depth', 'judge_no', 'judge_error', 'budget', 'paused', 'stopped_by_person'])
+import { explain, t } from './language.js'
+import { isMail } from './names.js'
+import { cut } from './text.js'
 
-// stateOf is 'pass' (the bot was given it), 'stop', 'wait' (it will be), or
-// 'skip' (it was not for that bot).
+// Reasons for which a bot could not be given a message, whatever the limits; and those that end a conversation.
+// The others say nothing about it.
+const UNDECIDED = new Set(['bad_signature', 'malformed', 'expired', 'recalled', 'undeliverable'])
+const ENDS = new Set(['max_depth', 'judge_no', 'judge_error', 'budget', 'paused', 'stopped_by_person'])
+
+export const signs = { pass: '✓', stop: '✗', wait: '…', skip: '–' }
+
+// stateOf is 'pass' (the bot was given it), 'stop', 'wait' (it will be), or 'skip' (it was not for that bot,
+// or nothing is known).
 export function stateOf(outcome) {
-  if (outcome.stopped) return NO_STOP.has(outcome.stopped) ? 'skip' : 'stop'
+  if (outcome.stopped) return ENDS.has(outcome.stopped) || UNDECIDED.has(outcome.stopped) ? 'stop' : 'skip'
   if (outcome.delivered_at) return 'pass'
-  if (!outcome.decision) return 'skip' // nothing is known
+  if (!outcome.decision) return 'skip'
   return outcome.decision.allow === false ? 'stop' : 'wait'
 }
 
 // wordOf is the API's word for why a bot was not given a message; undefined if it was, or will be.
-export function wordOf(outcome) {
-  if (outcome.stopped) return outcome.stopped
-  return !outcome.delivered_at && outcome.decision?.allow === false ? outcome.decision.reason : undefined
+export function wordOf({ stopped, delivered_at, decision }) {
+  return stopped || (!delivered_at && decision?.allow === false ? decision.reason : undefined)
 }
 
-// limitOf is the limit that a message reached: as the decision says it, since the group's own
-// may have changed.
-export function limitOf({ decision }, limits) {
-  return decision?.detail?.match(/limit (\d+)/)?.[1] ?? limits?.max_depth ?? decision?.depth
+// isEnd reports whether an outcome ends the conversation at that bot.
+export const isEnd = (outcome) => ENDS.has(wordOf(outcome))
+
+// why is the reason of a stop in a few words; '' if it was not stopped. The limit is the one that the
+// decision names: the group's own may have changed.
+export function why(outcome, limits) {
+  const word = wordOf(outcome)
+  if (!word) return ''
+  const { decision, detail } = outcome
+  const code = isMail(outcome) && detail?.match(/^[A-Z_]+/)?.[0]
+  if (code) return t('why.mail', { why: explain(code) || code })
+  const n = decision?.detail?.match(/limit (\d+)/)?.[1] ?? limits?.max_depth ?? decision?.depth ?? '?'
+  const text = t('why.' + word, { n })
+  return text === 'why.' + word ? cut(word, 80) : text
 }
 
-// latency is how long a bot waited for a message, in ms.
-export function latency(outcome, entry) {
-  return outcome.delivered_at ? Math.max(0, outcome.delivered_at - entry.ts) : undefined
-}
-
-// endedBy is the outcome that ended a conversation with a message: it was stopped at every
-// bot that decided on it. It is undefined if the conversation may go on.
+// endedBy is the outcome that ended a conversation with a message: it was stopped at every bot that decided
+// on it. It is undefined if the conversation may go on.
 export function endedBy(outcomes) {
-  const decided = outcomes.filter((o) => stateOf(o) !== 'skip' && !UNDECIDED.has(o.stopped) && (o.stopped || o.decision))
+  const decided = outcomes.filter((o) => stateOf(o) !== 'skip' && !UNDECIDED.has(o.stopped))
   if (!decided.length || !decided.every((o) => ENDS.has(o.stopped))) return undefined
   return decided.find((o) => o.stopped === 'max_depth') ?? decided[0]
 }
 
-// overall is the state of a message among all bots: 'stop' if the talk ended with
-// it, 'wait' if a bot still waits for it, 'pass' if one has it, 'skip' if it was
-// for none, and undefined if nothing is known.
+// overall is the state of a message among all bots: 'stop' if the conversation ended with it, 'wait' if a
+// bot still waits for it, 'pass' if one has it, 'skip' if it was for none; undefined if nothing is known.
 export function overall(outcomes) {
-  if (endedBy(outcomes)) return 'stop'
   const states = outcomes.map(stateOf)
-  return ['wait', 'pass', 'stop', 'skip'].find((state) => states.includes(state))
+  return endedBy(outcomes) ? 'stop' : ['wait', 'pass', 'stop', 'skip'].find((state) => states.includes(state))
 }
