@@ -120,7 +120,7 @@ func (b *base) lock(root *os.Root, name, where string) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lockWithin, &setting{fmt.Errorf(
 		"another sidecar with AGENT_NAME=%s runs on %s; give each bot an AGENT_NAME of its own", b.cfg.Agent, where)})
 	defer cancel()
-	return jsonl.Retry(ctx, func(time.Duration) error {
+	return jsonl.Retry(ctx, func() error {
 		ok, err := safefile.TryLock(f)
 		if err != nil {
 			return fmt.Errorf("lock the agent's state: %w", err)

@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"internal/runes":            {},
 	"internal/safefile":         {},
 	"internal/delivery":         {"relay", "internal/safefile", "internal/wait"},
-	"internal/groups":           {"mention", "internal/safefile", "internal/spelling"},
+	"internal/groups":           {"mention", "internal/spelling", "internal/wait"},
 	"internal/redislink":        {},
 	"internal/jsonl":            {"internal/safefile", "internal/wait"},
 	"internal/jsontree":         {"relay"},

@@ -196,7 +196,7 @@ func (e *eraser) redactFile(ctx context.Context, root *os.Root, name string,
 	ctx, cancel := context.WithTimeoutCause(ctx, redactWait, jsonl.ErrLocked)
 	defer cancel()
 	for done := true; done; {
-		err := jsonl.Retry(ctx, func(time.Duration) (err error) {
+		err := jsonl.Retry(ctx, func() (err error) {
 			done, err = jsonl.Replace(root, name, maxCopy, e.change(without))
 			return err
 		})

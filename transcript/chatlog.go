@@ -88,7 +88,7 @@ type addition struct {
 }
 
 // append is one attempt of Store.Append.
-func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err error) {
+func (l *chatLog) append(a *addition) (added bool, err error) {
 	if a.MessageID != "" && l.known(a.MessageID) {
 		return false, nil
 	}
@@ -98,7 +98,7 @@ func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err err
 		}
 		a.text = append(a.text, '\n')
 	}
-	err = l.log.Do(waited, func(size int64) error {
+	err = l.log.Do(func(size int64) error {
 		if err := l.readNew(size); err != nil {
 			return err
 		}
@@ -150,7 +150,6 @@ func (l *chatLog) readNew(size int64) error {
 	case err != nil:
 		return err
 	case l.place.Offset() == size && !l.place.Inside():
-		l.log.Ended(size)
 		return nil
 	}
 	// A writer was killed, maybe right before its newline. Ending the line

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -91,25 +89,6 @@ func TestLockThatIsNeverFreed(t *testing.T) {
 	})
 }
 
-// Who waits for the lock of a file is not passed by those who come later, however
-// often they write.
-func TestLockIsTakenInTurn(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("turns are taken on Linux alone")
-	}
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		busy, waiting := open(t, dir, nil), open(t, dir, nil)
-		unlock := locked(t, busy)
-		added := appending(waiting, message(1))
-		time.Sleep(time.Second)
-		unlock()
-		add(t, busy, true, messages(2, 10)...)
-		must(t, <-added)
-		expectTail(t, busy, 10, messages(1, 10))
-	})
-}
-
 // locked takes the lock of a chat's file, as a process does that is paused then.
 func locked(t *testing.T, s *Store) (unlock func()) {
 	t.Helper()
@@ -122,14 +101,4 @@ func locked(t *testing.T, s *Store) (unlock func()) {
 		t.Fatalf("no lock: %v", err)
 	}
 	return func() { must(t, f.Close()) }
-}
-
-// appending appends e on another goroutine.
-func appending(s *Store, e Entry) <-chan error {
-	done := make(chan error, 1)
-	go func() {
-		_, err := s.Append("feishu", "oc_x", e)
-		done <- err
-	}()
-	return done
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"hash/maphash"
-	"io"
 	"io/fs"
 	"iter"
 	"math"
@@ -68,14 +67,12 @@ func (s *Store) back(name string, from place, files []string) iter.Seq2[raw, err
 func (s *Store) linesOf(f *os.File, number int, size int64) iter.Seq2[raw, error] {
 	return func(yield func(raw, error) bool) {
 		defer f.Close()
-		lines := jsonl.NewBackward(f, size, relay.MaxLine, func() { s.skipped.Add(1) })
-		defer lines.Release()
-		for {
-			text, err := lines.Next()
-			if err == io.EOF || errors.Is(err, jsonl.ErrReplaced) { // somebody has just cut the file
-				return
-			}
-			if !yield(raw{place{number, lines.At()}, text}, err) || err != nil {
+		for l, err := range jsonl.Backward(f, size, relay.MaxLine) {
+			switch {
+			case errors.Is(err, jsonl.ErrReplaced): // somebody has just cut the file
+			case err == nil && l.Text == nil:
+				s.skipped.Add(1)
+			case !yield(raw{place{number, l.Start}, l.Text}, err):
 				return
 			}
 		}

@@ -95,7 +95,7 @@ func playRole(role, dir, chat string, args []string) {
 		}
 	case "hold-lock": // appends nothing and keeps the lock until its input ends
 		l := s.lock(chatKey{"feishu", chat})
-		check(l.log.Do(0, func(int64) error {
+		check(l.log.Do(func(int64) error {
 			waitForGo()
 			return nil
 		}))

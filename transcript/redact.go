@@ -2,11 +2,9 @@ package transcript
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"time"
 
 	"feishu-relay/internal/jsonl"
 	"feishu-relay/relay"
@@ -128,11 +126,8 @@ func (r *redaction) blank(first int) error {
 	}
 	for _, file := range files {
 		for done := true; done; {
-			err := jsonl.Retry(context.Background(), func(waited time.Duration) (err error) {
+			err := retry(lockWait, func() (err error) {
 				done, err = jsonl.Replace(root, file, relay.MaxLine, r.change)
-				if errors.Is(err, jsonl.ErrLocked) && waited >= lockWait {
-					return ErrBusy
-				}
 				return err
 			})
 			if errors.Is(err, fs.ErrNotExist) { // rotated or deleted meanwhile

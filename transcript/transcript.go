@@ -156,21 +156,13 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 	}
 	a := addition{Entry: e}
 	// The chat's mutex is released between attempts.
-	err = jsonl.Retry(context.Background(), func(waited time.Duration) error {
+	err = retry(longest, func() (err error) {
 		if s.closed.Load() {
 			return os.ErrClosed
 		}
 		l := s.lock(chatKey{channel, chatID})
 		defer l.unlock()
-		var err error
-		added, err = l.append(&a, waited)
-		if errors.Is(err, jsonl.ErrLocked) {
-			if waited < longest {
-				return err
-			}
-			err = ErrBusy
-		}
-		l.log.EndTurn() // even if another process has written the message meanwhile
+		added, err = l.append(&a)
 		return err
 	})
 	if err != nil {
@@ -179,13 +171,20 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 	return added, nil
 }
 
+// retry calls try until it gets the lock of a file, at most for longest.
+func retry(longest time.Duration, try func() error) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), longest, ErrBusy)
+	defer cancel()
+	return jsonl.Retry(ctx, try)
+}
+
 // lock returns the appending side of a chat, locked.
 func (s *Store) lock(key chatKey) *chatLog {
 	for {
 		l, ok := s.chats.Get(key)
 		if !ok {
 			l = &chatLog{store: s, name: fileName(key.channel, key.chatID)}
-			l.log = jsonl.Log{Folder: &s.dir, Name: l.name, Max: s.opts.rotateSize, Fair: true}
+			l.log = jsonl.Log{Folder: &s.dir, Name: l.name, Max: s.opts.rotateSize}
 			if other, ok, _ := s.chats.PeekOrAdd(key, l); ok {
 				l = other
 			}

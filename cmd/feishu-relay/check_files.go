@@ -206,7 +206,7 @@ func checkGroups(_ context.Context, s *subject) []finding {
 	}
 	out = well("%s: %d agents, %d groups, %s is in %d of them",
 		"%s：%d 个智能体，%d 个群，%s 在其中 %d 个里", path, len(file.Agents), len(file.Groups), agent, in)
-	for _, key := range file.Unread() {
+	for _, key := range file.Unread {
 		out = append(out, warning(say("correct the key in %s", "在 %s 里改正这个键", path), "%s", "", key)...)
 	}
 	if !listed(file, s.config) {

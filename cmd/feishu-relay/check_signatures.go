@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,14 +82,13 @@ func newestLines(ctx context.Context, s *subject) (lines [][]byte) {
 	if err != nil {
 		return nil
 	}
-	back := jsonl.NewBackward(f, size, relay.MaxLine, func() {})
-	defer back.Release()
-	for len(lines) < maxVerified && ctx.Err() == nil {
-		line, err := back.Next()
-		if err != nil {
+	for l, err := range jsonl.Backward(f, size, relay.MaxLine) {
+		if err != nil || len(lines) == maxVerified || ctx.Err() != nil {
 			break
 		}
-		lines = append(lines, append([]byte(nil), line...))
+		if l.Text != nil {
+			lines = append(lines, bytes.Clone(l.Text))
+		}
 	}
 	return lines
 }

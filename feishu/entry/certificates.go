@@ -124,7 +124,7 @@ func lock(folder *os.Root) (unlock func(), err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
-	err = jsonl.Retry(ctx, func(time.Duration) error {
+	err = jsonl.Retry(ctx, func() error {
 		free, err := safefile.TryLock(f)
 		if err == nil && !free {
 			return jsonl.ErrLocked

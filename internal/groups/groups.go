@@ -16,7 +16,7 @@
 //	   "group_policy":"auto","max_bot_reply_depth":6}}}
 //
 // Keys may be written in snake_case or camelCase; unknown ones are ignored, and
-// [File.Unread] lists those that look like mistakes. In a list, an agent's id
+// File.Unread lists those that look like mistakes. In a list, an agent's id
 // is its id or agent_name if it has one, else its name. An entry whose type is
 // not "bot" is a person's and not an agent.
 //
@@ -43,29 +43,27 @@ type Agent struct {
 	FeishuOpenID string            // as seen by its own app, or by the author of the file
 	AppID        string            // cli_…
 	OpenIDs      map[string]string // by the app that sees it: cli_… to ou_…
-	Type         string            // "bot"
-	Description  string            // its purpose
 }
 
 // Group is a chat. A nil limit means that of the environment.
 type Group struct {
-	Name                 string
-	Members              []string // agent ids; nil: every agent, empty: none
-	GroupPolicy          string   // auto, mention, open, or "" for the environment's
-	MaxBotReplyDepth     *int
-	BotReplyLLMThreshold *int
-	BotReplyLLMCheck     *bool
+	Name                 string   `json:"name"`
+	Members              []string `json:"members"`      // agent ids; nil: every agent, empty: none
+	GroupPolicy          string   `json:"group_policy"` // auto, mention, open, or "" for the environment's
+	MaxBotReplyDepth     *int     `json:"max_bot_reply_depth"`
+	BotReplyLLMThreshold *int     `json:"bot_reply_llm_threshold"`
+	BotReplyLLMCheck     *bool    `json:"bot_reply_llm_check"`
 
 	// The settings that people can change in the group, and the bounds for changing
 	// them; "" and nil mean those of the environment.
-	AnswerMode    string
-	DefaultBot    string // agent id
-	GroupBudget   *int
-	StopNotice    string
-	SteerBy       string
-	SteerMaxDepth *int
-	InjectContext *int
-	Locked        bool // nothing can be changed in the group or over the API
+	AnswerMode    string `json:"answer_mode"`
+	DefaultBot    string `json:"default_bot"` // agent id
+	GroupBudget   *int   `json:"group_budget"`
+	StopNotice    string `json:"stop_notice"`
+	SteerBy       string `json:"steer_by"`
+	SteerMaxDepth *int   `json:"steer_max_depth"`
+	InjectContext *int   `json:"inject_context"`
+	Locked        bool   `json:"locked"` // nothing can be changed in the group or over the API
 }
 
 // File is a groups file. It is immutable after [Parse], and safe for concurrent
@@ -74,14 +72,10 @@ type File struct {
 	Agents    map[string]Agent // by id
 	Groups    map[string]Group // by chat id
 	HasGroups bool             // the file has a groups section, which may be empty
-
-	unread    []string
-	directory *mention.Directory
+	// Unread describes the keys of the file that are ignored and look like
+	// mistakes, one a text, at most 50.
+	Unread []string
 }
-
-// Unread describes the keys of the file that are ignored and look like
-// mistakes, one a text, at most 50.
-func (f *File) Unread() []string { return f.unread }
 
 // Member reports whether agent, by its id, is in chat, and whether the file has
 // an entry for chat. A group without a list of members has every agent as a
@@ -91,15 +85,7 @@ func (f *File) Member(chat, agent string) (member, known bool) {
 	return known && (g.Members == nil || slices.Contains(g.Members, agent)), known
 }
 
-// Directory returns the agents that can be addressed, by their names and ids.
-func (f *File) Directory() *mention.Directory {
-	if f.directory == nil { // not from Parse
-		return mention.NewDirectory(f.mentionable())
-	}
-	return f.directory
-}
-
-// DirectoryFor is [File.Directory] with the names and ids added that an agent
+// DirectoryFor returns the agents that can be addressed, by their names and ids, with those that an agent
 // knows of itself and of others. Each of these is merged with its entry in the
 // file, under its own ID: a flat list often has only an agent's display name,
 // and as two agents with that name it would be ambiguous. The entry is the one

@@ -2,15 +2,16 @@ package groups
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"feishu-relay/internal/spelling"
-	"feishu-relay/mention"
 )
 
 // MaxSize is the most bytes a groups file may have; a larger one is an error.
@@ -20,14 +21,28 @@ const MaxSize = 1 << 20
 // counted.
 const maxMistakes = 50
 
-// The keys that are read.
-var (
-	agentKeys = []string{"name", "aliases", "feishu_open_id", "app_id", "open_ids", "description", "type", "id",
-		"agent_name"}
-	groupKeys = []string{"name", "members", "group_policy", "max_bot_reply_depth", "bot_reply_llm_threshold",
-		"bot_reply_llm_check", "answer_mode", "default_bot", "group_budget", "stop_notice", "steer_by", "steer_max_depth",
-		"inject_context", "locked"}
-)
+// entry is an agent as it is in a file.
+type entry struct {
+	ID           string            `json:"id"`
+	AgentName    string            `json:"agent_name"`
+	Name         string            `json:"name"`
+	Aliases      []string          `json:"aliases"`
+	FeishuOpenID string            `json:"feishu_open_id"`
+	AppID        string            `json:"app_id"`
+	OpenIDs      map[string]string `json:"open_ids"`
+	Description  string            `json:"description"`
+	Type         string            `json:"type"`
+}
+
+// wants says what the value of a key has to be, by the type of its field.
+var wants = map[reflect.Type]string{
+	reflect.TypeFor[string]():            "a text in quotes",
+	reflect.TypeFor[[]string]():          "a list of texts",
+	reflect.TypeFor[map[string]string](): "an object of texts",
+	reflect.TypeFor[*int]():              "a whole number, 0 or more",
+	reflect.TypeFor[*bool]():             "true or false",
+	reflect.TypeFor[bool]():              "true or false",
+}
 
 // words are the allowed values of keys.
 var words = map[string][]string{
@@ -62,10 +77,12 @@ func Parse(data []byte) (*File, error) {
 	default:
 		p.mistake("", "wants an object or a list of agents")
 	}
-	if err := p.err(); err != nil {
-		return nil, err
+	if p.more > 0 {
+		p.mistakes = append(p.mistakes, fmt.Errorf("and %d more mistakes", p.more))
 	}
-	p.file.directory = mention.NewDirectory(p.file.mentionable())
+	if p.mistakes != nil {
+		return nil, errors.Join(p.mistakes...)
+	}
 	return p.file, nil
 }
 
@@ -103,6 +120,68 @@ func (p *parser) mistake(where, format string, args ...any) {
 	p.mistakes = append(p.mistakes, errors.New(text))
 }
 
+// section reads an object with its original keys. After a mistake it returns
+// nil.
+func (p *parser) section(where string, data json.RawMessage) (section map[string]json.RawMessage) {
+	if json.Unmarshal(data, &section) != nil || section == nil {
+		p.mistake(where, "wants an object")
+		return nil
+	}
+	return section
+}
+
+// fold converts a key in snake_case or camelCase to a common form.
+func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", "")) }
+
+// object reads an object with folded keys; if a key has both spellings the one
+// in snake_case counts. After a mistake it returns nil.
+func (p *parser) object(where string, data json.RawMessage) map[string]json.RawMessage {
+	section := p.section(where, data)
+	if section == nil {
+		return nil
+	}
+	values := map[string]json.RawMessage{}
+	keys := slices.Sorted(maps.Keys(section))
+	slices.SortStableFunc(keys, func(a, b string) int { return strings.Count(a, "_") - strings.Count(b, "_") })
+	for _, key := range keys {
+		values[fold(key)] = section[key]
+	}
+	return values
+}
+
+// read sets the fields of into, a pointer to a struct, to the values of the keys in their tags, and records the keys
+// that have no field. Texts lose surrounding blanks, and empty ones in lists are left out.
+func (p *parser) read(where string, data json.RawMessage, values map[string]json.RawMessage, into any) {
+	v := reflect.ValueOf(into).Elem()
+	var keys []string
+	for i := range v.NumField() {
+		key, field := v.Type().Field(i).Tag.Get("json"), v.Field(i)
+		keys = append(keys, key)
+		value := values[fold(key)]
+		if absent(value) {
+			continue
+		}
+		err := json.Unmarshal(value, field.Addr().Interface())
+		if n, ok := field.Interface().(*int); err != nil || ok && *n < 0 {
+			p.mistake(join(where, key), "wants %s", wants[field.Type()])
+			field.SetZero()
+		}
+		switch field := field.Addr().Interface().(type) {
+		case *string:
+			*field = strings.TrimSpace(*field)
+			if allowed := words[key]; allowed != nil && *field != "" && !slices.Contains(allowed, *field) {
+				p.mistake(join(where, key), "wants one of %s", strings.Join(allowed, ", "))
+			}
+		case *[]string:
+			for i := range *field {
+				(*field)[i] = strings.TrimSpace((*field)[i])
+			}
+			*field = slices.DeleteFunc(*field, func(s string) bool { return s == "" })
+		}
+	}
+	p.unread(where, data, keys...)
+}
+
 // unread records the keys of an object that are ignored and look like mistakes: those
 // similar to a known one, and in a group all, since a limit without effect is
 // dangerous. Other programs may have keys of their own in an agent's entry.
@@ -117,21 +196,14 @@ func (p *parser) unread(where string, data json.RawMessage, known ...string) {
 		}
 		place := fmt.Sprintf("%.100q", join(where, key))
 		switch i := slices.IndexFunc(known, near); {
-		case slices.ContainsFunc(known, same) || len(p.file.unread) == maxMistakes:
+		case slices.ContainsFunc(known, same) || len(p.file.Unread) == maxMistakes:
 		case i >= 0:
-			p.file.unread = append(p.file.unread, fmt.Sprintf("%s is not read; %s is", place, known[i]))
+			p.file.Unread = append(p.file.Unread, fmt.Sprintf("%s is not read; %s is", place, known[i]))
 		case strings.HasPrefix(where, "groups."):
-			p.file.unread = append(p.file.unread,
+			p.file.Unread = append(p.file.Unread,
 				fmt.Sprintf("%s is not read; a group has %s", place, strings.Join(known, ", ")))
 		}
 	}
-}
-
-func (p *parser) err() error {
-	if p.more > 0 {
-		return errors.Join(append(p.mistakes, fmt.Errorf("and %d more mistakes", p.more))...)
-	}
-	return errors.Join(p.mistakes...)
 }
 
 // agents reads the agents section, an object by id or a list.
@@ -145,14 +217,10 @@ func (p *parser) agents(data json.RawMessage) {
 	}
 	section := p.section("agents", data)
 	for _, id := range slices.Sorted(maps.Keys(section)) {
-		where := join("agents", id)
 		if id == "" {
 			p.mistake("agents", "wants an id for each agent, not an empty one")
-			continue
-		}
-		if f := p.object(where, section[id]); f != nil && isBot(f) {
-			p.unread(where, section[id], agentKeys...)
-			p.enter(id, p.agent(where, f))
+		} else if e, ok := p.agent(join("agents", id), section[id]); ok {
+			p.enter(id, e)
 		}
 	}
 }
@@ -164,68 +232,51 @@ func (p *parser) list(where string, data json.RawMessage) {
 	places := map[string]string{}
 	for i, data := range list {
 		where := fmt.Sprintf("%s[%d]", where, i)
-		f := p.object(where, data)
-		if f == nil || !isBot(f) {
+		before := len(p.mistakes)
+		e, ok := p.agent(where, data)
+		if !ok {
 			continue
 		}
-		p.unread(where, data, agentKeys...)
-		key := "name"
-		for _, k := range []string{"agent_name", "id"} {
-			if !absent(f[fold(k)]) {
-				key = k
-			}
+		key, id := "name", e.Name
+		switch {
+		case e.ID != "":
+			key, id = "id", e.ID
+		case e.AgentName != "":
+			key, id = "agent_name", e.AgentName
 		}
-		a := p.agent(where, f)
-		id := a.Name
-		if key != "name" {
-			id = p.text(where, f, key)
-		}
-		switch data := f[fold(key)]; {
-		case id == "" && (absent(data) || data[0] == '"'):
+		switch {
+		case id == "" && len(p.mistakes) == before:
 			p.mistake(join(where, key), "is missing")
-		case id == "": // of a wrong type, which has been reported
+		case id == "": // it may be of a wrong type, which has been reported
 		case places[id] != "":
 			p.mistake(join(where, key), "is also that of %s; give each agent an id of its own", places[id])
 		default:
 			places[id] = where
-			p.enter(id, a)
+			p.enter(id, e)
 		}
 	}
 }
 
-func (p *parser) enter(id string, a Agent) {
-	a.ID = id
-	if a.Name == "" {
-		a.Name = id
-	}
-	p.file.Agents[id] = a
+func (p *parser) enter(id string, e entry) {
+	p.file.Agents[id] = Agent{ID: id, Name: cmp.Or(e.Name, id), Aliases: e.Aliases, FeishuOpenID: e.FeishuOpenID,
+		AppID: e.AppID, OpenIDs: e.OpenIDs}
 }
 
-// agent reads an agent's entry.
-func (p *parser) agent(where string, f fields) Agent {
-	a := Agent{
-		Name:         p.text(where, f, "name"),
-		Aliases:      p.texts(where, f, "aliases"),
-		FeishuOpenID: p.text(where, f, "feishu_open_id"),
-		AppID:        p.text(where, f, "app_id"),
-		Type:         "bot",
-		Description:  p.text(where, f, "description"),
+// agent reads an agent's entry; false for one that is none, or a person's, which is not checked further.
+func (p *parser) agent(where string, data json.RawMessage) (e entry, ok bool) {
+	values := p.object(where, data)
+	var kind string
+	if values == nil || json.Unmarshal([]byte(cmp.Or(string(values["type"]), "null")), &kind) != nil ||
+		kind != "" && !strings.EqualFold(strings.TrimSpace(kind), "bot") {
+		return e, false
 	}
-	p.claim(where, "feishu_open_id", a.FeishuOpenID)
-	p.claim(where, "app_id", a.AppID)
-	if data := f[fold("open_ids")]; !absent(data) {
-		place := join(where, "open_ids")
-		a.OpenIDs = map[string]string{}
-		// Not folded: these keys are app ids.
-		section := p.section(place, data)
-		for _, app := range slices.Sorted(maps.Keys(section)) {
-			if s, ok := p.string(join(place, app), section[app]); ok {
-				a.OpenIDs[app] = s
-				p.claim(place, app, s)
-			}
-		}
+	p.read(where, data, values, &e)
+	p.claim(where, "feishu_open_id", e.FeishuOpenID)
+	p.claim(where, "app_id", e.AppID)
+	for _, app := range slices.Sorted(maps.Keys(e.OpenIDs)) {
+		p.claim(join(where, "open_ids"), app, e.OpenIDs[app])
 	}
-	return a
+	return e, true
 }
 
 // claim records a platform id, which only one agent may have. Its place is that
@@ -252,41 +303,19 @@ func (p *parser) groups(data json.RawMessage) {
 		where := join("groups", chat)
 		if chat == "" {
 			p.mistake("groups", "wants a chat id for each group, not an empty one")
-			continue
+		} else if values := p.object(where, section[chat]); values != nil {
+			var g Group
+			p.read(where, section[chat], values, &g)
+			p.file.Groups[chat] = g
 		}
-		f := p.object(where, section[chat])
-		if f == nil {
-			continue
-		}
-		p.unread(where, section[chat], groupKeys...)
-		g := Group{
-			Name:                 p.text(where, f, "name"),
-			Members:              p.texts(where, f, "members"),
-			GroupPolicy:          p.word(where, f, "group_policy"),
-			MaxBotReplyDepth:     p.count(where, f, "max_bot_reply_depth"),
-			BotReplyLLMThreshold: p.count(where, f, "bot_reply_llm_threshold"),
-			BotReplyLLMCheck:     p.flag(where, f, "bot_reply_llm_check"),
-			AnswerMode:           p.word(where, f, "answer_mode"),
-			DefaultBot:           p.text(where, f, "default_bot"),
-			GroupBudget:          p.count(where, f, "group_budget"),
-			StopNotice:           p.word(where, f, "stop_notice"),
-			SteerBy:              p.text(where, f, "steer_by"),
-			SteerMaxDepth:        p.count(where, f, "steer_max_depth"),
-			InjectContext:        p.count(where, f, "inject_context"),
-		}
-		if locked := p.flag(where, f, "locked"); locked != nil {
-			g.Locked = *locked
-		}
-		p.file.Groups[chat] = g
 	}
 }
 
-// word returns the string of key, one of its words; "" if it is absent.
-func (p *parser) word(where string, f fields, key string) string {
-	text := p.text(where, f, key)
-	if text != "" && !slices.Contains(words[key], text) {
-		p.mistake(join(where, key), "wants one of %s", strings.Join(words[key], ", "))
-		return ""
+func absent(data json.RawMessage) bool { return len(data) == 0 || string(data) == "null" }
+
+func join(where, key string) string {
+	if where == "" {
+		return key
 	}
-	return text
+	return where + "." + key
 }

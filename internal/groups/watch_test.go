@@ -24,11 +24,11 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 }
 
 // running returns a running watcher of path and its log.
-func running(t *testing.T, path string, recheck time.Duration) (*Watcher, logged) {
+func running(t *testing.T, path string) (*Watcher, logged) {
 	t.Helper()
 	l := logged{slog.NewTextHandler(t.Output(), nil), make(chan slog.Record, 100)}
 	w := New(path, slog.New(l))
-	w.recheck = recheck
+	w.every = time.Millisecond
 	_ = w.Load()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -110,7 +110,7 @@ func TestLoad(t *testing.T) {
 func TestRunMendsABrokenStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "groups.json")
 	write(t, path, `{`)
-	w, l := running(t, path, time.Hour)
+	w, l := running(t, path)
 	if w.Err() == nil {
 		t.Error("no error of a broken file")
 	}
@@ -122,7 +122,7 @@ func TestRunMendsABrokenStart(t *testing.T) {
 func TestRunSeesAFolderThatAppearsOrIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	path := filepath.Join(dir, "groups.json")
-	w, l := running(t, path, time.Millisecond)
+	w, l := running(t, path)
 
 	fresh := func(data string) {
 		t.Helper()
@@ -151,7 +151,7 @@ func TestRunSeesAFolderThatAppearsOrIsReplaced(t *testing.T) {
 func TestWatcherNamesKeysThatAreNotRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "groups.json")
 	write(t, path, `{"groups":{"oc_x":{"member":["a"]}}}`)
-	w, l := running(t, path, time.Hour)
+	w, l := running(t, path)
 	r := <-l.records
 	var keys string
 	r.Attrs(func(a slog.Attr) bool {

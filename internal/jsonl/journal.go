@@ -18,12 +18,11 @@ type Journal struct {
 	file  *os.File // nil after Close
 	lines int
 	size  int64
-	ended bool // the file is known to have only whole lines
 }
 
 // OpenJournal opens name below root, making it if it is missing, and passes its
 // lines to take, the oldest first; a line is valid during the call. It skips
-// lines of limit bytes and more. The last line may be torn.
+// lines of limit bytes and more. A torn last line is ended.
 func OpenJournal(root *os.Root, name string, limit int, take func(line []byte)) (*Journal, error) {
 	j := &Journal{root: root, name: name}
 	if err := j.open(); err != nil {
@@ -40,26 +39,18 @@ func (j *Journal) open() (err error) {
 	return err
 }
 
-func (j *Journal) read(limit int, take func(line []byte)) error {
-	info, err := j.file.Stat()
-	if err != nil {
+func (j *Journal) read(limit int, take func(line []byte)) (err error) {
+	if j.size, err = safefile.EndLine(j.file); err != nil {
 		return err
 	}
-	j.size = info.Size()
 	t := NewTail(limit)
-	if _, err := t.Read(j.file, j.size, func(l Line) bool {
+	_, err = t.Read(j.file, j.size, func(l Line) bool {
 		j.lines++
 		if l.Text != nil {
 			take(l.Text)
 		}
 		return true
-	}); err != nil {
-		return err
-	}
-	rest, err := t.Rest(j.file, j.size)
-	if len(rest) > 0 && len(rest) < limit && !t.Inside() {
-		take(rest)
-	}
+	})
 	return err
 }
 
@@ -75,12 +66,8 @@ func (j *Journal) Append(lines []byte) error {
 	if j.file == nil {
 		return fmt.Errorf("write journal: %w", os.ErrClosed)
 	}
-	write := safefile.Append
-	if info, err := j.file.Stat(); err == nil && j.ended && info.Size() == j.size { // else it was changed
-		write = safefile.AppendLines
-	}
-	at, err := write(j.file, lines)
-	if j.ended = err == nil; err != nil {
+	at, err := safefile.Append(j.file, lines)
+	if err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
 	j.lines += bytes.Count(lines, []byte{'\n'})
@@ -102,7 +89,6 @@ func (j *Journal) Replace(lines []byte) error {
 		return fmt.Errorf("reopen journal: %w", err)
 	}
 	_ = old.Close() // its content is in the new file
-	j.ended = false
 	j.lines, j.size = bytes.Count(lines, []byte{'\n'}), int64(len(lines))
 	return nil
 }

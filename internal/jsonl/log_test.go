@@ -28,8 +28,8 @@ func newLog(t testing.TB, dir string) *Log {
 }
 
 func add(ctx context.Context, l *Log, line string) error {
-	return Retry(ctx, func(waited time.Duration) error {
-		return l.Do(waited, func(size int64) error {
+	return Retry(ctx, func() error {
+		return l.Do(func(size int64) error {
 			_, err := l.Append([]byte(line + "\n"))
 			return err
 		})
@@ -137,8 +137,8 @@ func TestLogRotation(t *testing.T) {
 		working.Go(func() {
 			for i := range lines {
 				line := fmt.Sprintf("%d %d\n", w, i)
-				if err := Retry(t.Context(), func(waited time.Duration) error {
-					return l.Do(waited, func(size int64) error {
+				if err := Retry(t.Context(), func() error {
+					return l.Do(func(size int64) error {
 						if l.Full(size) {
 							names, _ := filepath.Glob(filepath.Join(dir, "log.*"))
 							return cmp.Or(l.Rotate(fmt.Sprintf("log.%06d", len(names)), size), ErrMoved)
@@ -189,7 +189,7 @@ func TestHelper(t *testing.T) {
 	l := newLog(t, dir)
 	switch role {
 	case "holder":
-		must(t, l.Do(0, func(int64) error {
+		must(t, l.Do(func(int64) error {
 			fmt.Println("locked")
 			time.Sleep(time.Hour) // select{} would be found to be a deadlock, and end the process
 			return nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
@@ -36,27 +35,25 @@ func Replace(root *os.Root, name string, limit int, change func(line []byte) (te
 	if err != nil {
 		return false, err
 	}
-	lines := NewBackward(f, info.Size(), limit, func() {})
-	defer lines.Release()
-	for {
-		line, err := lines.Next()
-		if errors.Is(err, io.EOF) {
-			return false, nil
-		}
+	for l, err := range Backward(f, info.Size(), limit) {
 		if err != nil {
 			return false, err
 		}
-		text := change(line)
+		if l.Text == nil {
+			continue
+		}
+		text := change(l.Text)
 		if text == nil {
 			continue
 		}
-		if !Fits(text, line) || bytes.IndexByte(text, '\n') >= 0 {
+		if !Fits(text, l.Text) || bytes.IndexByte(text, '\n') >= 0 {
 			return false, fmt.Errorf("%s: %w", name, ErrNoRoom)
 		}
-		room := len(line) - len(text) - len(replacedMark)
+		room := len(l.Text) - len(text) - len(replacedMark)
 		padded := slices.Concat(text, bytes.Repeat([]byte{' '}, room), []byte(replacedMark))
-		return overwrite(f, lines.At(), line, padded)
+		return overwrite(f, l.Start, l.Text, padded)
 	}
+	return false, nil
 }
 
 // overwrite writes text in place of was, which was read at offset at of f, under the
@@ -79,9 +76,6 @@ func overwrite(f *os.File, at int64, was, text []byte) (done bool, err error) {
 
 // Fits reports whether a line has room for another text.
 func Fits(text, line []byte) bool { return len(text)+len(replacedMark) <= len(line) }
-
-// IsReplaced reports whether a line is one that [Replace] has written.
-func IsReplaced(line []byte) bool { return bytes.HasSuffix(line, []byte(replacedMark)) }
 
 // replacedLines reports whether now differs from was, the earlier bytes in the same
 // place, only in lines that [Replace] may have written.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"feishu-relay/internal/safefile"
 )
@@ -50,7 +49,7 @@ func TestReplace(t *testing.T) {
 	if done, err := Replace(root, "log", 1000, longer); done || !errors.Is(err, ErrNoRoom) {
 		t.Errorf("a longer text: %t, %v", done, err)
 	}
-	must(t, l.Do(0, func(int64) error { // this process has the lock
+	must(t, l.Do(func(int64) error { // this process has the lock
 		if _, err := Replace(root, "log", 1000, recall("3")); !errors.Is(err, ErrLocked) {
 			t.Errorf("of a locked file: %v", err)
 		}
@@ -84,7 +83,7 @@ func TestReplaceWhileOthersReadAndAppend(t *testing.T) {
 		for i := range n {
 			id := fmt.Sprint("m", i)
 			for done := false; !done; {
-				err := Retry(t.Context(), func(time.Duration) (err error) {
+				err := Retry(t.Context(), func() (err error) {
 					done, err = Replace(root, "log", 1000, recall(id))
 					if errors.Is(err, os.ErrNotExist) {
 						err = nil

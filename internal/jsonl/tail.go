@@ -86,9 +86,7 @@ func At(f io.ReaderAt, limit int, offset int64) (Tail, error) {
 	if errors.Is(err, io.EOF) {
 		err = ErrReplaced
 	}
-	if err == nil {
-		t.Set(offset, guard)
-	}
+	t.offset, t.guard = offset, guard
 	return t, err
 }
 
@@ -103,12 +101,6 @@ func (t *Tail) Inside() bool { return t.inside }
 
 // Reset moves t to the beginning of the file.
 func (t *Tail) Reset() { *t = NewTail(t.max) }
-
-// Set moves t to offset; before is the bytes before it, or the last of them.
-func (t *Tail) Set(offset int64, before []byte) {
-	t.offset, t.inside = offset, false
-	t.guard = append(t.guard[:0], before[max(0, len(before)-guardSize):]...)
-}
 
 // Skip moves t past text, the bytes after t.
 func (t *Tail) Skip(text []byte) {
@@ -191,20 +183,6 @@ func (t *Tail) lines(data []byte, at int, take func(Line) bool) (used int, more 
 			return at - begin, false
 		}
 	}
-}
-
-// Rest returns the bytes from t to size, at most a line.
-func (t *Tail) Rest(f io.ReaderAt, size int64) ([]byte, error) {
-	from := t.offset - int64(len(t.guard))
-	data := make([]byte, max(0, min(size-from, int64(len(t.guard)+t.max))))
-	if _, err := f.ReadAt(data, from); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	rest, same := t.afterGuard(data)
-	if !same {
-		return nil, ErrReplaced
-	}
-	return rest, nil
 }
 
 // afterGuard cuts the bytes before t off data, and reports whether they are those that were

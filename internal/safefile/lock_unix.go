@@ -12,15 +12,12 @@ import (
 // files.
 const nonblock = syscall.O_NONBLOCK
 
-// Lock waits for the exclusive lock on the open file f. The kernel releases it
-// when the process dies.
+// TryLock takes the exclusive lock on the open file f if it is free, and reports whether it did.
+// The kernel releases it when the process dies.
 //
 // This is not gofrs/flock, since that library opens and closes its file for
 // each lock: on the hot path of the queue and the transcript that took 3.3
 // times as long as flock(2) on an open descriptor.
-func Lock(f *os.File) error { return flock(f, syscall.LOCK_EX) }
-
-// TryLock takes the lock if it is free and reports whether it did.
 func TryLock(f *os.File) (bool, error) {
 	err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

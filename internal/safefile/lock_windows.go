@@ -14,14 +14,8 @@ var lockRange = windows.Overlapped{OffsetHigh: 0x40000000}
 // nonblock is for FIFOs, which do not exist in folders here.
 const nonblock = 0
 
-// Lock waits for the exclusive lock on the open file f. The system releases it
-// when the process dies.
-func Lock(f *os.File) error {
-	ov := lockRange
-	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, 1, 0, &ov)
-}
-
-// TryLock takes the lock if it is free and reports whether it did.
+// TryLock takes the exclusive lock on the open file f if it is free, and reports whether it did.
+// The system releases it when the process dies.
 func TryLock(f *os.File) (bool, error) {
 	ov := lockRange
 	err := windows.LockFileEx(windows.Handle(f.Fd()),

@@ -5,11 +5,21 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
+// maxNotices is how many changes may wait for the reader of [Notices]; beyond them changes are lost.
+const maxNotices = 128
+
 // Notices reports when to read a folder: after changes, as far as the system reports them,
-// and regularly, since reports get lost. All exported fields but Off are required. One
+// and regularly, since reports get lost. All exported fields but Off and Prefix are required. One
 // goroutine uses it and closes it.
 type Notices struct {
 	Dir     string
@@ -19,18 +29,29 @@ type Notices struct {
 	Log     *slog.Logger
 
 	tick    *time.Ticker
-	watch   *watcher    // nil: not watching
-	watched fs.FileInfo // the folder that watch watches
+	changes chan Notice
+	lost    atomic.Bool // changes found no room in it
+	folder  string      // the real path under which n is in watched
+	info    fs.FileInfo // the folder that is watched; nil: none
 	failed  bool        // a warning that no changes are reported was logged
 }
 
 // Notice is a reason to read a folder.
 type Notice struct {
 	Name   string // of the file in the folder that has changed
-	Chmod  bool   // only the file's mode or times have changed
 	Ticked bool   // Recheck has passed
-	Lost   bool   // changes were lost: any file may have changed
-	Gone   bool   // the folder was removed or renamed; Arm watches the next one
+	// Lost: changes were lost, or the folder was removed or renamed. Any file may have changed; Arm watches the
+	// folder that is at the path now.
+	Lost bool
+}
+
+// watched is the folders that this process watches. They share one inotify instance, since a user may have
+// only a few (128 on Linux).
+var watched struct {
+	changing sync.Mutex // is held while what follows changes, and never by deliver, for which watcher may wait
+	watcher  *fsnotify.Watcher
+	sync.Mutex
+	folders map[string][]*Notices // by their real paths
 }
 
 // Arm watches the folder that is at the path now, and reports whether it is a
@@ -40,18 +61,18 @@ func (n *Notices) Arm() (changed bool) {
 		return false
 	}
 	now, err := os.Stat(n.Dir)
-	if err == nil && n.watch != nil && os.SameFile(now, n.watched) {
+	if err == nil && n.info != nil && os.SameFile(now, n.info) {
 		return false
 	}
 	n.disarm()
 	if err != nil {
 		return false // the caller gets the same error when it reads the folder
 	}
-	watch, err := watchFolder(n.Dir, n.Prefix)
-	if err == nil {
-		n.watch, n.watched, n.failed = watch, now, false
+	if err = n.watch(); err == nil {
+		n.info, n.failed = now, false
 		return true
 	}
+	n.disarm()
 	if !n.failed {
 		n.failed = true
 		n.Log.Warn("no change notifications; the folder is only polled", "dir", n.Dir, "err", err)
@@ -59,36 +80,73 @@ func (n *Notices) Arm() (changed bool) {
 	return false
 }
 
+func (n *Notices) watch() (err error) {
+	if n.folder, err = filepath.Abs(n.Dir); err == nil {
+		n.folder, err = filepath.EvalSymlinks(n.folder)
+	}
+	if err != nil {
+		return err
+	}
+	if n.changes == nil {
+		n.changes = make(chan Notice, maxNotices)
+	}
+	watched.changing.Lock()
+	defer watched.changing.Unlock()
+	if watched.watcher == nil {
+		w, err := fsnotify.NewWatcher()
+		if err != nil {
+			return err
+		}
+		watched.watcher, watched.folders = w, map[string][]*Notices{}
+		go deliver(w)
+	}
+	watched.Lock()
+	watched.folders[n.folder] = append(watched.folders[n.folder], n)
+	watched.Unlock()
+	return watched.watcher.Add(n.folder) // for the others, too, if it is not the folder that they know
+}
+
+func (n *Notices) disarm() {
+	n.info = nil
+	watched.changing.Lock()
+	defer watched.changing.Unlock()
+	if watched.watcher == nil {
+		return
+	}
+	watched.Lock()
+	left := slices.DeleteFunc(watched.folders[n.folder], func(o *Notices) bool { return o == n })
+	if watched.folders[n.folder] = left; len(left) == 0 {
+		delete(watched.folders, n.folder)
+	}
+	watched.Unlock()
+	if len(left) == 0 {
+		_ = watched.watcher.Remove(n.folder) // it may be gone
+	}
+	if len(watched.folders) == 0 {
+		_ = watched.watcher.Close() // a notice is only a hint
+		watched.watcher = nil
+	}
+}
+
 // Next waits for a notice. It fails only when ctx is done.
-func (n *Notices) Next(ctx context.Context) (Notice, error) {
+func (n *Notices) Next(ctx context.Context) (why Notice, err error) {
 	if n.tick == nil {
 		n.tick = time.NewTicker(n.Recheck)
-	}
-	var changes <-chan Notice
-	var lost <-chan struct{}
-	if n.watch != nil {
-		changes, lost = n.watch.changes, n.watch.lost
 	}
 	select {
 	case <-ctx.Done():
 		return Notice{}, ctx.Err()
 	case <-n.tick.C:
 		return Notice{Ticked: true}, nil
-	case <-lost:
-		return Notice{Lost: true}, nil
-	case change := <-changes:
-		if change.Gone {
-			n.disarm()
-		}
-		return change, nil
+	case why = <-n.changes:
 	}
-}
-
-func (n *Notices) disarm() {
-	if n.watch != nil {
-		_ = n.watch.close() // a notice is only a hint
-		n.watch = nil
+	if n.lost.Swap(false) {
+		why = Notice{Lost: true}
 	}
+	if why.Lost {
+		n.disarm()
+	}
+	return why, nil
 }
 
 // Close stops watching.
@@ -96,5 +154,52 @@ func (n *Notices) Close() {
 	n.disarm()
 	if n.tick != nil {
 		n.tick.Stop()
+	}
+}
+
+// deliver passes what w reports to the notices of its folder, which may be the subject of an event itself, until
+// w is closed.
+func deliver(w *fsnotify.Watcher) {
+	errs, events := w.Errors, w.Events
+	for errs != nil || events != nil {
+		select {
+		case _, open := <-errs:
+			if !open {
+				errs = nil
+				continue
+			}
+			watched.Lock()
+			for _, all := range watched.folders {
+				give(all, Notice{Lost: true})
+			}
+			watched.Unlock()
+		case e, open := <-events:
+			if !open {
+				events = nil
+				continue
+			}
+			watched.Lock()
+			if e.Op != fsnotify.Chmod { // only the file's mode or times have changed
+				give(watched.folders[filepath.Dir(e.Name)], Notice{Name: filepath.Base(e.Name)})
+			}
+			if e.Has(fsnotify.Remove | fsnotify.Rename) {
+				give(watched.folders[e.Name], Notice{Lost: true})
+			}
+			watched.Unlock()
+		}
+	}
+}
+
+// give never waits, so that a slow reader does not delay others.
+func give(all []*Notices, why Notice) {
+	for _, n := range all {
+		if !strings.HasPrefix(why.Name, n.Prefix) && !why.Lost {
+			continue
+		}
+		select {
+		case n.changes <- why:
+		default:
+			n.lost.Store(true)
+		}
 	}
 }

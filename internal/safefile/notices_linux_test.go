@@ -50,15 +50,11 @@ func TestNotices(t *testing.T) {
 			t.Error("a new folder is not new once")
 		}
 		touch(t, filepath.Join(dir, "x"))
-		until(t, &n, func(why safefile.Notice) bool { return why.Name == "x" && !why.Chmod })
-		if err := os.Chmod(filepath.Join(dir, "x"), 0o400); err != nil {
-			t.Fatal(err)
-		}
-		until(t, &n, func(why safefile.Notice) bool { return why.Name == "x" && why.Chmod })
+		until(t, &n, func(why safefile.Notice) bool { return why.Name == "x" })
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
-		until(t, &n, func(why safefile.Notice) bool { return why.Gone })
+		until(t, &n, func(why safefile.Notice) bool { return why.Lost })
 	}
 }
 
@@ -82,25 +78,112 @@ func TestNoticesByTheClock(t *testing.T) {
 	}
 }
 
-// Files whose names begin otherwise give no reason to look, and the folder itself does.
+// Files whose names begin otherwise, and changes of a mode, give no reason to look; the folder itself does.
 func TestNoticesOfSomeFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "folder")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	n := safefile.Notices{Dir: dir, Recheck: time.Hour, Prefix: "x.", Log: slog.New(slog.DiscardHandler)}
-	defer n.Close()
-	n.Arm()
+	mkdir(t, dir)
+	n := watch(t, dir, "x.")
 	touch(t, filepath.Join(dir, "y.jsonl"))
 	touch(t, filepath.Join(dir, "x.jsonl"))
-	until(t, &n, func(why safefile.Notice) bool {
-		if why.Name != "x.jsonl" {
+	if err := os.Chmod(filepath.Join(dir, "x.jsonl"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	until(t, n, func(why safefile.Notice) bool {
+		if why.Name != "x.jsonl" && !why.Lost {
+			t.Errorf("got %+v", why)
+		}
+		return why.Lost
+	})
+}
+
+func mkdir(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// watch watches a folder until the end of the test.
+func watch(t *testing.T, dir, prefix string) *safefile.Notices {
+	t.Helper()
+	n := &safefile.Notices{Dir: dir, Prefix: prefix, Recheck: time.Hour, Log: slog.New(slog.DiscardHandler)}
+	t.Cleanup(n.Close)
+	n.Arm()
+	return n
+}
+
+// hears waits until a file is reported.
+func hears(t *testing.T, n *safefile.Notices, name string) {
+	t.Helper()
+	until(t, n, func(why safefile.Notice) bool { return why.Name == name })
+}
+
+// Each hears of what it watches, by whatever path, and of nothing else.
+func TestNoticesHearTheirOwn(t *testing.T) {
+	dir := t.TempDir()
+	folder, other, link := filepath.Join(dir, "folder"), filepath.Join(dir, "other"), filepath.Join(dir, "link")
+	mkdir(t, folder)
+	mkdir(t, other)
+	if err := os.Symlink(folder, link); err != nil {
+		t.Fatal(err)
+	}
+	direct, byLink, above, elsewhere := watch(t, folder, ""), watch(t, link, ""), watch(t, dir, ""), watch(t, other, "")
+	touch(t, filepath.Join(folder, "x"))
+	hears(t, direct, "x")
+	hears(t, byLink, "x")
+	direct.Close()
+	touch(t, filepath.Join(folder, "y"))
+	hears(t, byLink, "y")
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	until(t, byLink, func(why safefile.Notice) bool { return why.Lost })
+	hears(t, above, "folder")
+	touch(t, filepath.Join(other, "z"))
+	until(t, elsewhere, func(why safefile.Notice) bool {
+		if why.Name != "z" {
 			t.Errorf("got %+v", why)
 		}
 		return true
 	})
-	if err := os.RemoveAll(dir); err != nil {
+}
+
+// A folder that takes the place of another is watched once one of them asks.
+func TestNoticesOfAReplacedFolder(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "folder")
+	mkdir(t, folder)
+	held, err := os.Open(folder) // the system reports its removal only once it is closed
+	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, &n, func(why safefile.Notice) bool { return why.Gone })
+	defer held.Close()
+	first, second := watch(t, folder, ""), watch(t, folder, "")
+	for i := range 20 {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+		mkdir(t, folder)
+		first.Close()
+		first = watch(t, folder, "")
+		name := string(rune('a' + i))
+		touch(t, filepath.Join(folder, name))
+		hears(t, first, name)
+		if i == 0 {
+			hears(t, second, name)
+		}
+	}
+}
+
+// A reader that does not read holds up no other, and learns that it missed some.
+func TestNoticesThatAreNotRead(t *testing.T) {
+	dir := t.TempDir()
+	slow, quick := watch(t, dir, ""), watch(t, dir, "")
+	for range 1000 {
+		touch(t, filepath.Join(dir, "x"))
+		hears(t, quick, "x")
+	}
+	until(t, slow, func(why safefile.Notice) bool { return why.Lost })
 }

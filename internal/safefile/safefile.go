@@ -13,7 +13,7 @@
 // A process killed in the middle of a write leaves a torn line, and the next
 // append would glue its own line onto it. [Append] therefore checks the last
 // byte of the file first and starts a new line if it is not a newline. The
-// caller must hold the lock ([Lock]).
+// caller must hold the lock ([TryLock]).
 package safefile
 
 import (

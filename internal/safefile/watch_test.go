@@ -1,10 +1,14 @@
-package safefile
+package safefile_test
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"feishu-relay/internal/safefile"
 )
 
 // A watcher whose folder was renamed and removed can be closed while its changes are
@@ -16,12 +20,11 @@ func TestWatcherOfARemovedFolderCloses(t *testing.T) {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		w, err := watchFolder(folder, "")
-		if err != nil {
+		n := safefile.Notices{Dir: folder, Recheck: time.Hour, Log: slog.New(slog.DiscardHandler)}
+		n.Arm()
+		if err := errors.Join(os.Rename(folder, gone), os.Remove(gone)); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(os.Rename(folder, gone), os.Remove(gone), w.close()); err != nil {
-			t.Fatal(err)
-		}
+		n.Close()
 	}
 }

@@ -245,16 +245,6 @@ func (s *Spool[T]) Schedule(name string, at time.Time) {
 	}
 }
 
-// Next returns when the first document is due; false if no document has a time.
-func (s *Spool[T]) Next() (at time.Time, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.due) == 0 {
-		return time.Time{}, false
-	}
-	return s.due[0].at, true
-}
-
 // Due returns the names of the documents due at now, in the order of their times, and
 // clears these times.
 func (s *Spool[T]) Due(now time.Time) (names []string) {
@@ -269,8 +259,13 @@ func (s *Spool[T]) Due(now time.Time) (names []string) {
 // Ready waits until a document is due. Its error is ctx's.
 func (s *Spool[T]) Ready(ctx context.Context) error {
 	for {
-		at, ok := s.Next()
-		if ok && !time.Now().Before(at) {
+		var at time.Time // none
+		s.mu.Lock()
+		if len(s.due) > 0 {
+			at = s.due[0].at
+		}
+		s.mu.Unlock()
+		if !at.IsZero() && !time.Now().Before(at) {
 			return ctx.Err()
 		}
 		if err := wait.Change(ctx, at, s.changed); err != nil {

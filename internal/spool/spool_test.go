@@ -164,13 +164,7 @@ func TestSchedule(t *testing.T) {
 			s.Schedule("2", start) // something earlier wakes who waits
 		}()
 		wait(time.Minute+time.Second, "2")
-		if at, ok := s.Next(); !ok || !at.Equal(start.Add(time.Hour)) {
-			t.Errorf("next at %s, %t", at, ok)
-		}
 		wait(time.Hour, "1")
-		if _, ok := s.Next(); ok {
-			t.Error("something is scheduled still")
-		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := s.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -90,9 +90,9 @@ func (r *receiver) run(ctx context.Context) error {
 				r.store.prune(r.agent)
 				pruned = time.Now()
 			}
-		case why.Lost, why.Gone:
+		case why.Lost:
 			err = r.scan(ctx, true, "")
-		case isMail(why.Name) && !why.Chmod:
+		case isMail(why.Name):
 			err = r.scan(ctx, false, why.Name)
 		}
 	}

@@ -88,13 +88,13 @@ func load(ctx context.Context, root *os.Root, name string) (was snapshot, list e
 // wants it and with what other programs write meanwhile. An edit that returns the list it
 // got writes nothing. The caller has the turn.
 func (s *Store) change(ctx context.Context, edit func(entries) (entries, error)) error {
-	lock := jsonl.Log{Folder: &s.dir, Name: registryLock, Fair: true}
+	lock := jsonl.Log{Folder: &s.dir, Name: registryLock}
 	defer lock.Close()
 	waiting, cancel := context.WithTimeoutCause(ctx, s.lockWait,
 		fmt.Errorf("another process has the registry's lock %s for more than %v: does it hang?", registryLock, s.lockWait))
 	defer cancel()
-	return jsonl.Retry(waiting, func(waited time.Duration) error {
-		return lock.Do(waited, func(int64) error { return s.rewrite(ctx, edit) })
+	return jsonl.Retry(waiting, func() error {
+		return lock.Do(func(int64) error { return s.rewrite(ctx, edit) })
 	})
 }
 
@@ -470,7 +470,7 @@ func (s *Store) keepCards(ctx context.Context) {
 			if err != nil {
 				return
 			}
-			again = why.Ticked || why.Lost || why.Gone || why.Name == registry
+			again = why.Ticked || why.Lost || why.Name == registry
 		}
 	}
 }

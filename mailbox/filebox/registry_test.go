@@ -274,7 +274,8 @@ func TestLockIsHeld(t *testing.T) {
 	f, err := os.Create(filepath.Join(dir, "_registry.json.lock"))
 	must(t, err)
 	defer f.Close()
-	must(t, safefile.Lock(f))
+	_, err = safefile.TryLock(f)
+	must(t, err)
 	filebox.SetLockWait(s, 50*time.Millisecond)
 	if err := s.SetCard(t.Context(), mailboxtest.Card("us", 1)); err == nil || !strings.Contains(err.Error(), "lock") {
 		t.Errorf("got %v, want an error that names the lock", err)

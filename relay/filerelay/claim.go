@@ -39,7 +39,7 @@ func (q *Queue) Claim(ctx context.Context, key, owner string, life time.Duration
 		return "", err
 	}
 	defer lock.Close() // which releases it
-	err = q.retry(ctx, func(time.Duration) error {
+	err = q.retry(ctx, func() error {
 		if ok, err := safefile.TryLock(lock); ok || err != nil {
 			return err
 		}

@@ -203,11 +203,11 @@ func (q *Queue) Publish(ctx context.Context, lines [][]byte, _ relay.Receipt) (r
 		}
 		data = append(append(data, line...), '\n')
 	}
-	return "", q.retry(ctx, func(waited time.Duration) error { return q.append(waited, data) })
+	return "", q.retry(ctx, func() error { return q.append(data) })
 }
 
 // retry calls try until it no longer returns [jsonl.ErrLocked], within the time of a call.
-func (q *Queue) retry(ctx context.Context, try func(waited time.Duration) error) error {
+func (q *Queue) retry(ctx context.Context, try func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -218,12 +218,12 @@ func (q *Queue) retry(ctx context.Context, try func(waited time.Duration) error)
 }
 
 // append writes data to the queue file, unless the file is locked.
-func (q *Queue) append(waited time.Duration, data []byte) error {
+func (q *Queue) append(data []byte) error {
 	if !q.writing.TryLock() {
 		return jsonl.ErrLocked
 	}
 	defer q.writing.Unlock()
-	err := q.file.Do(waited, func(int64) error {
+	err := q.file.Do(func(int64) error {
 		at, err := q.file.Append(data)
 		if err != nil {
 			return err

@@ -153,7 +153,7 @@ func (r *reader) wait(ctx context.Context) safefile.Notice {
 		if why.Ticked {
 			r.wake.Arm()
 		}
-		if err != nil || why.Ticked || why.Lost || why.Name != "" && !why.Chmod {
+		if err != nil || why.Ticked || why.Lost || why.Name != "" {
 			return why
 		}
 	}
