@@ -100,8 +100,7 @@ type EventTap func(event []byte) (v Verdict, instead []byte, after func())
 // Passage is how a person's message goes on to the bot. The zero Passage passes it byte
 // for byte.
 type Passage struct {
-	// Withhold acknowledges the event to Feishu and does not pass it to the bot.
-	Withhold bool
+	Verdict Verdict // of a group's message; private ones pass
 	// Before is put in front of a text, and becomes the first paragraph of a post;
 	// mentions in it are disarmed. Other messages pass unchanged.
 	Before string

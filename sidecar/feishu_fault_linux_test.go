@@ -2,6 +2,7 @@ package sidecar_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,19 +120,25 @@ func TestInjectedSenderAndMention(t *testing.T) {
 }
 
 // A disk that is full while a bot speaks costs it nothing; what it said is
-// relayed when there is room again.
+// relayed when there is room again, and what people commanded is carried out then and reaches no bot.
 func TestGatewayFullDisk(t *testing.T) {
 	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	n, apps := newTenant(t, feishusim.Options{Redeliver: slices.Repeat([]time.Duration{time.Second}, 100), AckTimeout: time.Second},
+		feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	smallDisk(t, n.dir)
-	_, _, botA, botB := n.pair(apps)
+	a, b := n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))
+	botA, botB := n.bots(apps, a, b)
 	n.reply(botA, heard{ID: n.says("hello")}, apps[1].ID, "before, can you hear me?")
 	n.hears(botB, "before")
 	empty := fill(t, n.dir)
 	long := "meanwhile, " + strings.Repeat("and so on ", 4<<10)
 	n.reply(botA, heard{ID: n.says("and now?")}, apps[1].ID, long)
 	n.sees("meanwhile")
+	command := n.says("/relay " + long)
+	n.until("its event is refused", func() bool { return n.events(a, "heard_error") > 0 })
 	empty()
 	n.hears(botB, "meanwhile")
-	n.eachOnce(botB)
+	n.repliesTo(command)
+	n.eachOnce(botA, command)
+	n.eachOnce(botB, command)
 }

@@ -467,7 +467,7 @@ func (n *native) hearPerson(ctx context.Context, p *arrival) (relay.Reason, erro
 	heard, group := n.send.person(relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID),
 		MsgType: m.MsgType, Mentions: m.Mentions, SenderID: m.SenderID, Metadata: m.Metadata, SenderName: m.SenderName,
 		MessageID: m.MessageID, TS: m.TS, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
-	answer, bots, err := n.send.hear(heard, group, sentBy{m.Metadata.Text(metaUnion), m.Metadata.Text(metaType)})
+	answer, bots, err := n.send.hear(ctx, heard, group, sentBy{m.Metadata.Text(metaUnion), m.Metadata.Text(metaType)})
 	if bots != nil {
 		p.bots, answer.Reason = bots, relay.Pass
 	}

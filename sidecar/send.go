@@ -194,7 +194,7 @@ func (s *sender) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Se
 		return relay.Sent{}, relay.Errorf(web.CodeAdminToken,
 			"commands reported here need ADMIN_TOKEN, the token for people; API_TOKEN is the bot's")
 	}
-	answer, bots, err := s.hear(m, group, by)
+	answer, bots, err := s.hear(ctx, m, group, by)
 	if err != nil || !group {
 		return answer, err
 	}
@@ -212,13 +212,13 @@ func (s *sender) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Se
 
 // hear records a person's message. Where that is for one of several bots, it returns these, and
 // it is not known yet whether it is for this one.
-func (s *sender) hear(m *relay.Message, group bool, by sentBy) (answer relay.Sent, bots []relay.AgentName, err error) {
+func (s *sender) hear(ctx context.Context, m *relay.Message, group bool, by sentBy) (answer relay.Sent,
+	bots []relay.AgentName, err error) {
 	s.chats.noteTalk(talk{Channel: m.Channel, ChatID: m.ChatID, ChatType: chatType(group), MessageID: m.MessageID,
 		At: m.TS})
 	answer.RelayMsgID = m.ID()
 	if group {
-		if answer.Reason, bots, err = s.steer.weigh(m, by); err != nil {
-			s.problems.set("steer", err)
+		if answer.Reason, bots, err = s.steer.weigh(ctx, m, by); err != nil {
 			return relay.Sent{}, nil, sendError(err)
 		}
 		if answer.Reason != relay.Command {
@@ -435,16 +435,22 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 		Sender: string(m.Sender.OpenID), SenderName: cmp.Or(m.Sender.Name, who.Name), SenderID: m.Sender.OpenID,
 		MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
-	why, bots, err := s.steer.weigh(h, sentBy{m.Sender.UnionID, m.Sender.Type})
-	p := feishu.Passage{Withhold: why != relay.Pass, After: note}
-	if err == nil && slices.Contains(bots, s.cfg.Agent) { // it waits until it is known which of them gets it
-		err, why = s.native.keepEvent(ctx, h, bots, event), relay.Pass
+	why, bots, err := s.steer.weigh(ctx, h, sentBy{m.Sender.UnionID, m.Sender.Type})
+	if err != nil { // Feishu delivers what was asked again
+		return feishu.Passage{Verdict: feishu.Refuse}, err
 	}
-	if err != nil { // rather once too often than never
-		s.problems.set("steer", err)
-		why, p.Withhold = relay.Pass, false
+	p := feishu.Passage{After: note}
+	if why != relay.Pass {
+		p.Verdict = feishu.Keep
 	}
-	if n := s.deliver.contextLines(h.ChatID); n > 0 && !p.Withhold {
+	if slices.Contains(bots, s.cfg.Agent) { // it waits until it is known which of them gets it
+		why = relay.Pass
+		if err := s.native.keepEvent(ctx, h, bots, event); err != nil { // rather once too often than never
+			s.problems.set("steer", err)
+			p.Verdict = feishu.Pass
+		}
+	}
+	if n := s.deliver.contextLines(h.ChatID); n > 0 && p.Verdict == feishu.Pass {
 		given := []string{string(m.ID)}
 		if content.IsText(m.Type) {
 			before, ids := s.deliver.context(h, h.TS.Time(), n)
@@ -455,7 +461,7 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 	if why != relay.Command {
 		p.After = func(ctx context.Context) error {
 			_ = note(ctx) // never fails
-			if !p.Withhold {
+			if p.Verdict == feishu.Pass {
 				s.watch.gave(h, doorGateway)
 			}
 			m.Sender.Name = s.app.person(ctx, &m)

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -65,11 +66,11 @@ func (s *steering) parse(m *relay.Message) (asked steer.Asked, is bool) {
 	return steer.ParseCommand(s.said(m), words, s.named(s.records.state(m.Channel, m.ChatID)))
 }
 
-// command carries out a person's message that is a command, and reports whether it is one. After
-// an error it is one that is not carried out.
-func (s *steering) command(m *relay.Message, union string) (is bool, err error) {
-	if is = s.isCommand(m); !is || s.known.Contains(commandID(m)) {
-		return is, nil
+// command carries out a person's message that is a command.
+func (s *steering) command(m *relay.Message, union string) error {
+	s.announce(m.Channel, m.ChatID)
+	if s.known.Contains(commandID(m)) {
+		return nil
 	}
 	if now := relay.MillisOf(time.Now()); m.TS > now { // a pause would last for longer than it may
 		bounded := *m
@@ -78,17 +79,17 @@ func (s *steering) command(m *relay.Message, union string) (is bool, err error) 
 	s.awaitOthers(m.Channel, m.ChatID)
 	asked, _ := s.parse(m)
 	if time.Since(m.TS.Time()) > s.cfg.MaxAge { // too late to be carried out, and not unseen
-		return true, s.publish(s.commandMark(m, asked, steer.Answer, nil))
+		return s.publish(s.commandMark(m, asked, steer.Answer, nil))
 	}
 	g := s.group(m.Channel, m.ChatID)
 	set, answer := s.execute(g, asked, m)
 	if len(set) == 0 {
-		return true, s.answer(m, asked, set, answer)
+		return s.answer(m, asked, set, answer)
 	}
 	refusal := ""
 	switch {
 	case g.Locked:
-		return true, s.answer(m, asked, nil, steer.Locked(asked.Chinese))
+		return s.answer(m, asked, nil, steer.Locked(asked.Chinese))
 	case asked.Verb == steer.VerbContinue: // of anybody
 		refusal = s.cannotContinue(g, m, asked)
 	default:
@@ -100,9 +101,9 @@ func (s *steering) command(m *relay.Message, union string) (is bool, err error) 
 	}
 	if refusal != "" {
 		s.refuse(m, asked, refusal)
-		return true, nil
+		return nil
 	}
-	return true, s.answer(m, asked, set, answer)
+	return s.answer(m, asked, set, answer)
 }
 
 // refuse answers a command that this sidecar cannot carry out, unless another one knows better.
@@ -304,21 +305,46 @@ func fateOf(o outcome.Outcome) steer.Fate {
 
 // weigh says what becomes of a message that was heard from a person, before it is recorded: the
 // reason why it is not for this bot, and where it is for one of several bots, these.
-func (s *steering) weigh(m *relay.Message, by sentBy) (why relay.Reason, bots []relay.AgentName, err error) {
-	s.announce(m.Channel, m.ChatID)
+func (s *steering) weigh(ctx context.Context, m *relay.Message, by sentBy) (why relay.Reason, bots []relay.AgentName,
+	err error) {
 	if s.chats.wasRecalled(m) {
 		return relay.Recalled, nil, nil
 	}
-	if s.isPerson(m, by) {
-		if is, err := s.command(m, by.union); is || err != nil {
-			return relay.Command, nil, err
-		}
-		if on, err := s.goOn(m); on || err != nil {
-			return relay.Continue, nil, err
-		}
+	switch why := s.asksTo(m, by); why {
+	case relay.Command:
+		return why, nil, s.within(ctx, func() error { return s.command(m, by.union) })
+	case relay.Continue:
+		return why, nil, s.within(ctx, func() error { return s.goOn(m) })
 	}
+	s.announce(m.Channel, m.ChatID)
 	why, bots = s.forPerson(m, entryOf(m, m.TS.Time()))
 	return why, bots, nil
+}
+
+// within does what a person asked for and returns its error; after the deadline of ctx it goes on by itself.
+func (s *steering) within(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	s.deliver.delivering.Go(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				done <- fmt.Errorf("it panicked: %v", v)
+			}
+		}()
+		err := do()
+		if err != nil {
+			s.problems.set("steer", err)
+		}
+		done <- err
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil
+		}
+		return ctx.Err()
+	}
 }
 
 // asksTo is Command or Continue if a message that was heard asks for that, else Pass.

@@ -32,10 +32,10 @@ func TestPausesEnd(t *testing.T) {
 		}
 		types := func(text string) {
 			t.Helper()
-			is, err := s.command(&relay.Message{Channel: "feishu", ChatID: "oc_own", MessageID: relay.MessageID("om_" + text), MsgType: "text",
-				Role: relay.RoleUser, SenderName: "Tom", Content: text, TS: relay.MillisOf(time.Now())}, "")
-			if !is || err != nil {
-				t.Fatalf("%q: %t, %v", text, is, err)
+			why, _, err := s.weigh(t.Context(), &relay.Message{Channel: "feishu", ChatID: "oc_own", MessageID: relay.MessageID("om_" + text),
+				MsgType: "text", Role: relay.RoleUser, SenderName: "Tom", Content: text, TS: relay.MillisOf(time.Now())}, sentBy{kind: "user"})
+			if why != relay.Command || err != nil {
+				t.Fatalf("%q: %s, %v", text, why, err)
 			}
 		}
 		want := func(why relay.Reason, person bool) {
@@ -84,8 +84,8 @@ func TestOnlyUsersCommand(t *testing.T) {
 	for kind, want := range map[string]bool{"user": true, "anonymous": false, "unknown": false, "": false} {
 		m := feishu.Message{ID: relay.MessageID("om_" + kind), ChatID: "oc_own", ChatType: "group", Type: "text",
 			Content: `{"text":"/relay status"}`, CreateTime: relay.MillisOf(time.Now()), Sender: feishu.Sender{Type: kind, OpenID: "ou_x"}}
-		if p, err := s.send.heard(t.Context(), m, nil); err != nil || p.Withhold != want {
-			t.Errorf("the gateway hears %q: a command: %t, %v", kind, p.Withhold, err)
+		if p, err := s.send.heard(t.Context(), m, nil); err != nil || (p.Verdict == feishu.Keep) != want {
+			t.Errorf("the gateway hears %q: a command: %v, %v", kind, p.Verdict, err)
 		}
 		m.ID += "_again"
 		n := &native{base: s.base, chats: s.chats, app: s.app, send: s.send, steer: s.steer}

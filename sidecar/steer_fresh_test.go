@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,32 @@ func TestFirstCommandOfAGroup(t *testing.T) {
 	if got := n.answers("/relay continue"); got != "The bots continue." {
 		t.Errorf("the answer is %q", got)
 	}
+}
+
+// A command that is not carried out in time reaches no bot all the same.
+func TestASlowCommandReachesNoBot(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	release := make(chan struct{})
+	var slow atomic.Bool
+	a := n.startTraced(n.steered("agent_a"), func(step string) {
+		if step == "marked" && slow.Load() {
+			<-release
+		}
+	})
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	n.connected(a)
+	n.says("hello")
+	n.hears(botA, "hello")
+	slow.Store(true)
+	id := n.says("/relay status")
+	n.until("its event is decided on", func() bool { return n.events(a, "withheld")+n.events(a, "tap_slow") > 0 })
+	slow.Store(false)
+	close(release)
+	n.repliesTo(id)
+	n.says("bye")
+	n.hears(botA, "bye")
+	n.eachOnce(botA, id)
 }
 
 // A person's message that is not for a connector's bot is counted once. Who may change things may

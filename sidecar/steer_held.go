@@ -292,13 +292,13 @@ func (s *steering) inChinese(m *relay.Message, before relay.Millis) bool {
 	return false
 }
 
-// goOn takes a person's message that says that the bots may go on, and reports whether it does.
-func (s *steering) goOn(m *relay.Message) (bool, error) {
+// goOn takes a person's message that says that the bots may go on.
+func (s *steering) goOn(m *relay.Message) error {
 	mark, is := s.continueOf(m)
 	if !is || s.known.Contains(mark.ID) { // another sidecar has heard it before
-		return is, nil
+		return nil
 	}
-	return true, s.publish(mark)
+	return s.publish(mark)
 }
 
 // continueOf is the mark of a person's message that says that the bots may go on, if it does: if

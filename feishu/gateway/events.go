@@ -106,16 +106,16 @@ func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instea
 	p, err := g.opts.Host.Heard(ctx, m, event)
 	if err != nil {
 		g.heardError(&m, err)
-		return feishu.Pass, nil, nil
+		return p.Verdict, nil, nil
 	}
 	if p.After != nil {
 		after = func() { g.afterHeard(m, p.After) }
 	}
 	switch {
 	case !group:
-	case p.Withhold:
+	case p.Verdict != feishu.Pass:
 		g.count(countedWithheld)
-		return feishu.Keep, nil, after
+		return p.Verdict, nil, after
 	case p.Before != "":
 		if instead, err = feishu.WithBefore(event, p.Before); err != nil {
 			g.log.Debug("a person's message passes without its context", "chat", m.ChatID,

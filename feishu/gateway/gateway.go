@@ -79,7 +79,8 @@ type Host interface {
 	Hearing(m feishu.Message)
 	// Heard is a person's message in a chat of the bot (any chat type), and the JSON of its
 	// event, which is not kept; it returns how the message goes on to the bot. The bot waits
-	// for it, up to [feishu.AckHold]: then, and after an error, the event passes as it came.
+	// for it, up to [feishu.AckHold]: then the event passes as it came. After an error only the passage's Verdict
+	// counts.
 	// Of an event that Feishu delivers again it is called again. In private chats only
 	// After counts.
 	Heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error)

@@ -28,11 +28,12 @@ func TestPassages(t *testing.T) {
 		text           string // in the place of "hi"
 	}{
 		{"as it came", "group", with(feishu.Passage{}, nil), feishu.Pass, ""},
-		{"withheld", "group", with(feishu.Passage{Withhold: true, Before: "x"}, nil), feishu.Keep, ""},
+		{"withheld", "group", with(feishu.Passage{Verdict: feishu.Keep, Before: "x"}, nil), feishu.Keep, ""},
 		{"with a text in front", "group", with(feishu.Passage{Before: "note: "}, nil), feishu.Pass, "note: hi"},
-		{"an error", "group", with(feishu.Passage{Withhold: true}, errTest), feishu.Pass, ""},
+		{"an error", "group", with(feishu.Passage{}, errTest), feishu.Pass, ""},
+		{"an error of what the bot must not get", "group", with(feishu.Passage{Verdict: feishu.Refuse}, errTest), feishu.Refuse, ""},
 		{"a panic", "group", func(feishu.Message, []byte) (feishu.Passage, error) { panic("boom") }, feishu.Pass, ""},
-		{"withheld in private", "p2p", with(feishu.Passage{Withhold: true}, nil), feishu.Pass, ""},
+		{"withheld in private", "p2p", with(feishu.Passage{Verdict: feishu.Keep}, nil), feishu.Pass, ""},
 		{"with a text in front in private", "p2p", with(feishu.Passage{Before: "x"}, nil), feishu.Pass, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -66,7 +67,7 @@ func TestASlowPassage(t *testing.T) {
 		bot, done := &posts{}, false
 		h := &host{passage: func(feishu.Message, []byte) (feishu.Passage, error) {
 			time.Sleep(time.Minute)
-			return feishu.Passage{Withhold: true, After: func(context.Context) error { done = true; return nil }}, nil
+			return feishu.Passage{Verdict: feishu.Keep, After: func(context.Context) error { done = true; return nil }}, nil
 		}}
 		g, err := New(Options{Upstream: mustURL("http://feishu"), AppID: app, Book: feishu.OpenBook(nil, "", nil),
 			API: feishu.NewAPI("http://feishu", app, ""), Host: h, Webhook: bot.options()})

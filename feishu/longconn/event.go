@@ -75,6 +75,7 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 		}
 	case d.Verdict == feishu.Refuse:
 		l.s.Counter(conn.Refused)
+		d.Settle(false)
 	default:
 		if d.Instead != nil {
 			if changed, err := f.Whole(d.Instead); err == nil {
@@ -91,9 +92,6 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 
 // pong makes the reconnect settings in a pong short.
 func (l *link) pong(f *conn.Frame) []byte {
-	if len(f.Payload) == 0 {
-		return f.Raw
-	}
 	config, ping, err := shorten(f.Payload, int(l.ping.Load()))
 	if err != nil {
 		return f.Raw
