@@ -13,6 +13,7 @@ import (
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
+	"feishu-relay/transcript"
 )
 
 // refuseAfter is how long a sidecar that cannot carry out a command leaves it to the others: an
@@ -279,6 +280,9 @@ func (s *steering) why(g steer.Group, m *relay.Message, chinese bool) string {
 			about = list[i].RelayMsgID
 		}
 	}
+	if about == "" {
+		return steer.NothingToContinue(chinese)
+	}
 	var fates []steer.Fate
 	title := ""
 	for _, o := range list {
@@ -286,6 +290,16 @@ func (s *steering) why(g steer.Group, m *relay.Message, chinese bool) string {
 			fates = append(fates, fateOf(o))
 			if o.Sender != o.Agent { // else it is a person's, which that agent's bot heard
 				title = s.botName(s.records.state(m.Channel, m.ChatID), o.Sender)
+			}
+		}
+	}
+	entries, _ := s.chats.transcript.Tail(m.Channel, string(m.ChatID), nearTail) // of what is older no bot is waited for
+	i := slices.IndexFunc(entries, func(e transcript.Entry) bool { return e.MessageID == string(about) })
+	if i >= 0 && time.Since(time.UnixMilli(entries[i].TS)) < steer.OnItsWay {
+		for _, b := range g.Bots {
+			is := func(f steer.Fate) bool { return f.Agent == b.Agent }
+			if b.Online && string(b.Agent) != entries[i].Sender && !slices.ContainsFunc(fates, is) {
+				fates = append(fates, steer.Fate{Agent: b.Agent})
 			}
 		}
 	}

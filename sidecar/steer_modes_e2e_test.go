@@ -344,7 +344,7 @@ func TestAdminsSteer(t *testing.T) {
 	says(n.user.ID, "/relay limit 9", "The operator has locked this group's settings.")
 	says(n.user.ID, "/中继 暂停", "本群的设置已由运维锁定")
 	says(n.user.ID, "/relay status", "limit 8, threshold 1, judge on")
-	says(n.user.ID, "/relay why", "No bot received it")
+	says(n.user.ID, "/relay why", "Nothing was stopped.")
 	limit(8)
 	for _, id := range ids {
 		if got := n.replies(id); len(got) != 1 {

@@ -13,6 +13,7 @@ import (
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/sidecar"
+	"feishu-relay/steer"
 )
 
 // steered is config with what the program's defaults are for steering.
@@ -88,6 +89,41 @@ func (n *tenant) repliesTo(id string) feishusim.Message {
 		n.t.Fatalf("nobody answered %s: %v", id, err)
 	}
 	return m
+}
+
+// Who asks at once what became of a message hears that it is on its way, and then what became of it.
+func TestWhyOfAMessageOnItsWay(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	goes := make(chan struct{})
+	a := n.start(n.steered("agent_a"))
+	b := n.startTraced(n.steered("agent_b"), func(step string) {
+		if step == "claimed" {
+			<-goes
+		}
+	})
+	botA, botB := n.bots(apps, a, b)
+	n.says("go")
+	go_ := n.hears(botA, "go")
+	n.hears(botB, "go")
+	n.know(a, b)
+	n.until("both are online", func() bool {
+		return !slices.ContainsFunc(n.steeredGroup(a).Bots, func(b steer.Bot) bool { return !b.Online })
+	})
+	n.reply(botA, go_, apps[1].ID, "are you there?")
+	id := n.sees("are you there?").ID
+	n.haveRead(id, a)
+	why := func() string {
+		asked, err := n.Post(feishusim.Utterance{User: n.user.ID, Text: "/relay why", ReplyTo: id})
+		must(t, err)
+		return n.repliesTo(asked).Text
+	}
+	if got := why(); !strings.Contains(got, "BotB: on its way") {
+		t.Errorf("before it arrives: %q", got)
+	}
+	close(goes)
+	n.hears(botB, "are you there?")
+	n.until("it is known to be delivered", func() bool { return strings.Contains(why(), "BotB: delivered at") })
 }
 
 // A person's commands are answered once, by one of the bots, reach no bot, and hold at all

@@ -464,6 +464,9 @@ func ReasonText(why relay.Reason, chinese bool) string {
 	return clean(string(why))
 }
 
+// OnItsWay is how long after it was sent a message is on its way to the online bots of which nothing else is known.
+const OnItsWay = 30 * time.Second
+
 // WhyText is what became of a message at each bot, and what people can do. about is what
 // message it is, in a few words, or "". words are the command words.
 func WhyText(about string, fates []Fate, g Group, now time.Time, words []string, chinese bool) string {
@@ -472,7 +475,8 @@ func WhyText(about string, fates []Fate, g Group, now time.Time, words []string,
 		lines = append(lines, about+text{":", "："}.in(chinese))
 	}
 	if len(fates) == 0 {
-		lines = append(lines, text{"No bot received it, or it is too long ago.", "没有机器人收到它，或时间太久，已没有记录。"}.in(chinese))
+		none := text{"No bot has received it yet, or it is too long ago.", "还没有机器人收到它，或时间太久，已没有记录。"}
+		lines = append(lines, none.in(chinese))
 	}
 	var do []string
 	name, size := namer(g.Bots), 0
@@ -480,6 +484,8 @@ func WhyText(about string, fates []Fate, g Group, now time.Time, words []string,
 		bot := name(f.Agent)
 		line := fmt.Sprintf(text{"%s: not delivered yet", "%s：尚未送达"}.in(chinese), bot)
 		switch {
+		case f == Fate{Agent: f.Agent}:
+			line = fmt.Sprintf(text{"%s: on its way", "%s：正在送达"}.in(chinese), bot)
 		case f.Stopped != "":
 			line = fmt.Sprintf(text{"%s: not delivered: %s", "%s：未送达：%s"}.in(chinese), bot,
 				ReasonText(f.Stopped, chinese))

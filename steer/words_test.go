@@ -177,13 +177,15 @@ func TestWhyText(t *testing.T) {
 	at := time.Date(2026, 1, 2, 14, 34, 0, 0, shanghai)
 	fates := []steer.Fate{{Agent: "agent_a", Delivered: relay.MillisOf(at)}, {Agent: "agent_b", Stopped: relay.Muted,
 		At: relay.MillisOf(at.Add(-26 * time.Hour))},
-		{Agent: "agent_c", Stopped: relay.MaxDepth}, {Agent: "agent_d"}, {Agent: "agent_e", Stopped: relay.MaxDepth}}
+		{Agent: "agent_c", Stopped: relay.MaxDepth}, {Agent: "agent_d", Depth: 1}, {Agent: "agent_e", Stopped: relay.MaxDepth},
+		{Agent: "agent_f"}}
 	const english = `BotA, 14:30:
 BotA: delivered at 14:34
 Bot B: not delivered: the bot is muted (1 Jan 12:34)
 小助手: not delivered: the bots reached the limit of messages in a row
 agent_d: not delivered yet
 agent_e: not delivered: the bots reached the limit of messages in a row
+agent_f: on its way
 Use “/relay unmute” with its name.
 Reply “continue” to release it.`
 	if got := steer.WhyText("BotA, 14:30", fates, room(), at, commandWords, false); got != english {
@@ -193,7 +195,7 @@ Reply “continue” to release it.`
 		true); got != "BotA：14:34 已送达\nBot B：未送达：机器人已静音（1月1日 12:34）\n“/中继 取消静音”加上它的名字可以取消。" {
 		t.Errorf("got\n%s", got)
 	}
-	if got := steer.WhyText("", nil, room(), at, commandWords, true); !strings.HasPrefix(got, "没有机器人收到它") {
+	if got := steer.WhyText("", nil, room(), at, commandWords, true); !strings.HasPrefix(got, "还没有机器人收到它") {
 		t.Errorf("got\n%s", got)
 	}
 }

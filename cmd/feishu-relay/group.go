@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
 )
@@ -320,34 +319,20 @@ func request(asked steer.Asked) (method, path string, body any) {
 
 // why tells what became of a message, else of the last one that stopped.
 func (c *groupCall) why(ctx context.Context, about relay.MessageID, chinese bool) error {
-	query := url.Values{"chat_id": {string(c.group.ChatID)}, "limit": {"5000"}}
-	data, err := c.api.call(ctx, http.MethodGet, c.path("/v1/outcomes", query), nil)
-	if err != nil {
-		return err
-	}
-	var answer struct{ Outcomes []outcome.Outcome }
-	if err := c.read(data, &answer); err != nil {
-		return err
-	}
+	w := whyCall{groupCall: *c, words: words{chinese}, paint: newPaint(c.out), limit: answerLimit}
+	w.settings(ctx)
 	if about == "" {
-		for _, o := range slices.Backward(answer.Outcomes) {
+		all, _, err := w.outcomes(ctx, "")
+		if err != nil {
+			return err
+		}
+		for _, o := range all {
 			if o.Stopped != "" {
 				about = o.RelayMsgID
-				break
 			}
 		}
 	}
-	found := slices.DeleteFunc(answer.Outcomes, func(o outcome.Outcome) bool { return o.RelayMsgID != about })
-	if c.json {
-		return writeLine(c.out, map[string]any{"outcomes": found})
-	}
-	title := ""
-	fates := make([]steer.Fate, len(found))
-	for i, o := range found {
-		fates[i] = steer.Fate{Agent: o.Agent, Delivered: o.Delivered, Stopped: o.Stopped, Detail: o.Detail}
-		title = c.botName(o.Sender)
-	}
-	return c.print(steer.WhyText(title, fates, c.group, c.now, []string{c.word()}, chinese))
+	return w.explainIn(ctx, []steer.Group{c.group}, about, "")
 }
 
 func (c *groupCall) botName(agent relay.AgentName) string {

@@ -54,8 +54,8 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	api.words = words{inChinese(*lang)}
-	w := whyCall{groupCall: groupCall{out: stdout, api: api, now: time.Now()}, words: api.words, paint: newPaint(stdout),
-		limit: answerLimit, where: f.where(*addr)}
+	w := whyCall{groupCall: groupCall{out: stdout, api: api, now: time.Now(), json: *asJSON}, words: api.words,
+		paint: newPaint(stdout), limit: answerLimit, where: f.where(*addr)}
 	groups, _, err := w.groups(ctx)
 	if err != nil {
 		return err
@@ -79,14 +79,19 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if len(rest) > 0 {
 		id = relay.MessageID(rest[0])
 	}
+	return w.explainIn(ctx, groups, id, chosen)
+}
+
+// explainIn explains a message of one of groups; "" is the last one of the first.
+func (w *whyCall) explainIn(ctx context.Context, groups []steer.Group, id relay.MessageID, title string) error {
 	found, err := w.find(ctx, groups, id)
 	if err != nil {
 		return err
 	}
-	if *asJSON {
-		return writeLine(stdout, found)
+	if w.json {
+		return writeLine(w.out, found)
 	}
-	return w.print(chosen + w.text(found))
+	return w.print(title + w.text(found))
 }
 
 // whyCall is one use of the command.
@@ -206,7 +211,7 @@ func (w *whyCall) withChats(ctx context.Context, groups []steer.Group) []steer.G
 	return groups
 }
 
-// find looks for a message in groups; "" is the last one of the first group.
+// find looks for a message in groups.
 func (w *whyCall) find(ctx context.Context, groups []steer.Group, id relay.MessageID) (*explained, error) {
 	for _, g := range groups {
 		w.group = g
@@ -260,7 +265,7 @@ func (w *whyCall) entry(ctx context.Context, id relay.MessageID) (
 	return nil, nil, id, nil
 }
 
-// outcomes are those of a message; since is from when on all outcomes of the group are known.
+// outcomes are those of a message, "" for any; since is from when on all outcomes of the group are known.
 func (w *whyCall) outcomes(ctx context.Context, id relay.MessageID) (found []outcome.Outcome, since relay.Millis, err error) {
 	query := url.Values{"chat_id": {string(w.group.ChatID)}, "limit": {fmt.Sprint(whyOutcomes)}}
 	data, err := w.api.call(ctx, http.MethodGet, w.path("/v1/outcomes", query), nil)
@@ -280,7 +285,7 @@ func (w *whyCall) outcomes(ctx context.Context, id relay.MessageID) (found []out
 			since = min(since, o.At)
 		}
 	}
-	found = slices.DeleteFunc(answer.Outcomes, func(o outcome.Outcome) bool { return o.RelayMsgID != id })
+	found = slices.DeleteFunc(answer.Outcomes, func(o outcome.Outcome) bool { return id != "" && o.RelayMsgID != id })
 	return found, since, nil
 }
 
@@ -321,7 +326,11 @@ func (w *whyCall) explain(id relay.MessageID, entry *shownEntry, later []shownEn
 			continue
 		}
 		f := botFate{Agent: b.Agent, Name: w.botName(b.Agent), Online: b.Online}
-		w.unknown(&f, x.person(), since == 0 || entry != nil && relay.Millis(entry.TS) >= since)
+		if entry != nil && w.now.Sub(time.UnixMilli(entry.TS)) < steer.OnItsWay && b.Online {
+			f.State = fateUndecided
+		} else {
+			w.unknown(&f, x.person(), since == 0 || entry != nil && relay.Millis(entry.TS) >= since)
+		}
 		x.Bots = append(x.Bots, f)
 	}
 	for i := range x.Bots {
@@ -547,7 +556,7 @@ func (w *whyCall) fate(f botFate) string {
 	case fateOffline:
 		text = w.say("offline: its sidecar has not read it", "离线：它的边车还没有读到这条消息")
 	case fateUndecided:
-		text = w.say("online, and has not decided yet", "在线，还没有作出决定")
+		text = w.say("it is on its way there, or not decided on yet", "正在送达，或还没有作出决定")
 	case fateNotHeard:
 		text = w.say("online, and as far as is known Feishu has not given it this message", "在线；据已知，飞书没有把这条消息送给它")
 	default:
