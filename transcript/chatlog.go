@@ -111,7 +111,7 @@ func (l *chatLog) append(a *addition) (added bool, err error) {
 		at, err := l.log.Append(a.text)
 		if added = err == nil; added && at == l.place.Offset() { // else another program, without the lock, wrote as well
 			l.place.Skip(a.text)
-			l.readLine(a.text[:len(a.text)-1], at) // as every reader does
+			l.remember(lineOf(a.Entry, place{l.number, at}))
 		}
 		return err
 	})
@@ -172,8 +172,8 @@ func (l *chatLog) readOn(size int64) error {
 	_, err := l.place.Read(l.log.File(), size, func(line jsonl.Line) bool {
 		if line.Text == nil {
 			l.store.skipped.Add(1)
-		} else {
-			l.readLine(line.Text, line.Start)
+		} else if e, found := l.store.entry(line.Text); found {
+			l.remember(lineOf(e, place{l.number, line.Start}))
 		}
 		return true
 	})
@@ -181,12 +181,6 @@ func (l *chatLog) readOn(size int64) error {
 		l.store.opts.Logger.Warn("skipped lines that are not entries", "file", l.name, "lines", skips)
 	}
 	return err
-}
-
-func (l *chatLog) readLine(text []byte, at int64) {
-	if e, found := l.store.entry(text); found {
-		l.remember(lineOf(e, place{l.number, at}))
-	}
 }
 
 // contains reports whether e is in the transcript already. The file is locked.

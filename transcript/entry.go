@@ -93,8 +93,8 @@ func (e *Entry) valid() bool {
 	return e.Role == relay.RoleUser || e.Role == relay.RoleAssistant || e.Role == RoleNotice
 }
 
-// encode returns e as one line without its newline, shorter than [relay.MaxLine].
-func (e Entry) encode() ([]byte, error) { return relay.EncodeCut(&e, &e.Content, relay.MaxLine-1) }
+// encode returns e as one line without its newline, shorter than [relay.MaxLine]. It cuts a content that does not fit.
+func (e *Entry) encode() ([]byte, error) { return relay.EncodeCut(e, &e.Content, relay.MaxLine-1) }
 
 // entryStart begins every line that encode writes. It cannot occur inside a
 // string, where its quotes would be escaped.

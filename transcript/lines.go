@@ -123,7 +123,7 @@ type line struct {
 var seed = maphash.MakeSeed()
 
 func lineOf(e Entry, at place) line {
-	return line{Entry: e, at: at, sum: maphash.String(seed, e.Role+"\x00"+e.Sender+"\x00"+e.Content)}
+	return line{Entry: e, at: at, sum: maphash.Comparable(seed, [...]string{e.Role, e.Sender, e.Content})}
 }
 
 // same reports whether two lines, of which at least one has no id, are the same message, or edits of one.

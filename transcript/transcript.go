@@ -173,6 +173,9 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 
 // retry calls try until it gets the lock of a file, at most for longest.
 func retry(longest time.Duration, try func() error) error {
+	if err := try(); !errors.Is(err, jsonl.ErrLocked) {
+		return err
+	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), longest, ErrBusy)
 	defer cancel()
 	return jsonl.Retry(ctx, try)

@@ -15,7 +15,8 @@ import (
 const replacedMark = " \t \t \t \t"
 
 // ErrNoRoom means that the new text of a line is too long for it.
-var ErrNoRoom = fmt.Errorf("the new text of a line has to be at least %d bytes shorter than the old one", len(replacedMark))
+var ErrNoRoom = fmt.Errorf("the new text of a line has to be at least %d bytes shorter than the old one",
+	len(replacedMark))
 
 // Replace replaces the newest line for which change returns a text with that text. The file may be a
 // current or a rotated one, and others may read it and append to it. White space after the text keeps

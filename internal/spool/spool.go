@@ -3,8 +3,8 @@
 //
 // # Files
 //
-// A document is a JSON object in a private file. [Spool.Save] replaces a file atomically: a killed process leaves the old document or
-// the new. A file without a valid document is quarantined: renamed to *.broken, with a
+// A document is a JSON object in a private file. [Spool.Save] replaces a file atomically: a killed process
+// leaves the old document or the new. A file without a valid document is quarantined: renamed to *.broken, with a
 // warning.
 //
 // # Memory
