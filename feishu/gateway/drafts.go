@@ -103,15 +103,8 @@ func (d *draft) size() int {
 // ready reports whether d has a text to publish.
 func (d *draft) ready() bool { return d.Message.ID != "" && !d.doc().Placeholder() }
 
-// conversation is where a draft's message was sent.
-type conversation struct {
-	chat   relay.ChatID
-	thread string
-}
-
-func (d *draft) conversation() conversation {
-	return conversation{d.Message.ChatID, d.Message.ThreadID}
-}
+// conversation names where d's message was sent: a chat, or a topic in it.
+func (d *draft) conversation() string { return string(d.Message.ChatID) + " " + d.Message.ThreadID }
 
 // toPeer reports whether d is for another agent: it may end a task, which is done once.
 func (d *draft) toPeer() bool { return peerchat.IsID(d.Message.ChatID) }
@@ -274,9 +267,9 @@ type drafts struct {
 	made       int // drafts so far
 	bytes      int // sum of draft.bytes
 	all        map[*draft]struct{}
-	byKey      map[string]*draft     // see draft.keys
-	publishing map[conversation]bool // drafts of one are published one by one, in their order
-	warned     bool                  // it was logged that the disk refuses drafts
+	byKey      map[string]*draft // see draft.keys
+	publishing map[string]bool   // by conversation: its drafts are published one by one, in their order
+	warned     bool              // it was logged that the disk refuses drafts
 
 	waiting, unsaved atomic.Int64 // what sizes returned last
 
@@ -287,13 +280,13 @@ type drafts struct {
 // as *.broken.
 func loadDrafts(o *Options) *drafts {
 	s := &drafts{Options: o, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
-		byKey: map[string]*draft{}, publishing: map[conversation]bool{},
+		byKey: map[string]*draft{}, publishing: map[string]bool{},
 		files: spool.New[draft](o.Root, spool.Options{Prefix: draftPrefix, Suffix: ".json", MaxFile: maxFile,
 			Logger: o.Logger, Unreadable: func() { o.Counter(countedDraftBroken) }})}
 	var left []*draft
 	err := s.files.Load(func(file string, d draft) error {
-		if err := d.check(); err != nil {
-			return err
+		if len(d.keys()) == 0 || d.Message.ID != "" && d.Message.ChatID == "" || d.Card == nil && d.CardID != "" {
+			return errors.New("it lacks a message, its chat or a card")
 		}
 		d.file, d.saved = file, true
 		left = append(left, &d)
@@ -314,19 +307,6 @@ func loadDrafts(o *Options) *drafts {
 	defer s.mu.Unlock()
 	s.makeRoom()
 	return s
-}
-
-// check returns what is wrong with a draft that was read.
-func (d *draft) check() error {
-	switch {
-	case d.Message.ID == "" && d.CardID == "":
-		return errors.New("it names neither a message nor a card")
-	case d.Message.ID != "" && d.Message.ChatID == "":
-		return errors.New("it names no chat")
-	case d.Card == nil && d.CardID != "":
-		return errors.New("it holds no card")
-	}
-	return nil
 }
 
 // enter takes d in as the newest. Callers other than loadDrafts hold mu.
@@ -380,7 +360,7 @@ func (s *drafts) add(d *draft, before func(*draft)) (now bool) {
 }
 
 // done ends the publishing in a conversation. What still waits there is stored.
-func (s *drafts) done(in conversation) {
+func (s *drafts) done(in string) {
 	s.mu.Lock()
 	delete(s.publishing, in)
 	s.mu.Unlock()
@@ -583,18 +563,14 @@ func (s *drafts) save(d *draft) {
 		return
 	}
 	err := s.files.Save(d.file, *d)
-	d.saved = err == nil
-	if err == nil {
-		if s.warned {
-			s.Logger.Info("drafts can be written to disk again")
-		}
-		s.warned = false
-		return
-	}
-	s.Counter(countedDraftUnsaved)
-	if !s.warned {
-		s.warned = true
+	switch d.saved = err == nil; {
+	case err != nil && !s.warned:
 		s.Logger.Error("drafts cannot be written and are kept in memory", "err", err)
+	case err == nil && s.warned:
+		s.Logger.Info("drafts can be written to disk again")
+	}
+	if s.warned = err != nil; s.warned {
+		s.Counter(countedDraftUnsaved)
 	}
 }
 
@@ -715,10 +691,10 @@ func (d *draft) look(held, now time.Time, last bool) time.Time {
 
 // due returns the drafts that are due according to look, by conversation and oldest first, and shortens next to the time
 // of the others. The caller publishes them and calls done for each conversation.
-func (s *drafts) due(now time.Time, last bool, next *time.Duration) map[conversation][]*draft {
+func (s *drafts) due(now time.Time, last bool, next *time.Duration) map[string][]*draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held, due := map[conversation]time.Time{}, map[conversation][]*draft{}
+	held, due := map[string]time.Time{}, map[string][]*draft{}
 	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
 		in := d.conversation()
 		if s.publishing[in] {
