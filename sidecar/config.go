@@ -124,7 +124,7 @@ type GatewayConfig struct {
 	KeyFile    string        `envconfig:"GATEWAY_KEY_FILE" is:"path" unset:"none" desc:"the key of GATEWAY_CERT_FILE (PEM); required by GATEWAY_TLS=file"`
 	PublicURL  *url.URL      `envconfig:"GATEWAY_PUBLIC_URL" unset:"the address that the bot used" desc:"the address by which the bot reaches the gateway; required where that is a name with a dot or a translated address"`
 	Allow      []string      `envconfig:"GATEWAY_CONNECT_ALLOW" is:"targets" unset:"none" desc:"addresses of this machine or its link that a bot which uses the gateway as its HTTP proxy may reach"`
-	Settle     time.Duration `envconfig:"GATEWAY_SETTLE" default:"1500ms" range:"0s..1m" desc:"how long a card after its end, and a text that ends within a sentence, waits for a change"`
+	Settle     time.Duration `envconfig:"GATEWAY_SETTLE" default:"1500ms" range:"0s..1m" desc:"how long a card after its end, and a reply that ends within a sentence, waits for a change"`
 	StreamLife time.Duration `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" range:"0s..24h" desc:"a streamed card without an end is relayed this long after streaming was last switched on, and GATEWAY_EDIT_SETTLE"`
 	EditSettle time.Duration `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" range:"0s..10m" desc:"a message that the bot edits is final when it has not changed for this long"`
 	Mentions   bool          `envconfig:"REWRITE_MENTIONS" default:"false" desc:"turn a plain @Name in what the bot sends to a group into a real mention"`

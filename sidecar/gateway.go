@@ -103,7 +103,8 @@ func (f *front) open(cfg *Config, opts gateway.Options, failures *attempts.Failu
 func gatewayOptions(cfg *Config, log *slog.Logger, counter func(feishu.Counted)) gateway.Options {
 	o := gateway.Options{Upstream: cfg.BaseURL, AppID: cfg.AppID, PublicURL: cfg.Gateway.PublicURL,
 		Address: entry.Address, Loopback: IsLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle,
-		EditSettle: cfg.Gateway.EditSettle, StreamLife: cfg.Gateway.StreamLife, MaxAge: cfg.MaxAge, RewriteMentions: cfg.Gateway.Mentions, Logger: log, Counter: counter}
+		EditSettle: cfg.Gateway.EditSettle, StreamLife: cfg.Gateway.StreamLife, MaxAge: cfg.MaxAge,
+		RewriteMentions: cfg.Gateway.Mentions, Logger: log, Counter: counter}
 	if cfg.BotWebhookURL != "" {
 		o.Webhook = &webhook.Options{BotURL: cfg.BotWebhookURL, EncryptKey: string(cfg.EncryptKey),
 			VerificationToken: string(cfg.VerificationToken), Timeout: cfg.DeliveryTimeout}

@@ -278,7 +278,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 			d.Card = card
 		}
 	}
-	g.add(d)
+	g.add(ctx, d)
 }
 
 // publish hands a final message of a group to the host.
@@ -290,6 +290,7 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostWait)
 	defer cancel()
+	text := out.Text
 	out = g.finished(out)
 	if err := g.opts.Host.Sent(ctx, out); err != nil {
 		g.count(countedSentError)
@@ -297,7 +298,10 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 		return err
 	}
 	if out.EditOf == "" {
-		g.recent.sent.Add(out.ID, struct{}{})
+		if len(text) > maxText {
+			text = ""
+		}
+		g.recent.sent.Add(out.ID, text)
 	}
 	g.count(countedSent)
 	return nil

@@ -48,9 +48,9 @@ const (
 	keptBytes    = 8 << 20
 )
 
-// draft is a message that was sent, or a card that was made and not sent yet (Message.ID is empty then). While it waits
-// to be final it is one file on disk. It is kept for a while after it was published: what the bot goes on to write
-// follows as an edit.
+// draft is a message that was sent but is not final, or a card that was made
+// and not sent yet (Message.ID is empty then). It is one file on disk. A card, and a text that was changed, is kept
+// for a while after it was published: what the bot goes on to write follows as an edit.
 type draft struct {
 	Message feishu.Message `json:"message"`
 	CardID  string         `json:"card_id,omitempty"` // of CardKit
@@ -73,7 +73,7 @@ type draft struct {
 
 	order   int       // of its making, in this run
 	bytes   int       // its size when it was changed last
-	file    string    // name on disk; "": it was published at once, and not changed
+	file    string    // name on disk
 	saved   bool      // its file is up to date
 	forced  bool      // to be published as it is, there are too many
 	tries   int       // attempts to publish it that failed
@@ -137,8 +137,8 @@ func (g *Gateway) touch(d *draft, whole, streamed bool) {
 //   - a text or card that the bot changes, or whose end shows that more is to come, [Options.EditSettle] after the last
 //     change, and editQuiet while the bot shows that it types;
 //   - one whose change Feishu refused, editQuiet later: the bot writes another one in its place;
-//   - another card, and a text that breaks off within a sentence, [Options.Settle] after the last write: it may be the
-//     beginning of one that the bot streams by edits;
+//   - another card, and a reply that breaks off within a sentence, [Options.Settle] after the last write: it may be the
+//     beginning of an answer that the bot streams by edits;
 //   - all others, at once;
 //   - what is published already, not before editQuiet, unless its streaming ended. Readers are shown a text sooner.
 func (g *Gateway) finalAt(d *draft, whole bool) time.Time {
@@ -164,7 +164,7 @@ func (g *Gateway) finalAt(d *draft, whole bool) time.Time {
 		wait = peerEdits * o.EditSettle
 	case edited:
 		wait = o.EditSettle
-	case d.Card != nil || content.BreaksOff(doc.Text()):
+	case d.Card != nil || d.Message.ParentID != "" && content.BreaksOff(doc.Text()):
 		wait = o.Settle
 	}
 	if !streams && (d.CardID == "" || edited && d.toPeer()) && g.types(&d.Message) {
@@ -328,57 +328,45 @@ func (s *drafts) index(d *draft) {
 }
 
 // add keeps a new draft, on disk where there is one, and then calls before for each one before it in its conversation.
-// A draft of the same message or card stays as it is. now: d is final already and none before it waits, so that it is
-// not stored: the caller publishes it, and then calls done.
-func (s *drafts) add(d *draft, before func(*draft)) (now bool) {
+// A draft of the same message or card stays as it is.
+func (s *drafts) add(d *draft, before func(*draft)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slices.ContainsFunc(d.keys(), func(key string) bool { return s.byKey[key] != nil }) {
-		return false
+		return
 	}
-	at := time.Now()
-	waits := d.Published != "" || d.Due.Time().After(at) || s.publishing[d.conversation()]
 	s.enter(d)
-	if waits {
-		s.save(d) // before another one is removed
-	}
-	now = !waits
-	s.each(d, func(other *draft) {
-		before(other)
-		_, there := s.all[other]
-		now = now && !(there && other.goesOutSoon(at, s.Options))
-	})
-	switch {
-	case now:
-		s.publishing[d.conversation()] = true
-	case !waits:
-		s.save(d)
-	}
+	s.save(d)
+	s.each(d, before)
 	s.makeRoom()
-	s.poke()
-	return now
-}
-
-// done ends the publishing in a conversation. What still waits there is stored.
-func (s *drafts) done(in string) {
-	s.mu.Lock()
-	delete(s.publishing, in)
-	s.mu.Unlock()
-	s.saveRest()
 	s.poke()
 }
 
 // each calls f for each other draft of a message in d's conversation. It is called with mu held.
 func (s *drafts) each(d *draft, f func(*draft)) {
 	for other := range s.all {
-		if other != d && other.Message.ID != "" && other.conversation() == d.conversation() {
+		if other != d && other.Message.ID != "" && other.Message.ChatID == d.Message.ChatID &&
+			other.Message.ThreadID == d.Message.ThreadID {
 			f(other)
 		}
 	}
 }
 
-// makeRoom is called with mu held when drafts came, grew or could not be published. While too many wait, or they are too
-// large together, the oldest are published as they are; while too many of those cannot be published, the oldest are
+// first reports whether d is final already and none before it in its conversation waits, except for cards that stream.
+func (s *drafts) first(d *draft) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	first := !d.Due.Time().After(now) && !s.publishing[d.conversation()]
+	s.each(d, func(other *draft) {
+		streams := other.CardID != "" || other.streaming()
+		first = first && (other.idle(s.Options) || streams && !other.goesOutSoon(now, s.Options))
+	})
+	return first
+}
+
+// makeRoom is called with mu held when drafts came, grew or could not be published. While too many wait, or they are
+// too large together, the oldest are published as they are; while too many of those cannot be published, the oldest are
 // dropped.
 func (s *drafts) makeRoom() {
 	if len(s.all) <= maxDrafts && s.bytes <= maxBytes {
@@ -513,7 +501,7 @@ func (s *drafts) published(d *draft, sum, text string, touched relay.Millis, nex
 	if _, there := s.all[d]; !there {
 		return // it was recalled meanwhile
 	}
-	if d.fixed() {
+	if d.Card == nil && !d.Patched && !d.toPeer() {
 		s.remove(d)
 		return
 	}
@@ -524,7 +512,7 @@ func (s *drafts) published(d *draft, sum, text string, touched relay.Millis, nex
 	}
 	s.index(d)
 	s.trim(maxPublished, keptBytes, (*draft).kept, s.remove)
-	if _, there := s.all[d]; there && d.file != "" {
+	if _, there := s.all[d]; there {
 		s.save(d)
 	}
 }
@@ -548,9 +536,7 @@ func (s *drafts) remove(d *draft) {
 	delete(s.all, d)
 	s.bytes -= d.bytes
 	maps.DeleteFunc(s.byKey, func(_ string, other *draft) bool { return other == d })
-	if d.file != "" {
-		s.files.Remove(d.file)
-	}
+	s.files.Remove(d.file)
 }
 
 // save writes d; mu is held. Where the disk refuses, d stays in memory and is
@@ -574,13 +560,12 @@ func (s *drafts) save(d *draft) {
 	}
 }
 
-// saveRest writes what waits and is not on disk, until the disk refuses. Where a draft is being published, that may
-// do it.
+// saveRest writes what the disk refused before, until it refuses again.
 func (s *drafts) saveRest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for d := range s.all {
-		if !d.kept() && !d.saved && !s.publishing[d.conversation()] {
+		if s.Root != nil && !d.saved {
 			if s.save(d); !d.saved {
 				return
 			}
@@ -625,6 +610,14 @@ const (
 	// lastWait bounds the last pass when the gateway stops, and what is published before it.
 	lastWait = 5 * time.Second
 )
+
+// done ends the publishing in a conversation.
+func (s *drafts) done(in string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.publishing, in)
+	s.poke()
+}
 
 // Run publishes drafts as they become final, until ctx is done, in each conversation on a goroutine of its own. A last
 // pass then publishes what is final by then, and what would be lost since no disk holds it; the rest waits on disk for
@@ -689,8 +682,8 @@ func (d *draft) look(held, now time.Time, last bool) time.Time {
 	return slices.MaxFunc([]time.Time{d.Due.Time(), d.retryAt, held}, time.Time.Compare)
 }
 
-// due returns the drafts that are due according to look, by conversation and oldest first, and shortens next to the time
-// of the others. The caller publishes them and calls done for each conversation.
+// due returns the drafts that are due according to look, by conversation and oldest first, and shortens next to the
+// time of the others. The caller publishes them and calls done for each conversation.
 func (s *drafts) due(now time.Time, last bool, next *time.Duration) map[string][]*draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -729,7 +722,7 @@ func (g *Gateway) finish(ctx context.Context, d *draft) {
 		g.drafts.mu.Unlock()
 		return
 	}
-	out, ready, forced, stored := d.finished(), d.ready(), d.forced, d.file != ""
+	out, ready, forced := d.finished(), d.ready(), d.forced
 	sum, touched, next := d.doc().Sum(), d.Touched, d.expires(&g.opts)
 	expired, quiet := !now.Before(next), touched.Time().Add(editQuiet)
 	news := ready && (!d.kept() || d.Given != "" && content.Another(d.Given, out.Text))
@@ -777,9 +770,7 @@ func (g *Gateway) finish(ctx context.Context, d *draft) {
 	}
 	switch {
 	case err == nil:
-		if stored {
-			g.count(countedDraftPublished)
-		}
+		g.count(countedDraftPublished)
 		if !now.Before(quiet) && g.types(&out.Message) {
 			g.recent.typingStays.Store(true)
 		}

@@ -34,7 +34,8 @@ func waitFor(t testing.TB, ok func() bool) {
 // desk drives the taps without HTTP, so that a test's clock can be turned.
 type desk struct {
 	*rig
-	n int
+	n      int
+	parent string // that each message answers
 }
 
 // atDesk runs f with a gateway at the default times; Run is under way.
@@ -79,7 +80,7 @@ func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)
 	done := make(chan struct{})
 	go func() { defer close(done); g.Run(ctx) }()
 	r.stop = func() { cancel(); <-done }
-	f(&desk{rig: r})
+	f(&desk{rig: r, parent: "om_question"})
 	r.stop()
 	if err := g.Close(); err != nil {
 		t.Error(err)
@@ -110,7 +111,7 @@ func (d *desk) send(chat, msgType, content string) string {
 }
 
 func (d *desk) message(id, chat, msgType, content string) map[string]any {
-	return map[string]any{"message_id": id, "chat_id": chat, "msg_type": msgType, "create_time": fmt.Sprint(time.Now().UnixMilli()),
+	return map[string]any{"message_id": id, "chat_id": chat, "msg_type": msgType, "parent_id": d.parent, "create_time": fmt.Sprint(time.Now().UnixMilli()),
 		"sender": map[string]any{"id": d.app, "id_type": "app_id", "sender_type": "app"}, "body": map[string]any{"content": content}}
 }
 
@@ -234,6 +235,9 @@ func TestATextThatEndsLikeASentence(t *testing.T) {
 			d.afterEdit(editQuiet-quiet-time.Millisecond, "Sure. It is 42.", id)
 			d.text("好的。")
 			d.now("好的。")
+			d.parent = "" // nor is an alert streamed
+			d.text("hello")
+			d.now("hello")
 		})
 	})
 }
@@ -293,7 +297,7 @@ func TestACorrectedText(t *testing.T) {
 	})
 }
 
-// An edit of a message that was published long ago is shown.
+// An edit of a message that was published long ago is shown, and wakes as well as long as it is known what it said.
 func TestAnEditOfAnOldText(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		id := d.text("the wrong answer")
@@ -302,8 +306,16 @@ func TestAnEditOfAnOldText(t *testing.T) {
 		for _, text := range []string{"the", "the right", "the right answer"} {
 			d.edit(id, text)
 		}
-		d.never(time.Hour)
+		d.never(quiet + time.Millisecond)
 		d.shows("the right answer")
+		d.afterEdit(editQuiet-quiet-time.Millisecond, "the right answer", id)
+		for i := range maxRecent {
+			d.recent.sent.Add(relay.MessageID(fmt.Sprint("om_x", i)), "")
+		}
+		d.never(time.Hour)
+		d.edit(id, "the very answer") // what it said is forgotten
+		d.never(time.Hour)
+		d.shows("the very answer")
 	})
 }
 

@@ -480,14 +480,17 @@ var plainName = regexp.MustCompile(`^[a-z0-9_-]{1,63}$`)
 
 // maxRecent bounds each table of recents. What is forgotten costs a hint, never
 // a message.
-const maxRecent = 2048
+const (
+	maxRecent = 2048
+	maxText   = 4 << 10 // bytes of a text in them
+)
 
 // recents remembers the last messages and typing signs.
 type recents struct {
 	chats       *lru.Cache[relay.MessageID, spokenIn] // where a message was said
-	sent        *lru.Cache[relay.MessageID, struct{}] // own messages that went out
+	sent        *lru.Cache[relay.MessageID, string]   // own messages that went out, and their texts of up to maxText
 	typing      *lru.Cache[string, relay.MessageID]   // reaction id: the message it is on
-	typingStays atomic.Bool                           // a sign was there for editQuiet and longer: some bots do not remove it
+	typingStays atomic.Bool                           // a sign outlasted editQuiet: some bots remove none
 	asked       *lru.Cache[nameless, time.Time]       // when a chat was last asked whom an id names
 	gone        *lru.Cache[relay.MessageID, struct{}] // recalled messages
 	cards       *lru.Cache[string, struct{}]          // those of CardKit that were sent to Feishu's chats
@@ -508,7 +511,7 @@ type nameless struct {
 func newRecents() *recents {
 	return &recents{
 		chats:  newLRU[relay.MessageID, spokenIn](maxRecent),
-		sent:   newLRU[relay.MessageID, struct{}](maxRecent),
+		sent:   newLRU[relay.MessageID, string](maxRecent),
 		typing: newLRU[string, relay.MessageID](maxRecent),
 		asked:  newLRU[nameless, time.Time](maxRecent),
 		gone:   newLRU[relay.MessageID, struct{}](maxRecent),

@@ -108,9 +108,10 @@ func (g *Gateway) edited(t *tapped) {
 	case t.peer:
 		was, ok := g.opts.Peers.Message(t.message)
 		g.draftAgain(was, ok, req.Content)
-	case g.kind(chat) == feishu.ChatGroup: // it was published long ago
+	case g.kind(chat) == feishu.ChatGroup: // it was published at once, or long ago
 		m.ID, m.ChatID, m.Type = t.message, chat, cmp.Or(m.Type, req.MsgType, was.kind)
-		d := &draft{Message: m, Created: relay.MillisOf(time.Now()), Published: unknownSum}
+		given, _ := g.recent.sent.Get(t.message)
+		d := &draft{Message: m, Created: relay.MillisOf(time.Now()), Published: unknownSum, Given: given}
 		change(d)
 		g.drafts.add(d, func(*draft) {})
 	}
@@ -194,7 +195,6 @@ func (g *Gateway) answers(m *feishu.Message, to relay.MessageID) bool {
 // goesOn returns what happens to each draft before d in its conversation. d takes the place of one that is unfinished
 // and that it begins with, or whose change Feishu has just refused. Other texts are final.
 func (g *Gateway) goesOn(d *draft) func(*draft) {
-	text := d.doc().Text()
 	return func(other *draft) {
 		changing := other.Card != nil || other.Patched || other.Due.Time().Sub(other.Touched.Time()) > g.opts.Settle
 		switch {
@@ -202,7 +202,7 @@ func (g *Gateway) goesOn(d *draft) func(*draft) {
 		case other.toPeer():
 			g.drafts.finish(other)
 		case other.Cut > cutForNow && other.Message.ParentID == d.Message.ParentID,
-			changing && content.Begins(text, other.doc().Text()):
+			changing && content.Begins(d.doc().Text(), other.doc().Text()):
 			g.log.Info("a message takes the place of one that the bot did not finish", "chat", d.Message.ChatID,
 				"message_id", d.Message.ID, "instead_of", other.Message.ID)
 			if other.Published == "" {
@@ -361,7 +361,7 @@ func (g *Gateway) bind(d *draft, card string) {
 		if !d.toPeer() {
 			d.Streams = d.Created
 		}
-		g.add(d)
+		g.add(context.Background(), d)
 		return
 	}
 	g.count(countedDraft)
@@ -370,13 +370,21 @@ func (g *Gateway) bind(d *draft, card string) {
 	}
 }
 
-// add takes in a message that was sent now, and publishes it if it is final already.
-func (g *Gateway) add(d *draft) {
+// add publishes a message that was sent now, or makes a draft of it.
+func (g *Gateway) add(ctx context.Context, d *draft) {
 	g.touch(d, false, false)
-	if g.drafts.add(d, g.goesOn(d)) {
-		defer g.drafts.done(d.conversation())
-		g.finish(context.Background(), d)
-	} else if g.kind(d.Message.ChatID) == "" {
+	kind, out := g.kind(d.Message.ChatID), d.finished()
+	switch now := kind == feishu.ChatGroup && g.drafts.first(d) && !g.mustAsk(&out); {
+	case now && g.publish(ctx, out) == nil:
+		g.drafts.mu.Lock()
+		defer g.drafts.mu.Unlock()
+		g.drafts.each(d, g.goesOn(d))
+		return
+	case now:
+		d.tries, d.retryAt = 1, time.Now().Add(time.Second)
+	}
+	g.drafts.add(d, g.goesOn(d))
+	if kind == "" {
 		g.askChat(d.Message.ChatID)
 	}
 }

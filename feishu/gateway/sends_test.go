@@ -48,14 +48,14 @@ func TestSends(t *testing.T) {
 // A text is with the host, or on disk, before the bot sees Feishu's answer.
 func TestTextIsRecordedBeforeTheAnswer(t *testing.T) {
 	dir := t.TempDir()
-	r := newRigIn(t, dir, newUpstream(t), func(o *Options) { o.Settle = time.Hour }).knowGroup()
+	r := newRigIn(t, dir, newUpstream(t), func(o *Options) { o.EditSettle = time.Hour }).knowGroup()
 	recorded := false
 	r.host.sent = func(context.Context, Sent) error { recorded = true; return nil }
 	r.text("It is 42.")
 	if files := draftFiles(t, dir); !recorded || len(files) > 0 {
 		t.Errorf("recorded: %v; on disk: %v", recorded, files)
 	}
-	r.text("Let me")
+	r.text("Let me…")
 	if files := draftFiles(t, dir); len(files) != 1 {
 		t.Errorf("on disk: %v", files)
 	}
