@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -92,14 +93,14 @@ type seenMail struct{ window *dedup.Window }
 
 func (s seenMail) Seen(key string) bool { return s.window.Seen(key) }
 
-func (s seenMail) Add(key string) error {
-	if s.window.Claim(key) != dedup.New {
-		return nil
+func (s seenMail) Add(keys ...string) error {
+	var err error
+	for _, key := range keys {
+		if s.window.Claim(key) == dedup.New {
+			err = errors.Join(err, s.window.Settle(key, true))
+		}
 	}
-	if err := s.window.Settle(key, true); err != nil {
-		return err
-	}
-	return s.window.Flush()
+	return errors.Join(err, s.window.Flush())
 }
 
 // run works until ctx is done.

@@ -79,7 +79,7 @@ const (
 // Seen stores what was delivered, across restarts.
 type Seen interface {
 	Seen(key string) bool
-	Add(key string) error
+	Add(keys ...string) error // with one write
 }
 
 // Delivery is a message on its way to the bot.
@@ -351,7 +351,7 @@ func (a *Agent) observe(what What, e mailbox.Envelope, reason string) {
 type Peer struct {
 	AgentID     mailbox.AgentID `json:"agent_id" jsonschema:"its name"`
 	Description string          `json:"description" jsonschema:"what it says that it is for"`
-	// Reachable: allowed by ALLOWED_DELEGATES, and alive.
+	// Reachable: allowed by ALLOWED_DELEGATES, alive, and accepting this agent's messages.
 	Reachable bool           `json:"reachable" jsonschema:"you may write to it, and it is alive"`
 	Status    mailbox.Status `json:"status" jsonschema:"what it can do now: idle, busy or offline"`
 	Reason    string         `json:"reason,omitempty" jsonschema:"why it is not reachable"`

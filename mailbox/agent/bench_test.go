@@ -107,12 +107,14 @@ func running(t testing.TB, id mailbox.AgentID, store mailbox.Store, got chan<- s
 // journal remembers on disk.
 type journal struct{ *dedup.Window }
 
-func (j journal) Add(key string) error {
-	if j.Claim(key) != dedup.New {
-		return nil
-	}
-	if err := j.Settle(key, true); err != nil {
-		return err
+func (j journal) Add(keys ...string) error {
+	for _, key := range keys {
+		if j.Claim(key) != dedup.New {
+			continue
+		}
+		if err := j.Settle(key, true); err != nil {
+			return err
+		}
 	}
 	return j.Flush()
 }

@@ -76,14 +76,13 @@ func signerKey(from mailbox.AgentID) string { return ":signer/" + string(from) }
 // remember adds keys about a message to seen; "" is not a key. Where that fails, what they
 // are about may be done again after a restart.
 func (a *Agent) remember(seen Seen, message string, keys ...string) {
-	for _, key := range keys {
-		if key == "" {
-			continue
-		}
-		if err := seen.Add(key); err != nil {
-			a.log.Error("handled ids cannot be stored; after a restart messages may be handled again",
-				"message_id", message, "err", err)
-		}
+	keys = slices.DeleteFunc(keys, func(key string) bool { return key == "" })
+	if len(keys) == 0 {
+		return
+	}
+	if err := seen.Add(keys...); err != nil {
+		a.log.Error("handled ids cannot be stored; after a restart messages may be handled again",
+			"message_id", message, "err", err)
 	}
 }
 

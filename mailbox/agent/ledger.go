@@ -35,6 +35,7 @@ type ledger struct {
 
 	mu      sync.Mutex
 	records map[string]TaskRecord // by name; guarded by mu
+	ended   int                   // of records; guarded by mu
 }
 
 // taskName is the name of a task's file, without suffix: ids are their givers', so two may
@@ -62,12 +63,15 @@ func openLedger(root *os.Root, log *slog.Logger) (*ledger, error) {
 		if err == nil {
 			l.enter(r)
 		}
+		if err == nil && !r.open() && time.Since(r.UpdatedAt) > keepEnded {
+			l.remove(name)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open tasks %s: %w", root.Name(), err)
 	}
-	l.prune(time.Now())
+	l.prune()
 	return l, nil
 }
 
@@ -89,15 +93,11 @@ func (l *ledger) Add(r TaskRecord) (rec TaskRecord, added bool, err error) {
 	if known, ok := l.records[r.name()]; ok {
 		return known, false, nil
 	}
-	_, ended := l.firstEnded()
-	if open := len(l.records) - ended; open >= maxOpen && r.open() {
+	if open := len(l.records) - l.ended; open >= maxOpen && r.open() {
 		return TaskRecord{}, false, mailbox.Refused(mailbox.AgentBusy, "",
 			"%d tasks are open, which is the most: try again when some have ended", open)
 	}
-	if err := l.save(r, now); err != nil {
-		return TaskRecord{}, false, err
-	}
-	return r, true, nil
+	return r, true, l.save(r)
 }
 
 // Get returns one task.
@@ -126,6 +126,24 @@ func (l *ledger) Open() []TaskRecord {
 	})
 }
 
+// Newest returns the newest task that want picks; the zero record: none.
+func (l *ledger) Newest(want func(*TaskRecord) bool) (newest TaskRecord) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.records {
+		if want(&r) && (newest.ID == "" || byAge(r, newest) < 0) {
+			newest = r
+		}
+	}
+	return newest
+}
+
+// byAge orders tasks, the newest first.
+func byAge(x, y TaskRecord) int {
+	return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.ID, y.ID), cmp.Compare(x.Peer, y.Peer),
+		cmp.Compare(x.Direction, y.Direction))
+}
+
 func (l *ledger) list(want func(*TaskRecord) bool) []TaskRecord {
 	all := []TaskRecord{}
 	l.mu.Lock()
@@ -135,10 +153,7 @@ func (l *ledger) list(want func(*TaskRecord) bool) []TaskRecord {
 		}
 	}
 	l.mu.Unlock()
-	slices.SortFunc(all, func(x, y TaskRecord) int {
-		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.ID, y.ID),
-			cmp.Compare(x.Peer, y.Peer), cmp.Compare(x.Direction, y.Direction))
-	})
+	slices.SortFunc(all, byAge)
 	return all
 }
 
@@ -196,7 +211,7 @@ func (l *ledger) change(dir Direction, peer mailbox.AgentID, id string, now time
 	}
 	r.UpdatedAt = now
 	r, _ = tidyTask(r)
-	if err := l.save(r, now); err != nil {
+	if err := l.save(r); err != nil {
 		return was, false, err
 	}
 	return r, true, nil
@@ -214,7 +229,7 @@ func (l *ledger) Forget(peer mailbox.AgentID, id string) error {
 	if err := l.files.Delete(name); err != nil {
 		return fmt.Errorf("remove task %.200q, which was not sent: %w", id, err)
 	}
-	delete(l.records, name)
+	l.forget(name)
 	return nil
 }
 
@@ -245,19 +260,14 @@ func (l *ledger) Expire(now time.Time) (expired []TaskRecord, err error) {
 		}
 		expired = append(expired, r)
 	}
-	l.prune(now) // once, and not while names that are due are left
+	l.prune() // once, and not while names that are due are left
 	return expired, err
 }
 
-// save is write, and makes room where r has ended. l.mu is held.
-func (l *ledger) save(r TaskRecord, now time.Time) error {
-	if err := l.write(r); err != nil {
-		return err
-	}
-	if !r.open() {
-		l.prune(now)
-	}
-	return nil
+// save is write, and makes room where too many have ended. l.mu is held.
+func (l *ledger) save(r TaskRecord) error {
+	defer l.prune()
+	return l.write(r)
 }
 
 // write writes r down, then knows it. l.mu is held.
@@ -277,40 +287,39 @@ func (l *ledger) write(r TaskRecord) error {
 // knows l.
 func (l *ledger) enter(r TaskRecord) {
 	due := cmp.Or(r.Deadline, r.UpdatedAt.Add(maxSilence))
+	l.forget(r.name())
 	if !r.open() {
 		due = r.UpdatedAt.Add(keepEnded)
+		l.ended++
 	}
 	l.records[r.name()] = r
 	l.files.Schedule(r.name(), due)
 }
 
-// prune removes ended tasks that are too old or too many, the one that ended first first.
-func (l *ledger) prune(now time.Time) {
-	for {
-		first, ended := l.firstEnded()
-		if ended == 0 || ended <= maxEnded && now.Sub(first.UpdatedAt) <= keepEnded {
-			return
+// prune removes the tasks that ended first where too many have; Expire removes those that ended long ago.
+func (l *ledger) prune() {
+	for l.ended > maxEnded {
+		var first TaskRecord
+		for _, r := range l.records {
+			if !r.open() && (first.ID == "" || r.UpdatedAt.Before(first.UpdatedAt)) {
+				first = r
+			}
 		}
 		l.remove(first.name())
 	}
 }
 
-// firstEnded returns the task that ended first, and how many have ended.
-func (l *ledger) firstEnded() (first TaskRecord, ended int) {
-	for _, r := range l.records {
-		if r.open() {
-			continue
-		}
-		if ended++; ended == 1 || r.UpdatedAt.Before(first.UpdatedAt) {
-			first = r
-		}
-	}
-	return first, ended
+func (l *ledger) remove(name string) {
+	l.forget(name)
+	l.files.Remove(name)
 }
 
-func (l *ledger) remove(name string) {
+// forget drops a task from memory, if it is there.
+func (l *ledger) forget(name string) {
+	if r, ok := l.records[name]; ok && !r.open() {
+		l.ended--
+	}
 	delete(l.records, name)
-	l.files.Remove(name)
 }
 
 // Direction is whether the agent took a task or gave it.

@@ -304,7 +304,6 @@ func (b *outgoing) entryOf(name string, e mailbox.Envelope) *entry {
 	if e.Metadata.MaxRetries != nil {
 		n.retries = *e.Metadata.MaxRetries
 	}
-	n.retries = min(n.retries, maxRetries)
 	return n
 }
 

@@ -28,8 +28,7 @@ func (a *Agent) ListPeers(ctx context.Context) (Peers, error) {
 			continue
 		}
 		why := a.unreachable(c)
-		reachable := a.delegate(c.AgentID) && c.Status != mailbox.Offline
-		out.Peers = append(out.Peers, Peer{c.AgentID, describe(c), reachable, c.Status, why})
+		out.Peers = append(out.Peers, Peer{c.AgentID, describe(c), why == "", c.Status, why})
 	}
 	if len(out.Peers) == 0 {
 		out.Note = "no other agent has registered yet"

@@ -285,8 +285,9 @@ func (w *world) mailOf(id mailbox.AgentID, typ mailbox.Type) (all []mailbox.Enve
 
 // memory is what an agent remembers having seen.
 type memory struct {
-	mu   sync.Mutex
-	keys map[string]bool
+	mu     sync.Mutex
+	keys   map[string]bool
+	writes int
 }
 
 func (m *memory) Seen(key string) bool {
@@ -295,10 +296,13 @@ func (m *memory) Seen(key string) bool {
 	return m.keys[key]
 }
 
-func (m *memory) Add(key string) error {
+func (m *memory) Add(keys ...string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.keys[key] = true
+	for _, key := range keys {
+		m.keys[key] = true
+	}
+	m.writes++
 	return nil
 }
 

@@ -102,6 +102,9 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	if err := a.checkReceiver(e.To); err != nil {
 		return Sent{}, err
 	}
+	if n := e.Metadata.MaxRetries; n != nil && *n > maxRetries {
+		return Sent{}, mailbox.Invalid("metadata.maxRetries", "is %d, and %d is the most", *n, maxRetries)
+	}
 	e.Priority = cmp.Or(e.Priority, e.Type.DefaultPriority())
 	if e.Type.GivesTask() {
 		e.Task = a.newTask(e)
@@ -338,14 +341,12 @@ func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bo
 	if forwardOf == "" && (e.Task == nil || !e.Type.GivesTask()) {
 		return origin{}, false, nil
 	}
-	for _, r := range a.ledger.List() {
-		if r.Direction == Received && (forwardOf == "" && r.ID == e.Task.ID ||
-			forwardOf != "" && (r.ID == forwardOf || mailbox.Names(forwardOf, r.MessageID))) {
-			return origin{r.Hops, r.Trace, r.MessageID}, true, nil
-		}
-	}
-	if forwardOf == "" {
-		return origin{}, false, nil
+	r := a.ledger.Newest(func(r *TaskRecord) bool {
+		return r.Direction == Received && (forwardOf == "" && r.ID == e.Task.ID ||
+			forwardOf != "" && (r.ID == forwardOf || mailbox.Names(forwardOf, r.MessageID)))
+	})
+	if r.ID != "" || forwardOf == "" {
+		return origin{r.Hops, r.Trace, r.MessageID}, r.ID != "", nil
 	}
 	if was, ok := a.forwardable.Get(forwardOf); ok {
 		return was, true, nil

@@ -35,6 +35,8 @@ func TestSendRefuses(t *testing.T) {
 			Task: &mailbox.Task{Deadline: time.Unix(1, 0)}}, mailbox.InvalidMessage, "task.deadline: has passed"},
 		{"a step of no task", mailbox.Envelope{To: "b", Hops: 3, Type: mailbox.TypeTaskComplete, Content: textOf("x"),
 			Task: &mailbox.Task{ID: "t"}}, mailbox.TaskNotFound, "a has taken no task"},
+		{"11 retries", mailbox.Envelope{To: "b", Hops: 3, Content: textOf("x"), Metadata: mailbox.Metadata{MaxRetries: new(11)}},
+			mailbox.InvalidMessage, "metadata.maxRetries: is 11, and 10 is the most"},
 		{"an ack of nothing", mailbox.Envelope{To: "b", Type: mailbox.TypeAck, ReplyTo: "m"}, mailbox.InvalidMessage, `no message "m" waits`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -63,6 +65,9 @@ func TestMessageArrives(t *testing.T) {
 		}
 		if sent.Note != "" {
 			t.Errorf("note %q about an agent that is there", sent.Note)
+		}
+		if synctest.Wait(); b.seen.writes != 1 {
+			t.Errorf("what a delivery is known by was written %d times, want once", b.seen.writes)
 		}
 	})
 }

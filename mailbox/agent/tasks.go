@@ -52,12 +52,13 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 		if a.opts.Seen.Seen(rejectedItem(item)) {
 			return a.reject(ctx, item, e, r, &mailbox.Error{Code: mailbox.AgentBusy, Message: rejectedBefore})
 		}
-		if r, _, err = a.ledger.Add(r); err != nil {
-			if full, ok := errors.AsType[*mailbox.Error](err); ok {
-				return a.reject(ctx, item, e, r, full)
-			}
+		added, _, err := a.ledger.Add(r)
+		if full, ok := errors.AsType[*mailbox.Error](err); ok {
+			return a.reject(ctx, item, e, r, full)
+		} else if err != nil {
 			return err
 		}
+		r = added
 	case a.rejectedBefore(r):
 		end := TaskUpdate{TaskID: id, From: e.From, State: mailbox.Rejected, Text: rejectedBefore}
 		if r, err = a.UpdateTask(ctx, end); err != nil {
@@ -333,15 +334,16 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 	if wanted == nil || wanted.Chat() == "" || wanted.Channel == "mailbox" {
 		return nil
 	}
-	named := func(r TaskRecord) bool {
+	named := func(r *TaskRecord) bool {
 		c := r.Callback
 		return r.Direction == Given && r.Peer == e.From && c != nil && c.Channel == wanted.Channel &&
 			c.Chat() == wanted.Chat()
 	}
-	for _, r := range slices.Insert(a.ledger.List(), 0, about) {
-		if named(r) {
-			return r.Callback
-		}
+	if !named(&about) {
+		about = a.ledger.Newest(named)
+	}
+	if about.Callback != nil {
+		return about.Callback
 	}
 	if a.opts.Hears(wanted.Channel, wanted.Chat()) {
 		// whose session it is we do not let others say
@@ -452,12 +454,7 @@ func (a *Agent) resume(ctx context.Context) {
 
 // taskOf finds the task that a message of this agent gave.
 func (a *Agent) taskOf(message string) TaskRecord {
-	for _, r := range a.ledger.List() {
-		if r.Direction == Given && r.MessageID == message {
-			return r
-		}
-	}
-	return TaskRecord{}
+	return a.ledger.Newest(func(r *TaskRecord) bool { return r.Direction == Given && r.MessageID == message })
 }
 
 // Tasks returns the tasks taken and given, the newest first.
