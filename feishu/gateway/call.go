@@ -243,7 +243,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	}
 	g.opts.Book.LearnSelf(feishu.Self{Tenant: m.Sender.Tenant})
 	g.opts.Book.LearnMentions(m.Mentions)
-	g.recent.chats.Add(m.ID, spokenIn{m.ChatID, m.Type})
+	g.recent.chats.Add(m.ID, m.ChatID)
 	if g.opts.Peers != nil && !t.peer && (m.Type == typeCard || m.Type == "") {
 		if card := feishu.CardID(t.sendRequest().Content); card != "" {
 			g.recent.cards.Add(card, struct{}{})
@@ -290,7 +290,6 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostWait)
 	defer cancel()
-	text := out.Text
 	out = g.finished(out)
 	if err := g.opts.Host.Sent(ctx, out); err != nil {
 		g.count(countedSentError)
@@ -298,10 +297,10 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 		return err
 	}
 	if out.EditOf == "" {
-		if len(text) > maxText {
-			text = ""
+		if len(out.Content) > maxText {
+			out.Content = ""
 		}
-		g.recent.sent.Add(out.ID, text)
+		g.recent.sent.Add(out.ID, out.Message)
 	}
 	g.count(countedSent)
 	return nil

@@ -441,7 +441,6 @@ func (s *drafts) release(which func(*draft) bool) {
 			s.finish(d)
 		}
 	}
-	s.poke()
 }
 
 // finish makes d due now, unless it goes on by itself. It is called with mu held.
@@ -453,6 +452,7 @@ func (s *drafts) finish(d *draft) {
 	if d.Published == "" || d.Given != "" && content.Another(d.Given, d.doc().Text()) {
 		d.Due, d.Ended = now, true
 		s.save(d)
+		s.poke()
 	}
 }
 

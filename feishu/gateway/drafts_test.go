@@ -310,7 +310,7 @@ func TestAnEditOfAnOldText(t *testing.T) {
 		d.shows("the right answer")
 		d.afterEdit(editQuiet-quiet-time.Millisecond, "the right answer", id)
 		for i := range maxRecent {
-			d.recent.sent.Add(relay.MessageID(fmt.Sprint("om_x", i)), "")
+			d.recent.sent.Add(relay.MessageID(fmt.Sprint("om_x", i)), feishu.Message{})
 		}
 		d.never(time.Hour)
 		d.edit(id, "the very answer") // what it said is forgotten
@@ -399,7 +399,7 @@ func TestAnAnswerWrittenInTwoWays(t *testing.T) {
 		},
 		"an inline card": func(d *desk) { d.send(group, "interactive", d.card("Let me look. It is", false)) },
 		"a text while the bot types": func(d *desk) {
-			d.recent.chats.Add("om_question", spokenIn{chat: group})
+			d.recent.chats.Add("om_question", group)
 			d.do("POST", "im/v1/messages/om_question/reactions", map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_1"})
 			d.text("Let me look.")
 			time.Sleep(30 * time.Second)
@@ -460,7 +460,7 @@ func TestARefusalForNow(t *testing.T) {
 // A bot that does not remove its typing sign waits for it once.
 func TestATypingSignThatStays(t *testing.T) {
 	atDesk(t, func(d *desk) {
-		d.recent.chats.Add("om_question", spokenIn{chat: group})
+		d.recent.chats.Add("om_question", group)
 		d.do("POST", "im/v1/messages/om_question/reactions", map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_1"})
 		d.send(group, "image", `{"image_key":"img_1"}`)
 		d.now("[图片]")
@@ -477,7 +477,7 @@ func TestATypingSignThatStays(t *testing.T) {
 
 func TestTypingSignTakenBackEndsEdits(t *testing.T) {
 	atDesk(t, func(d *desk) {
-		d.recent.chats.Add("om_question", spokenIn{chat: group})
+		d.recent.chats.Add("om_question", group)
 		d.do("POST", "im/v1/messages/om_question/reactions", map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_1"})
 		id := d.text("Thinking…")
 		time.Sleep(time.Second)
@@ -537,8 +537,8 @@ func (d *desk) afterEdit(quiet time.Duration, text, of string) {
 	synctest.Wait()
 	select {
 	case m := <-d.host.said:
-		if m.Text != text || string(m.EditOf) != of || string(m.ID) == of {
-			d.t.Errorf("published %s %q, an edit of %q; want %q, an edit of %s", m.ID, m.Text, m.EditOf, text, of)
+		if m.Text != text || string(m.EditOf) != of || string(m.ID) == of || string(m.ParentID) != d.parent {
+			d.t.Errorf("published %s %q, an edit of %q, to %q; want %q, an edit of %s", m.ID, m.Text, m.EditOf, m.ParentID, text, of)
 		}
 	default:
 		d.t.Errorf("nothing was published, want %q", text)
@@ -989,6 +989,10 @@ func TestPostEditedByPatch(t *testing.T) {
 		id := d.send(group, "post", post("a"))
 		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": post("a b")}, nil)
 		d.after(quiet, "a b")
+		id = d.send(group, "post", post("It is 41."))
+		d.now("It is 41.")
+		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": post("It is 42.")}, nil)
+		d.afterEdit(editQuiet, "It is 42.", id)
 	})
 }
 

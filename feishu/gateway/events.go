@@ -55,7 +55,7 @@ func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte, f
 	if m.ChatType == feishu.ChatGroup {
 		g.joined(m.ChatID, m.CreateTime)
 	}
-	g.recent.chats.Add(m.ID, spokenIn{m.ChatID, m.Type})
+	g.recent.chats.Add(m.ID, m.ChatID)
 	g.opts.Book.LearnMentions(m.Mentions)
 	if !m.Sender.IsBot() {
 		return g.hear(m, data)

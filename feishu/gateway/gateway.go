@@ -482,24 +482,18 @@ var plainName = regexp.MustCompile(`^[a-z0-9_-]{1,63}$`)
 // a message.
 const (
 	maxRecent = 2048
-	maxText   = 4 << 10 // bytes of a text in them
+	maxText   = 4 << 10 // bytes of a content in them
 )
 
 // recents remembers the last messages and typing signs.
 type recents struct {
-	chats       *lru.Cache[relay.MessageID, spokenIn] // where a message was said
-	sent        *lru.Cache[relay.MessageID, string]   // own messages that went out, and their texts of up to maxText
-	typing      *lru.Cache[string, relay.MessageID]   // reaction id: the message it is on
-	typingStays atomic.Bool                           // a sign outlasted editQuiet: some bots remove none
-	asked       *lru.Cache[nameless, time.Time]       // when a chat was last asked whom an id names
-	gone        *lru.Cache[relay.MessageID, struct{}] // recalled messages
-	cards       *lru.Cache[string, struct{}]          // those of CardKit that were sent to Feishu's chats
-}
-
-// spokenIn is where a message was said, and its type, where it is known.
-type spokenIn struct {
-	chat relay.ChatID
-	kind string
+	chats       *lru.Cache[relay.MessageID, relay.ChatID]   // where a message was said
+	sent        *lru.Cache[relay.MessageID, feishu.Message] // own messages that went out, with contents of up to maxText
+	typing      *lru.Cache[string, relay.MessageID]         // reaction id: the message it is on
+	typingStays atomic.Bool                                 // a sign outlasted editQuiet: some bots remove none
+	asked       *lru.Cache[nameless, time.Time]             // when a chat was last asked whom an id names
+	gone        *lru.Cache[relay.MessageID, struct{}]       // recalled messages
+	cards       *lru.Cache[string, struct{}]                // those of CardKit that were sent to Feishu's chats
 }
 
 // nameless is an id in a chat that nobody could name.
@@ -510,8 +504,8 @@ type nameless struct {
 
 func newRecents() *recents {
 	return &recents{
-		chats:  newLRU[relay.MessageID, spokenIn](maxRecent),
-		sent:   newLRU[relay.MessageID, string](maxRecent),
+		chats:  newLRU[relay.MessageID, relay.ChatID](maxRecent),
+		sent:   newLRU[relay.MessageID, feishu.Message](maxRecent),
 		typing: newLRU[string, relay.MessageID](maxRecent),
 		asked:  newLRU[nameless, time.Time](maxRecent),
 		gone:   newLRU[relay.MessageID, struct{}](maxRecent),
@@ -526,8 +520,8 @@ func newLRU[K comparable, V any](size int) *lru.Cache[K, V] {
 }
 
 func (r *recents) chatOf(id relay.MessageID) relay.ChatID {
-	was, _ := r.chats.Get(id)
-	return was.chat
+	chat, _ := r.chats.Get(id)
+	return chat
 }
 
 // What a gateway counts, beside what packages longconn and webhook count.

@@ -102,16 +102,20 @@ func (g *Gateway) edited(t *tapped) {
 		}
 		g.touch(d, false, streamed)
 	}
-	was, _ := g.recent.chats.Get(t.message)
-	switch chat := cmp.Or(m.ChatID, was.chat); {
+	was, _ := g.recent.sent.Get(t.message)
+	switch chat := cmp.Or(m.ChatID, was.ChatID); {
 	case g.drafts.onMessage(t.message, change) || g.recent.gone.Contains(t.message):
 	case t.peer:
 		was, ok := g.opts.Peers.Message(t.message)
 		g.draftAgain(was, ok, req.Content)
 	case g.kind(chat) == feishu.ChatGroup: // it was published at once, or long ago
-		m.ID, m.ChatID, m.Type = t.message, chat, cmp.Or(m.Type, req.MsgType, was.kind)
-		given, _ := g.recent.sent.Get(t.message)
-		d := &draft{Message: m, Created: relay.MillisOf(time.Now()), Published: unknownSum, Given: given}
+		d := &draft{Message: m, Created: relay.MillisOf(time.Now()), Published: unknownSum}
+		if d.Message.ID = t.message; was.Content != "" {
+			d.Message = was
+			doc := d.doc()
+			d.Given, d.Published = doc.Text(), doc.Sum()
+		}
+		d.Message.ChatID, d.Message.Type = chat, cmp.Or(d.Message.Type, was.Type, req.MsgType)
 		change(d)
 		g.drafts.add(d, func(*draft) {})
 	}
