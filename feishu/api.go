@@ -239,23 +239,31 @@ func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error
 	return answer.User.Name, err
 }
 
+// Connections returns how many long connections the app has: GET event/v1/connection (docs/feishu.md 1.8).
+func (a *API) Connections(ctx context.Context) (int, error) {
+	answer, err := get[struct {
+		N int `json:"online_instance_cnt"`
+	}](ctx, a, "event/v1/connection", nil)
+	return answer.N, err
+}
+
 // Message returns a message as this app sees it: GET im/v1/messages/{id}
-// (docs/feishu.md 5.3), with the open_ids of its mentions.
-func (a *API) Message(ctx context.Context, id relay.MessageID) (Message, error) {
+// (docs/feishu.md 5.3), with the open_ids of its mentions; and the messages of a merged forward.
+func (a *API) Message(ctx context.Context, id relay.MessageID) (m Message, forwarded []Message, err error) {
 	path := messagePath(id)
 	body, err := a.call(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
-		return Message{}, err
+		return m, nil, err
 	}
 	items, err := ParseHistory(body)
 	if err != nil {
-		return Message{}, fmt.Errorf("GET %s: %w", path, err)
+		return m, nil, fmt.Errorf("GET %s: %w", path, err)
 	}
 	i := slices.IndexFunc(items, func(m Message) bool { return m.ID == id })
 	if i < 0 {
-		return Message{}, fmt.Errorf("GET %s: %w: the answer does not contain the message", path, ErrNotAccepted)
+		return m, nil, fmt.Errorf("GET %s: %w: the answer does not contain the message", path, ErrNotAccepted)
 	}
-	return items[i], nil
+	return items[i], slices.Delete(slices.Clone(items), i, i+1), nil
 }
 
 // codeReactionBusy says that an equal reaction is being set (docs/feishu.md 6.2).
@@ -313,11 +321,11 @@ func (a *API) Send(ctx context.Context, chat relay.ChatID, text, uuid string) (r
 	return a.sendText(ctx, Outgoing{Chat: chat, UUID: uuid}, text)
 }
 
-// textContent is the content of a text message.
-func textContent(text string) string { return string(compact(map[string]string{"text": text})) }
+// TextContent is the content of a text message.
+func TextContent(text string) string { return string(compact(map[string]string{"text": text})) }
 
 func (a *API) sendText(ctx context.Context, m Outgoing, text string) (relay.MessageID, error) {
-	m.Type, m.Content = "text", textContent(text)
+	m.Type, m.Content = "text", TextContent(text)
 	sent, err := a.SendMessage(ctx, m)
 	return sent.ID, err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/relay"
 )
 
@@ -108,6 +109,11 @@ func TestAPIAnswers(t *testing.T) {
 	})
 	o.answers["im/v1/messages/om_1"] = strings.TrimSuffix(o.answers["im/v1/messages/om_1"], "}}") + `}]}}`
 	o.answers["im/v1/messages/om_2"] = o.answers["im/v1/messages/om_1"]
+	o.answers["im/v1/messages/om_m"] = `{"code":0,"data":{"items":[{"message_id":"om_m","chat_id":"oc_1",
+		"msg_type":"merge_forward","body":{"content":"Merged and Forwarded Message"}},{"message_id":"om_n","chat_id":"oc_2",
+		"msg_type":"text","upper_message_id":"om_m","body":{"content":"{\"text\":\"one\"}"}},{"message_id":"om_n2",
+		"upper_message_id":"om_n"},7]}}`
+	o.answers["event/v1/connection"] = `{"code":0,"data":{"online_instance_cnt":2}}`
 	a := withToken(o)
 	ctx := t.Context()
 	self, err := a.BotInfo(ctx)
@@ -142,12 +148,19 @@ func TestAPIAnswers(t *testing.T) {
 	if diff := cmp.Diff(bots, []feishu.Bot{{OpenID: "ou_a", Name: "A"}, {OpenID: "ou_b", Name: "B"}}); err != nil || diff != "" {
 		t.Errorf("bots: %v (-got +want):\n%s", err, diff)
 	}
-	m, err := a.Message(ctx, "om_1")
+	m, _, err := a.Message(ctx, "om_1")
 	if diff := cmp.Diff(m, sentMessage()); err != nil || diff != "" {
 		t.Errorf("message: %v (-got +want):\n%s", err, diff)
 	}
-	if _, err := a.Message(ctx, "om_2"); !errors.Is(err, feishu.ErrNotAccepted) {
+	if _, _, err := a.Message(ctx, "om_2"); !errors.Is(err, feishu.ErrNotAccepted) {
 		t.Errorf("another message: %v", err)
+	}
+	m, forwarded, err := a.Message(ctx, "om_m")
+	if err != nil || m.Type != content.TypeForward || len(forwarded) == 0 || forwarded[0].Text() != "one" {
+		t.Errorf("a merged forward: %+v, %+v, %v", m, forwarded, err)
+	}
+	if n, err := a.Connections(ctx); n != 2 || err != nil {
+		t.Errorf("%d connections, %v", n, err)
 	}
 	o.calls()
 	if _, err := a.Chat(ctx, "../../a/b?c"); codeOf(err) != 99991201 {

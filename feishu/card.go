@@ -111,10 +111,6 @@ func (c *Card) begin() {
 	}
 }
 
-// containers are the fields that contain elements, in display order.
-var containers = []string{"i18n_elements", "header", "title", "text", "fields", "columns", "actions", "elements",
-	"extra", "body"}
-
 var locales = []string{"zh_cn", "en_us", "zh_hk", "zh_tw", "ja_jp"}
 
 // spot is the position of an element: parent[key], or parent[key][index] if
@@ -131,35 +127,25 @@ func (c *Card) find(id string) (spot, bool) {
 	if id == "" {
 		return spot{}, false
 	}
-	return find(c.root, containers, id, 0)
+	return find(c.root, id)
 }
 
-func find(parent map[string]any, keys []string, id string, depth int) (spot, bool) {
-	if depth > jsontree.MaxDepth {
-		return spot{}, false
-	}
-	inside := func(s spot) (spot, bool) {
-		if s.node["element_id"] == id {
-			return s, true
+func find(parent map[string]any, id string) (spot, bool) {
+	for _, key := range slices.Sorted(maps.Keys(parent)) {
+		list, isList := parent[key].([]any)
+		if !isList {
+			list = []any{parent[key]}
 		}
-		keys := containers
-		if s.key == "i18n_elements" {
-			keys = locales
-		}
-		return find(s.node, keys, id, depth+1)
-	}
-	for _, key := range keys {
-		switch v := parent[key].(type) {
-		case map[string]any:
-			if s, ok := inside(spot{parent, key, -1, v}); ok {
-				return s, true
+		for i, e := range list {
+			node, _ := e.(map[string]any)
+			if !isList {
+				i = -1
 			}
-		case []any:
-			for i, e := range v {
-				node, _ := e.(map[string]any)
-				if s, ok := inside(spot{parent, key, i, node}); ok {
-					return s, true
-				}
+			if node["element_id"] == id {
+				return spot{parent, key, i, node}, true
+			}
+			if s, ok := find(node, id); ok {
+				return s, true
 			}
 		}
 	}

@@ -109,21 +109,42 @@ func (in *Injected) JSON() ([]byte, error) {
 	case in.MentionsSelf && in.Self.OpenID == "":
 		return nil, errors.New("injected event: the bot's own open_id is not known yet")
 	}
-	text, mentions := in.addressed()
-	at := fmt.Sprint(cmp.Or(in.CreateTime, relay.MillisOf(time.Now())))
-	e := injectedEvent{Schema: "2.0"}
-	e.Header.EventID, e.Header.EventType, e.Header.CreateTime = in.EventID, MessageReceived, at
-	e.Header.Token, e.Header.AppID, e.Header.TenantKey = in.Token, in.AppID, in.TenantKey
-	e.Event.Sender = &larkim.EventSender{SenderId: &larkim.UserId{OpenId: some(in.sender())},
-		SenderType: new(cmp.Or(in.SenderType, SenderBot)), TenantKey: &in.TenantKey}
-	e.Event.Message = &larkim.EventMessage{MessageId: some(in.Message), CreateTime: &at, UpdateTime: &at,
-		ChatId: some(in.ChatID), ChatType: new(cmp.Or(in.ChatType, ChatGroup)), MessageType: new("text"),
-		Content: new(textContent(text)), Mentions: mentions}
+	m := Message{ID: in.Message, ChatID: in.ChatID, ChatType: cmp.Or(in.ChatType, ChatGroup), Type: "text",
+		Sender:     Sender{Type: cmp.Or(in.SenderType, SenderBot), OpenID: in.sender()},
+		CreateTime: cmp.Or(in.CreateTime, relay.MillisOf(time.Now()))}
 	if in.ThreadID != "" {
-		e.Event.Message.ThreadId = &in.ThreadID
-		e.Event.Message.RootId, e.Event.Message.ParentId = some(in.RootID), some(in.ParentID)
+		m.ThreadID, m.RootID, m.ParentID = in.ThreadID, in.RootID, in.ParentID
 	}
-	return compact(e), nil
+	var text string
+	text, m.Mentions = in.addressed()
+	m.Content = TextContent(text)
+	return m.Event(in.EventID, in.Token, Self{AppID: in.AppID, Tenant: in.TenantKey}), nil
+}
+
+// Event returns the receive event that brings m to an app's bot, as one line of compact JSON (docs/feishu.md 2.3).
+func (m *Message) Event(id, token string, self Self) []byte {
+	at := fmt.Sprint(m.CreateTime)
+	e := injectedEvent{Schema: "2.0"}
+	e.Header.EventID, e.Header.EventType, e.Header.CreateTime = id, MessageReceived, at
+	e.Header.Token, e.Header.AppID, e.Header.TenantKey = token, self.AppID, self.Tenant
+	ids := func(open relay.OpenID, union, user string) *larkim.UserId {
+		return &larkim.UserId{UnionId: some(union), UserId: some(user), OpenId: some(open)}
+	}
+	e.Event.Sender = &larkim.EventSender{SenderId: ids(m.Sender.OpenID, m.Sender.UnionID, m.Sender.UserID),
+		SenderType: &m.Sender.Type, TenantKey: &self.Tenant}
+	e.Event.Message = &larkim.EventMessage{MessageId: some(m.ID), RootId: some(m.RootID), ParentId: some(m.ParentID),
+		ThreadId: some(m.ThreadID), CreateTime: &at, UpdateTime: &at, ChatId: some(m.ChatID), ChatType: &m.ChatType,
+		MessageType: &m.Type, Content: &m.Content}
+	for i := range m.Mentions {
+		one := &m.Mentions[i]
+		if one.OpenID == "" && one.AppID == self.AppID { // as REST answers name bots
+			one.OpenID = self.OpenID
+		}
+		e.Event.Message.Mentions = append(e.Event.Message.Mentions, &larkim.MentionEvent{Key: &one.Key,
+			Id: ids(one.OpenID, one.UnionID, one.UserID), MentionedType: some(one.Type), Name: &one.Name,
+			TenantKey: &self.Tenant})
+	}
+	return compact(e)
 }
 
 // some is a field of the SDK; nil where it is missing.
@@ -147,12 +168,11 @@ func (in *Injected) sender() relay.OpenID {
 const maxInjectedMentions = 50
 
 // addressed returns the text with keys in it, and their mentions, the receiver's first.
-func (in *Injected) addressed() (string, []*larkim.MentionEvent) {
+func (in *Injected) addressed() (string, []Mention) {
 	var named []addressee
-	var list []*larkim.MentionEvent
+	var list []Mention
 	if in.MentionsSelf {
-		list = append(list, &larkim.MentionEvent{Key: new("@_user_1"), Id: &larkim.UserId{OpenId: some(in.Self.OpenID)},
-			MentionedType: new(SenderBot), Name: &in.Self.Name, TenantKey: &in.TenantKey})
+		list = append(list, Mention{Key: "@_user_1", OpenID: in.Self.OpenID, Type: SenderBot, Name: in.Self.Name})
 		named = append(named, addressee{name: in.Self.Name, at: 0})
 	}
 	all := slices.Clone(list)
@@ -161,20 +181,18 @@ func (in *Injected) addressed() (string, []*larkim.MentionEvent) {
 			continue
 		}
 		named = append(named, addressee{name: m.Name, at: len(all)})
-		all = append(all, &larkim.MentionEvent{
-			Id:            &larkim.UserId{UnionId: some(m.UnionID), UserId: some(m.UserID), OpenId: some(m.OpenID)},
-			MentionedType: some(m.Type), Name: &m.Name, TenantKey: &in.TenantKey})
+		all = append(all, m)
 	}
 	body := harmless(in.Text)
 	text, used := withKeys(body, named, len(all), len(list))
 	for i := len(list); i < len(all); i++ {
 		if used[i] != "" {
-			all[i].Key = &used[i]
+			all[i].Key = used[i]
 			list = append(list, all[i])
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *larkim.MentionEvent) int {
-		return cmp.Or(len(*a.Key)-len(*b.Key), strings.Compare(*a.Key, *b.Key))
+	slices.SortStableFunc(list, func(a, b Mention) int {
+		return cmp.Or(len(a.Key)-len(b.Key), strings.Compare(a.Key, b.Key))
 	})
 	if in.MentionsSelf && used[0] == "" {
 		text = strings.TrimRight("@_user_1 "+text, " ")

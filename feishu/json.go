@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"feishu-relay/internal/jsontree"
 	"feishu-relay/relay"
@@ -44,30 +44,22 @@ func compact(v any) []byte {
 	return rawSeparators(line)
 }
 
+var escapeRE = regexp.MustCompile(`\\(?:u202[89]|.)`)
+
 // rawSeparators undoes the two escapes that encoding/json always makes.
 func rawSeparators(data []byte) []byte {
 	if !bytes.Contains(data, []byte(`\u202`)) {
 		return data
 	}
-	var b strings.Builder
-	for i := 0; i < len(data); i++ {
-		rest := data[i:]
-		switch {
-		case data[i] != '\\':
-			b.WriteByte(data[i])
-			continue
-		case bytes.HasPrefix(rest, []byte(`\u2028`)):
-			b.WriteRune('\u2028')
-			i += 5
-		case bytes.HasPrefix(rest, []byte(`\u2029`)):
-			b.WriteRune('\u2029')
-			i += 5
-		default:
-			b.Write(rest[:2])
-			i++
+	return escapeRE.ReplaceAllFunc(data, func(escape []byte) []byte {
+		switch string(escape) {
+		case `\u2028`:
+			return []byte("\u2028")
+		case `\u2029`:
+			return []byte("\u2029")
 		}
-	}
-	return []byte(b.String())
+		return escape
+	})
 }
 
 // jsonSpace is the white space of JSON.

@@ -500,12 +500,8 @@ func (a *app) chatLives(ctx context.Context, chat relay.ChatID) bool {
 // addressed reports whether a text, or what its sender resolved in it, names
 // this bot.
 func (a *app) addressed(content, msgType string, mentions []relay.Mention) bool {
-	refs := refsOf(mentions)
-	found := a.directory().Find(mention.Text{Content: content, MsgType: msgType, Refs: refs})
-	if found.All && a.cfg.MentionAll {
-		return true
-	}
-	return slices.Contains(found.Agents, string(a.cfg.Agent))
+	named := a.namedIn(content, msgType, mentions)
+	return named.All && a.cfg.MentionAll || slices.Contains(named.Bots, a.cfg.Agent)
 }
 
 func refsOf(mentions []relay.Mention) []mention.Ref {

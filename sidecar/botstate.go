@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"time"
 
@@ -41,14 +42,8 @@ func (d *deliverer) bot() *mailbox.Bot {
 
 // lookAtBot notes when the bot comes and goes, and calls changed then, until ctx is done.
 func (d *deliverer) lookAtBot(ctx context.Context, changed func()) {
-	look := func() (b mailbox.Bot) {
-		if now := d.bot(); now != nil {
-			b = *now
-		}
-		return b
-	}
-	for before := look(); wait.Sleep(ctx, botLook) == nil; {
-		if now := look(); now != before {
+	for before := d.bot(); wait.Sleep(ctx, botLook) == nil; {
+		if now := d.bot(); !reflect.DeepEqual(now, before) {
 			before = now
 			changed()
 		}

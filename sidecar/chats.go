@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -96,15 +96,13 @@ func openChats(b *base) (*chats, error) {
 	if c.recalls, err = newRecalls(b); err != nil {
 		return nil, err
 	}
-	if c.transcript, err = transcript.Open(b.cfg.TranscriptDir, &transcript.Options{Logger: b.log}); err != nil {
-		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("TRANSCRIPT_DIR", b.cfg.TranscriptDir), err)
+	for dir, store := range map[string]**transcript.Store{"": &c.transcript, MarksFolder: &c.shown} {
+		*store, err = transcript.Open(filepath.Join(b.cfg.TranscriptDir, dir), &transcript.Options{Logger: b.log})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", b.cfg.setBy("TRANSCRIPT_DIR", b.cfg.TranscriptDir), err)
+		}
+		b.onClose((*store).Close)
 	}
-	b.onClose(c.transcript.Close)
-	if c.shown, err = transcript.Open(filepath.Join(b.cfg.TranscriptDir, MarksFolder),
-		&transcript.Options{Logger: b.log}); err != nil {
-		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("TRANSCRIPT_DIR", b.cfg.TranscriptDir), err)
-	}
-	b.onClose(c.shown.Close)
 	c.groups = groups.New(b.cfg.GroupsFile, b.log)
 	if err := c.groups.Load(); err != nil {
 		return nil, &setting{fmt.Errorf("GROUPS_FILE: %w", err)}
@@ -113,8 +111,14 @@ func openChats(b *base) (*chats, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.load(root); err != nil {
-		return nil, err
+	c.journal, err = jsonl.OpenJournal(root, c.name()+".jsonl", maxChange, func(line []byte) {
+		var change chatChange
+		if json.Unmarshal(line, &change) == nil { // else it is torn, or was edited
+			c.apply(change)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read known chats: %w", err)
 	}
 	b.onClose(func() error {
 		c.save()
@@ -127,20 +131,6 @@ func openChats(b *base) (*chats, error) {
 			"Name them with their members under \"groups\" in GROUPS_FILE, or set MEMBERSHIP_CHECK=off to say that this is meant")
 	}
 	return c, nil
-}
-
-// load reads the journal.
-func (c *chats) load(root *os.Root) (err error) {
-	c.journal, err = jsonl.OpenJournal(root, c.name()+".jsonl", maxChange, func(line []byte) {
-		var change chatChange
-		if json.Unmarshal(line, &change) == nil { // else it is torn, or was edited
-			c.apply(change)
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("read known chats: %w", err)
-	}
-	return nil
 }
 
 // apply takes in a change and reports whether it is one. It is called with mu held, or at
@@ -304,7 +294,16 @@ func (c *chats) left(channel string, chat relay.ChatID, at relay.Millis) {
 // saw notes that the bot was heard, or heard something, in the chat at a time.
 // What was before it left says nothing: events come late, and again.
 func (c *chats) saw(channel string, chat relay.ChatID, at relay.Millis) {
-	if c.learn(chatKey(channel, chat), at) {
+	key := chatKey(channel, chat)
+	c.mu.Lock()
+	gone, left := c.gone[key]
+	_, known := c.seen[key]
+	added := !known && (!left || at > gone)
+	if added {
+		c.note(chatChange{In: key})
+	}
+	c.mu.Unlock()
+	if added {
 		c.save()
 	}
 }
@@ -324,19 +323,6 @@ func (c *chats) list() (out []recordLine) {
 		}
 	}
 	return out
-}
-
-// learn reports whether the chat is a new one.
-func (c *chats) learn(key string, at relay.Millis) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	gone, left := c.gone[key]
-	_, known := c.seen[key]
-	if known || left && at <= gone {
-		return false
-	}
-	c.note(chatChange{In: key})
-	return true
 }
 
 // remember is called with mu held.
@@ -365,15 +351,9 @@ func (c *chats) noteTalk(t talk) {
 
 // sortedTalks is called with mu held. The newest comes first.
 func (c *chats) sortedTalks() []talk {
-	list := make([]talk, 0, len(c.talks))
-	for _, t := range c.talks {
-		list = append(list, t)
-	}
-	slices.SortFunc(list, func(a, b talk) int {
-		return cmp.Or(cmp.Compare(b.At, a.At),
-			cmp.Compare(a.ChatID, b.ChatID))
+	return slices.SortedFunc(maps.Values(c.talks), func(a, b talk) int {
+		return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.ChatID, b.ChatID))
 	})
-	return list
 }
 
 func (c *chats) listTalks() []talk {

@@ -253,12 +253,7 @@ func partOf(meta relay.Metadata) string {
 	return id
 }
 
-func orDefault(channel string) string {
-	if channel == "" {
-		return relay.DefaultChannel
-	}
-	return channel
-}
+func orDefault(channel string) string { return cmp.Or(channel, relay.DefaultChannel) }
 
 // noteMentions finds out whether a person addresses this bot; it gets the
 // message either way.
@@ -331,13 +326,14 @@ func (d *decider) askPolicy(ctx context.Context, p *arrival) (relay.Reason, erro
 		p.msg.SenderAgentName,
 		"allow", p.decision.Allow, "tier", p.decision.Tier, keyReason, p.decision.Reason, "detail", p.decision.Detail,
 		"depth", p.decision.Depth, "judge_ms", p.decision.JudgeMS, "mentioned", p.mentioned)
-	if !p.decision.Allow && releasable(relay.Reason(p.decision.Reason)) {
-		d.steer.stopSeen(p, relay.Reason(p.decision.Reason))
+	if p.decision.Allow {
+		return relay.Pass, nil
 	}
-	if !p.decision.Allow {
-		return relay.Reason(p.decision.Reason), nil
+	why := relay.Reason(p.decision.Reason)
+	if releasable(why) {
+		d.steer.stopSeen(p, why)
 	}
-	return relay.Pass, nil
+	return why, nil
 }
 
 // depthsShown counts each of some entries of a chat, 0 for a person's, as a
@@ -352,20 +348,17 @@ func (d *decider) depthsShown(entries []transcript.Entry) []int {
 }
 
 func (d *decider) openJudge() error {
-	switch { // also where it is off: a group may switch it on
-	case d.cfg.Judge.APIKey == "":
-		d.judge = countedJudge{judge.Rules{}, d.metrics}
-		if !d.cfg.Limits.Check {
-			return nil
+	if d.cfg.Judge.APIKey == "" { // also where it is off: a group may switch it on
+		if d.judge = (countedJudge{judge.Rules{}, d.metrics}); d.cfg.Limits.Check {
+			d.log.Info("no OPENAI_API_KEY: the built-in rules judge between threshold and hard limit")
 		}
-		d.log.Info("no OPENAI_API_KEY: the built-in rules judge between threshold and hard limit")
-	default:
-		llm, err := judge.New(judge.Options{APIKey: string(d.cfg.Judge.APIKey), BaseURL: d.cfg.Judge.BaseURL,
-			Model: d.cfg.Judge.Model, Timeout: d.cfg.Limits.Timeout, Logger: d.log})
-		if err != nil {
-			return fmt.Errorf("judge: %w", err)
-		}
-		d.judge, d.llm = countedJudge{llm, d.metrics}, llm
+		return nil
 	}
+	llm, err := judge.New(judge.Options{APIKey: string(d.cfg.Judge.APIKey), BaseURL: d.cfg.Judge.BaseURL,
+		Model: d.cfg.Judge.Model, Timeout: d.cfg.Limits.Timeout, Logger: d.log})
+	if err != nil {
+		return fmt.Errorf("judge: %w", err)
+	}
+	d.judge, d.llm = countedJudge{llm, d.metrics}, llm
 	return nil
 }

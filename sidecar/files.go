@@ -113,7 +113,7 @@ func (f *files) recorded(id relay.MessageID, key string) (relay.File, bool, erro
 
 // ask asks Feishu which files a message has.
 func (f *files) ask(ctx context.Context, id relay.MessageID, key string) (relay.File, error) {
-	m, err := f.app.api.Message(ctx, id)
+	m, _, err := f.app.api.Message(ctx, id)
 	if err != nil {
 		return relay.File{}, f.refusal(ctx, "", err)
 	}
@@ -168,7 +168,7 @@ func (f *files) refusal(ctx context.Context, id relay.MessageID, err error) erro
 		return relay.Errorf(relay.CodeTooLarge, "Feishu hands out no file of more than 100 MB")
 	}
 	if id != "" {
-		if m, err := f.app.api.Message(ctx, id); err == nil && m.Deleted {
+		if m, _, err := f.app.api.Message(ctx, id); err == nil && m.Deleted {
 			return errRecalled
 		}
 	}

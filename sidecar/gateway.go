@@ -3,8 +3,6 @@ package sidecar
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,7 +75,7 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 	if err := f.open(&b.cfg, opts, failures, func(event string) { b.metrics.gatewayEvent(feishu.Counted(event)) }); err != nil {
 		return nil, err
 	}
-	h.door.gateway = f.gateway
+	h.door.gateway, h.door.answered = f.gateway, opts.Answered
 	h.deliver.doors.gateway = h.door
 	return f, nil
 }
@@ -203,9 +201,11 @@ type gatewayDoor struct {
 	app     *app
 	deliver *deliverer
 	gateway *gateway.Gateway
-	shown   *lru.Cache[relay.MessageID, feishu.Message]
-	bytes   atomic.Int64                        // of the contents of shown
-	mails   *lru.Cache[string, relay.MessageID] // of messages that Feishu does not have: what they are shown as
+	// answered are Feishu's events that the bot has answered.
+	answered *dedup.Window
+	shown    *lru.Cache[relay.MessageID, feishu.Message]
+	bytes    atomic.Int64                        // of the contents of shown
+	mails    *lru.Cache[string, relay.MessageID] // of messages that Feishu does not have: what they are shown as
 }
 
 func newGatewayDoor(a *app, d *deliverer) *gatewayDoor {
@@ -246,12 +246,15 @@ func (d *gatewayDoor) Write(ctx context.Context, m *delivery.Message, written fu
 	if self.OpenID == "" || self.AppID == "" {
 		return errNobody
 	}
-	var event feishu.Injected
 	if m.Mail {
-		event = d.mailEvent(m)
-	} else {
-		event = d.messageEvent(ctx, m)
+		return d.give(ctx, m, d.mailEvent(m), self, written)
 	}
+	return d.give(ctx, m, d.messageEvent(ctx, m), self, written)
+}
+
+// give writes m as an event.
+func (d *gatewayDoor) give(ctx context.Context, m *delivery.Message, event feishu.Injected, self feishu.Self,
+	written func(<-chan struct{})) error {
 	body, err := d.complete(event, self, m.Key)
 	if err != nil {
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
@@ -325,8 +328,7 @@ func (d *gatewayDoor) mailEvent(in *delivery.Message) feishu.Injected {
 // the same each time the message of this key is written.
 func (d *gatewayDoor) complete(event feishu.Injected, self feishu.Self, key string) ([]byte, error) {
 	peer := event.Sender
-	sum := sha256.Sum256([]byte(string(self.AppID) + "\n" + key))
-	event.EventID = "relay-" + hex.EncodeToString(sum[:16])
+	event.EventID = "relay-" + short(self.AppID+"\n"+key)
 	event.AppID, event.TenantKey, event.Token = self.AppID, self.Tenant, string(d.app.cfg.VerificationToken)
 	event.SenderType = cmp.Or(d.app.cfg.InjectSenderType, feishu.SenderBot)
 	event.Self = feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.app.cfg.Agent))}

@@ -35,7 +35,7 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 	meta["is_mentioned"] = p.mentioned
 	meta["relay_msg_id"] = m.RelayMsgID
 	meta["group_policy"] = d.cfg.groupPolicyFor(p.group)
-	meta["mentions"] = mentionsShown(m.Mentions)
+	meta["mentions"] = append([]relay.Mention{}, m.Mentions...) // a list also where there are none
 	if fromBot {
 		meta["sender_agent_name"] = m.SenderAgentName
 		meta["chat_type"] = "group"
@@ -90,14 +90,6 @@ func (d *deliverer) bare(text string) bool {
 		text = text[:hit.From] + text[hit.To:]
 	}
 	return !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
-}
-
-// mentionsShown is a list also where there are none.
-func mentionsShown(mentions []relay.Mention) []relay.Mention {
-	if mentions == nil {
-		return []relay.Mention{}
-	}
-	return mentions
 }
 
 // contextTail is how far back lines for INJECT_CONTEXT are looked for.

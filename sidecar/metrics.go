@@ -3,6 +3,7 @@ package sidecar
 import (
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -174,11 +175,11 @@ func (m *metrics) arrived(queue string, p *arrival) {
 }
 
 func (m *metrics) recorded(role string, added bool) {
-	m.transcript.WithLabelValues(role, boolText(added)).Inc()
+	m.transcript.WithLabelValues(role, strconv.FormatBool(added)).Inc()
 }
 
 func (m *metrics) decided(d policy.Decision) {
-	m.decisions.WithLabelValues(string(d.Tier), boolText(d.Allow)).Inc()
+	m.decisions.WithLabelValues(string(d.Tier), strconv.FormatBool(d.Allow)).Inc()
 	m.depth.Observe(float64(d.Depth))
 }
 
@@ -190,11 +191,4 @@ func (m *metrics) delivered(door string, final time.Time) {
 
 func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.register, MaxRequestsInFlight: maxScrapes})
-}
-
-func boolText(b bool) string {
-	if b {
-		return "true"
-	}
-	return "false"
 }

@@ -96,7 +96,7 @@ func (s *Sidecar) measureDoors() {
 		status := func() gateway.Status { st, _ := s.front.gateway.Status().(gateway.Status); return st }
 		connected(doorGateway, func() bool { return status().Connected })
 		m.gauge("gateway_connections", "Long connections of bots that are open.", nil,
-			func() float64 { return float64(len(status().LongConnection.Connections)) })
+			func() float64 { return float64(s.connections()) })
 		m.gauge("gateway_drafts", "Messages of the bot that wait until their text is final.", nil,
 			func() float64 { return float64(status().Drafts) })
 		m.expectGateway(entryEvents, gateway.Counted, longconn.Counted)
@@ -109,6 +109,15 @@ func (s *Sidecar) measureDoors() {
 			func() float64 { return zeroOne(s.speak.connector.Connected()) })
 		m.expectGateway(connector.Counted, send.Counted)
 	}
+}
+
+// connections are the long connections of bots that are open at the gateway.
+func (s *Sidecar) connections() int {
+	if s.front == nil {
+		return 0
+	}
+	st, _ := s.front.gateway.Status().(gateway.Status)
+	return len(st.LongConnection.Connections)
 }
 
 func (s *Sidecar) measureMailbox() {

@@ -153,7 +153,7 @@ func (n *native) readAgain(ctx context.Context, m *relay.Message) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
 	defer cancel()
-	now, err := n.app.api.Message(ctx, m.MessageID)
+	now, _, err := n.app.api.Message(ctx, m.MessageID)
 	if err != nil {
 		n.problems.set("native message", err)
 		return
@@ -297,8 +297,7 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 }
 
 // stored is an event's message as the spool keeps it.
-func (n *native) stored(m feishu.Message, kind string) (relay.Message, error) {
-	doc := m.Doc()
+func (n *native) stored(m feishu.Message, doc content.Doc, kind string) (relay.Message, error) {
 	r := relay.Message{RelayMsgID: m.ID, Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: doc.Text(),
 		SenderBotOpenID: m.Sender.OpenID, SenderAppID: m.Sender.AppID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
 		MsgType: m.Type, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, Mentions: n.app.mentionsOf(m.Mentions),
@@ -313,7 +312,12 @@ func (n *native) stored(m feishu.Message, kind string) (relay.Message, error) {
 // spool keeps an event's message on disk until the pipeline has dealt with it:
 // Feishu forgets it with our acknowledgement.
 func (n *native) spool(ctx context.Context, m feishu.Message, kind string) error {
-	r, err := n.stored(m, kind)
+	doc := n.app.read(ctx, &m)
+	if content.IsText(m.Type) && doc.Text() == "" {
+		n.log.Debug("an empty message is left out", keyMsg, m.ID)
+		return nil
+	}
+	r, err := n.stored(m, doc, kind)
 	if err != nil {
 		return err
 	}
@@ -364,7 +368,7 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 	if err := json.Unmarshal(p.msg.Metadata[metaBots], &bots); err != nil {
 		return relay.Malformed, nil
 	}
-	if n.steer.mutedHere(&p.msg) {
+	if n.steer.records.state(p.msg.Channel, p.msg.ChatID).Muted[n.cfg.Agent].Holds(time.Now()) {
 		return relay.Muted, nil
 	}
 	mine, until, err := n.steer.claimOne(ctx, &p.msg, bots)
@@ -405,12 +409,11 @@ func handOver(ctx context.Context, until time.Time, limit time.Duration,
 	giving, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	written := make(chan struct{})
-	var once sync.Once
 	ended := make(chan error, 1)
 	injecting, stop := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(limit, 15*time.Minute))
 	go func() {
 		defer stop()
-		ended <- inject(injecting, func() { once.Do(func() { close(written) }) })
+		ended <- inject(injecting, sync.OnceFunc(func() { close(written) }))
 	}()
 	select {
 	case <-written:

@@ -3,8 +3,6 @@ package sidecar
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,14 +130,8 @@ func (d peerDoor) Write(ctx context.Context, m *delivery.Message, written func(<
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
 	}
 	who := feishu.Bot{OpenID: d.mail.chats.User(peer), Agent: peer, Name: string(peer)}
-	body, err := d.complete(feishu.Injected{Sender: who, Message: shown.ID, ChatID: shown.Chat, ChatType: feishu.ChatP2P,
-		Text: content.Text}, self, m.Key)
-	if err != nil {
-		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
-	}
-	id := m.ID // and not m, with its text
-	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
-		Late: func() { d.deliver.deliveries.Acknowledge(id) }}))
+	return d.give(ctx, m, feishu.Injected{Sender: who, Message: shown.ID, ChatID: shown.Chat, ChatType: feishu.ChatP2P,
+		Text: content.Text}, self, written)
 }
 
 // oneTaskFor is how long the bot has one task of an agent before it is given the next one, unless it ends the first.
@@ -193,11 +185,7 @@ func taskOf(e mailbox.Envelope) string {
 
 // text is mail as a person would write it, and a line on who asks, what is expected and until when.
 func (p *peerMail) text(e mailbox.Envelope) string {
-	line := peerLineEN
-	if steer.HanIn(mailText(e)) {
-		line = peerLineZH
-	}
-	return strings.TrimSpace(plainMail(e)) + "\n\n" + line(e)
+	return strings.TrimSpace(plainMail(e)) + "\n\n" + peerLine(e, steer.HanIn(mailText(e)))
 }
 
 // Commands with which the bot ends a task without a result.
@@ -206,47 +194,35 @@ const (
 	rejectWord = "/reject"
 )
 
-func peerLineEN(e mailbox.Envelope) string {
+func peerLine(e mailbox.Envelope, chinese bool) string {
+	say := func(en, zh string, args ...any) string {
+		if chinese {
+			en = zh
+		}
+		return fmt.Sprintf(en, args...)
+	}
+	until := ""
+	if e.Task != nil && !e.Task.Deadline.IsZero() {
+		until = say(", until ", "，截止 ") + e.Task.Deadline.UTC().Format("2006-01-02 15:04 UTC")
+	}
 	switch {
 	case e.Type.GivesTask():
-		return fmt.Sprintf("(%s gives you this task%s. Your reply to this message is its result; if it cannot be done, "+
-			"answer %s and why.)", e.From, until(e, ", until "), failWord)
+		return say("(%s gives you this task%s. Your reply to this message is its result; if it cannot be done, "+
+			"answer %s and why.)", "（%s 交给你这个任务%s。对这条消息的回复就是结果；如果做不了，请回复 %s 和原因。）",
+			e.From, until, failWord)
 	case e.Type.TaskStep() && e.Task != nil && e.Task.State.Ended():
-		return fmt.Sprintf("(%s: the task %s that you gave is %s. No answer is needed, and a reply is not sent.)",
-			e.From, e.Task.ID, e.Task.State)
+		return say("(%s: the task %s that you gave is %s. No answer is needed, and a reply is not sent.)",
+			"（%s：你交给它的任务 %s 的状态是 %s。不需要回复，回复也不会发出。）", e.From, e.Task.ID, e.Task.State)
 	case e.Type.TaskStep() && e.Task != nil:
-		return fmt.Sprintf("(%s, on the task %s that you gave. No answer is needed, and a reply is not sent.)", e.From,
-			e.Task.ID)
+		return say("(%s, on the task %s that you gave. No answer is needed, and a reply is not sent.)",
+			"（%s，关于你交给它的任务 %s。不需要回复，回复也不会发出。）", e.From, e.Task.ID)
 	case expectsAnswer(e.Type):
-		return fmt.Sprintf("(%s asks you; your reply here is sent to it%s.)", e.From, until(e, ", until "))
+		return say("(%s asks you; your reply here is sent to it%s.)",
+			"（%s 向你提问；你在这里的回复会发给它%s。）", e.From, until)
 	case wantsAnswer(e.Type, e.ReplyTo != ""):
-		return fmt.Sprintf("(%s writes to you; your reply here is sent to it.)", e.From)
+		return say("(%s writes to you; your reply here is sent to it.)", "（%s 给你发来消息；你在这里的回复会发给它。）", e.From)
 	}
-	return fmt.Sprintf("(%s sends you this for information. No answer is needed.)", e.From)
-}
-
-func peerLineZH(e mailbox.Envelope) string {
-	switch {
-	case e.Type.GivesTask():
-		return fmt.Sprintf("（%s 交给你这个任务%s。对这条消息的回复就是结果；如果做不了，请回复 %s 和原因。）", e.From, until(e, "，截止 "), failWord)
-	case e.Type.TaskStep() && e.Task != nil && e.Task.State.Ended():
-		return fmt.Sprintf("（%s：你交给它的任务 %s 的状态是 %s。不需要回复，回复也不会发出。）", e.From, e.Task.ID, e.Task.State)
-	case e.Type.TaskStep() && e.Task != nil:
-		return fmt.Sprintf("（%s，关于你交给它的任务 %s。不需要回复，回复也不会发出。）", e.From, e.Task.ID)
-	case expectsAnswer(e.Type):
-		return fmt.Sprintf("（%s 向你提问；你在这里的回复会发给它%s。）", e.From, until(e, "，截止 "))
-	case wantsAnswer(e.Type, e.ReplyTo != ""):
-		return fmt.Sprintf("（%s 给你发来消息；你在这里的回复会发给它。）", e.From)
-	}
-	return fmt.Sprintf("（来自 %s 的通知，不需要回复。）", e.From)
-}
-
-// until is when a task is to be done, with words in front; "" where it has no deadline.
-func until(e mailbox.Envelope, before string) string {
-	if e.Task == nil || e.Task.Deadline.IsZero() {
-		return ""
-	}
-	return before + e.Task.Deadline.UTC().Format("2006-01-02 15:04 UTC")
+	return say("(%s sends you this for information. No answer is needed.)", "（来自 %s 的通知，不需要回复。）", e.From)
 }
 
 // answerTypes are the types of the answers to those that ask.
@@ -318,11 +294,11 @@ func (a answerMail) envelope(peer relay.AgentName, text string) mailbox.Envelope
 // decide says how a message of the bot goes to the agent, and keeps that.
 func (p *peerMail) decide(own peerchat.Message, m gateway.Sent) (answerMail, error) {
 	var as answerMail
-	if json.Unmarshal(own.Mail, &as) == nil && as.Of == textKey(m.Text) {
+	if json.Unmarshal(own.Mail, &as) == nil && as.Of == short(m.Text) {
 		return as, nil
 	}
 	s := p.about(own)
-	as = answerMail{Of: textKey(m.Text), Text: cutText(m.Text), ID: mailbox.NewID(p.agent.Self(), time.Now()),
+	as = answerMail{Of: short(m.Text), Text: cutText(m.Text), ID: mailbox.NewID(p.agent.Self(), time.Now()),
 		About: s.mail, Type: cmp.Or(answerTypes[s.mail.Type], mailbox.TypeMessage), Stays: s.stays}
 	if s.task != nil {
 		as.Type, as.Task = mailbox.TypeTaskUpdate, &mailbox.Task{ID: s.task.ID, State: p.state(s.task, own.Type, m.Text)}
@@ -345,12 +321,6 @@ func (p *peerMail) keep(id relay.MessageID, as answerMail) error {
 		return err
 	}
 	return p.chats.Keep(id, kept)
-}
-
-// textKey tells the texts of one message apart.
-func textKey(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:8])
 }
 
 // state is what a finished answer makes of a task.

@@ -85,7 +85,5 @@ func (p *peers) saw(queue string, m *relay.Message) {
 func (p *peers) missing() map[relay.AgentName]uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make(map[relay.AgentName]uint64, len(p.gone))
-	maps.Copy(out, p.gone)
-	return out
+	return maps.Clone(p.gone)
 }

@@ -126,18 +126,11 @@ func (p *presence) beatSince(agent relay.AgentName, at time.Time) bool {
 	return p.clocks.beats[agent].After(at)
 }
 
-// botsOnline are the bots of the agents online, as far as their cards tell of them.
-func (p *presence) botsOnline() map[relay.AgentName]*mailbox.Bot {
+// cards are the bots of the agents online, and the display names of the agents' bots, as far as their cards have them.
+func (p *presence) cards() (bots map[relay.AgentName]*mailbox.Bot, names map[relay.AgentName]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.bots
-}
-
-// botNames are the display names of the agents' bots, as far as their cards have them.
-func (p *presence) botNames() map[relay.AgentName]string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.names
+	return p.bots, p.names
 }
 
 // read reads who is online; nobody waits for a registry that does not answer.

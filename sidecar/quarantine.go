@@ -3,6 +3,7 @@ package sidecar
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"sync"
 
 	"feishu-relay/internal/safefile"
@@ -11,18 +12,6 @@ import (
 // quarantineMax is the most bytes of malformed lines kept for a look by hand;
 // further ones are only counted.
 const quarantineMax = 1 << 20
-
-// rawOrText makes a line of JSON of anything.
-func rawOrText(line []byte) []byte {
-	if json.Valid(line) {
-		return line
-	}
-	quoted, err := json.Marshal(string(line))
-	if err != nil {
-		return nil
-	}
-	return quoted
-}
 
 // quarantined keeps malformed lines for a look by hand, at most quarantineMax
 // bytes of them.
@@ -50,7 +39,10 @@ func (b *base) quarantine(line []byte) {
 	defer f.Close()
 	at, err := f.Stat()
 	if err == nil && at.Size() <= quarantineMax {
-		_, err = safefile.Append(f, append(rawOrText(line), '\n'))
+		if !json.Valid(line) {
+			line = quote(string(line))
+		}
+		_, err = safefile.Append(f, slices.Concat(line, []byte{'\n'}))
 		q.size = at.Size()
 	}
 	if err != nil {

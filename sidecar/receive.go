@@ -92,7 +92,8 @@ type receiver struct {
 }
 
 func openReceiver(b *base, c *chats, a *app, w *watch, d *deliverer) (_ *receiver, err error) {
-	r := &receiver{base: b, chats: c, app: a, watch: w, deliver: d, workers: newWorkers(), copies: newCopies()}
+	r := &receiver{base: b, chats: c, app: a, watch: w, deliver: d, workers: newWorkers(), copies: newCopies(),
+		inFlight: inFlight{settle: map[string][]func(){}}, unwritten: chatCounts{counts: map[string]int{}}}
 	r.dedup, err = b.window(".jsonl", b.cfg.DedupSize)
 	return r, err
 }
@@ -269,14 +270,8 @@ func (r *receiver) finalAt(p *arrival) time.Time {
 // group's.
 func ofGroup(meta relay.Metadata) bool {
 	raw, ok := meta["chat_type"]
-	if !ok {
-		return true
-	}
-	if string(raw) == `"group"` {
-		return true // as every sidecar writes it
-	}
 	var chatType string
-	return json.Unmarshal(raw, &chatType) == nil && isGroup(chatType)
+	return !ok || json.Unmarshal(raw, &chatType) == nil && isGroup(chatType)
 }
 
 func isGroup(chatType string) bool {

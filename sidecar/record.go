@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -19,6 +20,7 @@ type recorder struct {
 	secretOf func(relay.AgentName) *SecretError      // how a sender's RELAY_SECRET differs; nil: it is not known to
 	waiting  *chatCounts                             // messages that wait for their transcript
 	review   func(channel string, chat relay.ChatID) // looks at what waits for the bot
+	missed   func(context.Context, *relay.Message)   // is told what another sidecar heard of a person
 }
 
 func (r *recorder) checkSignature(_ context.Context, p *arrival) (relay.Reason, error) {
@@ -115,7 +117,7 @@ func (r *recorder) record(_ context.Context, p *arrival) (relay.Reason, error) {
 	return relay.Pass, nil
 }
 
-func (r *recorder) recordUser(_ context.Context, p *arrival) (relay.Reason, error) {
+func (r *recorder) recordUser(ctx context.Context, p *arrival) (relay.Reason, error) {
 	added, why, err := r.write(p, entryOf(&p.msg, p.sent))
 	if why != relay.Pass || err != nil {
 		return why, err
@@ -123,6 +125,9 @@ func (r *recorder) recordUser(_ context.Context, p *arrival) (relay.Reason, erro
 	r.chats.spoke(&p.msg, p.sent)
 	r.watch.shown(&p.msg, p.sent, false)
 	r.metrics.recorded(relay.RoleUser, added)
+	if !p.History && r.missed != nil && time.Since(p.sent) < r.cfg.MaxAge {
+		r.missed(ctx, &p.msg)
+	}
 	return relay.Pass, nil
 }
 

@@ -228,11 +228,6 @@ func (r *records) state(channel string, chat relay.ChatID) *groupState {
 	return state
 }
 
-// computed is state of a record that does not hold yet.
-func (r *records) computed(is steer.Record, chat relay.ChatID) *groupState {
-	return r.compute(is, r.chats.group(chat))
-}
-
 // compute lays a record over a group's entry in the groups file and the environment.
 func (r *records) compute(is steer.Record, file groups.Group) *groupState {
 	c, now := &r.cfg, time.Now()

@@ -127,6 +127,9 @@ func (s *Sidecar) runFeishu(ctx context.Context, serving, reading *sync.WaitGrou
 		reading.Go(func() { s.keep(ctx, "connector", s.speak.connector.Run) })
 	}
 	reading.Go(func() { s.app.nameChats(ctx) })
+	if s.native != nil {
+		reading.Go(func() { s.app.countConnections(ctx, s.connections) })
+	}
 	if s.app.api.Ready() { // with the app's own credentials
 		reading.Go(func() { s.app.introduce(ctx) })
 	}

@@ -52,7 +52,7 @@ const (
 
 func openSender(b *base, c *chats, a *app, w *watch, l *lanes, given *givenLines) (_ *sender, err error) {
 	s := &sender{base: b, chats: c, app: a, watch: w, lanes: l, given: given,
-		saver: wait.NewSaver(saveSent, saveSentAfter, saveAgain)}
+		saver: wait.NewSaver(saveSent, saveSentAfter, saveAgain), sending: chatLocks{locks: map[string]*chatLock{}}}
 	s.sentIDs, err = b.window(".sent.jsonl", b.cfg.DedupSize)
 	return s, err
 }
@@ -369,6 +369,9 @@ func quote(text string) json.RawMessage {
 // sent relays a message of the bot. first is the first one of the same send.
 func (s *sender) sent(m gateway.Sent, first relay.MessageID) error {
 	meta := relay.Metadata{"chat_type": groupQuoted}
+	if m.Type == content.TypeForward {
+		m.Text = s.app.read(context.Background(), &m.Message).Text()
+	}
 	if first != m.ID {
 		meta[metaPartOf] = quote(string(first))
 	}
@@ -466,6 +469,10 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 			}
 			m.Sender.Name = s.app.person(ctx, &m)
 			h.SenderName = cmp.Or(m.Sender.Name, string(m.Sender.OpenID))
+			if h.Content = s.app.read(ctx, &m).Text(); h.Content == "" {
+				return nil
+			}
+			h.Mentions = s.app.mentionsOf(m.Mentions)
 			_, err := s.recordPerson(h)
 			if err == nil && why != relay.Pass {
 				s.watch.withheld(h, why)

@@ -169,7 +169,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	}
 	s.receive.bots, s.receive.users = s.metrics.measured(s.botsPath()), s.metrics.measured(s.usersPath())
 	if s.native != nil {
-		s.send.native, s.native.ones = s.native, s.metrics.measured(s.onesPath())
+		s.send.native, s.native.ones, s.record.missed = s.native, s.metrics.measured(s.onesPath()), s.native.missed
 		s.native.bots, s.native.people = s.metrics.measured(s.nativesPath()), s.metrics.measured(s.peoplesPath())
 	}
 	if err := s.api.listen(s.served()); err != nil {

@@ -117,13 +117,13 @@ func (s *Sidecar) Status() Status {
 	st := Status{Version: s.version, Started: relay.Timestamp(s.started), Backend: s.cfg.Backend,
 		Identity: Identity{s.cfg.Agent, self.Name, self.OpenID, self.AppID},
 		Door:     DoorStatus{Name: s.deliver.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
-		Members: MembersStatus{s.cfg.MembershipCheck,
-			s.chats.enforced()}, Judge: "off",
+		Members: MembersStatus{s.cfg.MembershipCheck, s.chats.enforced()}, Judge: "off",
 		LastHour: s.deliver.watch.events.LastHour(), Errors: s.problems.list(), Limits: s.limits(),
 		Steering: s.steer.status(), Settings: s.settings, Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
 	undelivered, _ := s.deliver.deliveries.Counts()
 	st.Waiting = WaitingStatus{undelivered.Messages, relay.Millis(undelivered.Oldest.Milliseconds())}
-	online, bots, names := s.steer.presence.online(), s.steer.presence.botsOnline(), s.steer.presence.botNames()
+	online := s.steer.presence.online()
+	bots, names := s.steer.presence.cards()
 	for _, agent := range slices.Sorted(maps.Keys(online)) {
 		is := AgentStatus{agent, names[agent], online[agent], bots[agent]}
 		if agent == s.cfg.Agent {

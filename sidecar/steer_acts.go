@@ -420,7 +420,8 @@ func (s *steering) botName(g *groupState, agent relay.AgentName) string {
 		bot, _ := s.app.book.Agent(agent, "", "")
 		m.Name = bot.Name
 	}
-	return cmp.Or(m.Name, s.presence.botNames()[agent], string(agent))
+	_, names := s.presence.cards()
+	return cmp.Or(m.Name, names[agent], string(agent))
 }
 
 func (s *steering) botNames(g *groupState, agents []relay.AgentName) (names []string) {

@@ -91,7 +91,7 @@ func TestOnlyUsersCommand(t *testing.T) {
 		n := &native{base: s.base, chats: s.chats, app: s.app, send: s.send, steer: s.steer}
 		p := &arrival{}
 		var err error
-		if p.msg, err = n.stored(m, nativePerson); err != nil {
+		if p.msg, err = n.stored(m, m.Doc(), nativePerson); err != nil {
 			t.Fatal(err)
 		}
 		if why, err := n.hearPerson(t.Context(), p); err != nil || (why == relay.Command) != want {

@@ -70,7 +70,7 @@ func (c *chats) edited(w *delivery.Message, given bool) {
 			w.Metadata[key] = value
 		}
 	}
-	w.Metadata["mentions"] = mentionsShown(e.Mentions)
+	w.Metadata["mentions"] = append([]relay.Mention{}, e.Mentions...)
 }
 
 // edit gives a message that was stopped and may be released the text of an edit of it.

@@ -17,7 +17,7 @@ func (s *steering) group(channel string, chat relay.ChatID) steer.Group {
 	shown := steer.Group{Channel: channel, ChatID: chat, Name: s.watch.groupShown(channel, chat).Name,
 		Locked: g.file.Locked, Version: g.record.Version(), Settings: g.Settings, Sources: g.sources, Bots: s.bots(g),
 		MaxDepth: g.maxDepth, Operator: g.operator}
-	connections := s.presence.botsOnline()
+	connections, _ := s.presence.cards()
 	for i := range shown.Bots {
 		bot := &shown.Bots[i]
 		bot.Name = s.botName(g, bot.Agent)
@@ -69,7 +69,7 @@ func (s *steering) after(g steer.Group, change steer.Record) steer.Group {
 		is = steer.Record{}
 	}
 	is.Merge(change)
-	state := s.records.computed(is, g.ChatID)
+	state := s.records.compute(is, s.chats.group(g.ChatID))
 	g.Settings, g.Sources, g.Version = state.Settings, state.sources, is.Version()
 	return g
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -106,14 +107,9 @@ func (h *held) begin(key string) bool {
 
 // sorted lists all, the one stopped first at the front. It is called with mu held.
 func (h *held) sorted() []*heldMessage {
-	out := make([]*heldMessage, 0, len(h.byKey))
-	for _, m := range h.byKey {
-		out = append(out, m)
-	}
-	slices.SortFunc(out, func(a, b *heldMessage) int {
+	return slices.SortedFunc(maps.Values(h.byKey), func(a, b *heldMessage) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), strings.Compare(a.Key, b.Key))
 	})
-	return out
 }
 
 // note takes in a message, on disk.

@@ -194,11 +194,6 @@ func (s *steering) bots(g *groupState) []steer.Bot {
 	return out
 }
 
-// mutedHere reports whether this bot is muted in m's group.
-func (s *steering) mutedHere(m *relay.Message) bool {
-	return s.records.state(m.Channel, m.ChatID).Muted[s.cfg.Agent].Holds(time.Now())
-}
-
 func (s *steering) isFor(a steer.Audience) bool {
 	return a.Everybody || slices.Contains(a.Bots, s.cfg.Agent)
 }

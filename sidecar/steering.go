@@ -240,7 +240,11 @@ func (s *steering) share(m steer.Mark) {
 func (s *steering) publish(marks ...steer.Mark) error {
 	for i := range marks {
 		m := &marks[i]
-		m.Agent, m.Text = s.cfg.Agent, runes.Cut(m.Text, mostText(m))
+		most := maxMarkText
+		if m.Kind == steer.Edited {
+			most = maxEditText
+		}
+		m.Agent, m.Text = s.cfg.Agent, runes.Cut(m.Text, most)
 		if now := relay.MillisOf(time.Now()); m.TS == 0 || m.TS > now {
 			m.TS = now
 		}
@@ -271,14 +275,6 @@ func (s *steering) publish(marks ...steer.Mark) error {
 		s.take(&marks[i], false)
 	}
 	return nil
-}
-
-// mostText is the most bytes of a mark's text.
-func mostText(m *steer.Mark) int {
-	if m.Kind == steer.Edited {
-		return maxEditText
-	}
-	return maxMarkText
 }
 
 // sharedMark is a mark as it is shared.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -128,11 +129,10 @@ func (w *webhookDoor) away() bool { return w.tried.Load() && !w.reached.Load() }
 
 // headerSafe keeps visible ASCII.
 func headerSafe(text string) string {
-	out := make([]byte, 0, len(text))
-	for i := range len(text) {
-		if text[i] > ' ' && text[i] < 0x7f {
-			out = append(out, text[i])
+	return strings.Map(func(r rune) rune {
+		if r > ' ' && r < 0x7f {
+			return r
 		}
-	}
-	return string(out)
+		return -1
+	}, text)
 }

@@ -66,8 +66,7 @@ func (w *workers) run(ctx context.Context, chat string) {
 // wait waits until no chat has work.
 func (w *workers) wait() { w.all.Wait() }
 
-// chatLocks let one at a time do something with a chat. The zero value is
-// usable.
+// chatLocks let one at a time do something with a chat.
 type chatLocks struct {
 	mu    sync.Mutex
 	locks map[string]*chatLock // of the chats in use; guarded by mu
@@ -80,9 +79,6 @@ type chatLock struct {
 
 func (l *chatLocks) lock(chat string) (unlock func()) {
 	l.mu.Lock()
-	if l.locks == nil {
-		l.locks = map[string]*chatLock{}
-	}
 	c := l.locks[chat]
 	if c == nil {
 		c = &chatLock{}
@@ -101,7 +97,7 @@ func (l *chatLocks) lock(chat string) (unlock func()) {
 	}
 }
 
-// chatCounts counts something for each chat. The zero value is usable.
+// chatCounts counts something for each chat.
 type chatCounts struct {
 	mu     sync.Mutex
 	counts map[string]int // only those above 0; guarded by mu
@@ -110,9 +106,6 @@ type chatCounts struct {
 func (c *chatCounts) add(chat string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.counts == nil {
-		c.counts = map[string]int{}
-	}
 	c.counts[chat]++
 }
 
@@ -141,9 +134,6 @@ type inFlight struct {
 func (f *inFlight) begin(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.settle == nil {
-		f.settle = map[string][]func(){}
-	}
 	f.settle[key] = nil
 }
 

@@ -172,6 +172,7 @@ func probes(c *config) []probe {
 		{"Feishu", "Feishu bot", tryLimit, hasApp, []string{"Feishu"}, checkFeishuBot},
 		{"Feishu", "Feishu scopes", tryLimit, hasApp, bot, checkScopes},
 		{"Feishu", "Feishu events", tryLimit, hasApp, bot, checkEvents},
+		{"Feishu", "Feishu connections", tryLimit, hasApp, bot, checkConnections},
 		{"Feishu", "Feishu groups", longLimit, hasApp, bot, checkFeishuGroups},
 		{"Feishu", "group managers", longLimit, adminsSteer, nil, checkManagers},
 		{"Bot", "gateway", tryLimit, hasGateway, nil, checkGateway},

@@ -287,6 +287,17 @@ func TestCheckFeishuEvents(t *testing.T) {
 	}
 }
 
+// An app with several connections is reported: another program takes a part of its events.
+func TestCheckConnections(t *testing.T) {
+	in := newTenant(t)
+	if _, found := checked(t); found["Feishu connections"] != nil {
+		t.Errorf("an app that is connected nowhere: %v", found["Feishu connections"])
+	}
+	in.answers["/event/v1/connection"] = `{"code":0,"data":{"online_instance_cnt":2}}`
+	_, found := checked(t)
+	wants(t, found, "Feishu connections", statusWarn, "the app has 2 long connections")
+}
+
 // What cannot be seen from here is said, with what to look for.
 func TestCheckFeishuSaysWhatItCannotSee(t *testing.T) {
 	in := newTenant(t)

@@ -494,6 +494,25 @@ func checkEvents(ctx context.Context, s *subject) (out []finding) {
 	return out
 }
 
+// checkConnections looks whether the app has several long connections: each event goes to one of them.
+func checkConnections(ctx context.Context, s *subject) []finding {
+	f, _ := s.feishu()
+	var answer struct {
+		Data struct {
+			N int `json:"online_instance_cnt"`
+		} `json:"data"`
+	}
+	err := f.get(ctx, "/open-apis/event/v1/connection", &answer)
+	n := answer.Data.N
+	if err != nil || n <= 1 { // where Feishu does not say, the other findings tell more
+		return nil
+	}
+	return warning(say("only the bot's own program may connect with %s, through its sidecar: end the others",
+		"用 %s 连接飞书的应当只有机器人自己的程序（经过边车）：关掉其他程序", s.AppID),
+		"the app has %d long connections, and an event goes to one of them only: the bot misses the others' share",
+		"这个应用有 %d 个长连接，每个事件只送给其中一个：机器人会漏掉一部分", n)
+}
+
 // chat is a group that the bot is in.
 type chat struct {
 	ID   string `json:"chat_id"`

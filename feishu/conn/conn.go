@@ -10,8 +10,8 @@
 package conn
 
 import (
-	"context"
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -166,8 +166,13 @@ func identify(event []byte) (key, app string) {
 	if id == "" {
 		return "", app
 	}
-	sum := sha256.Sum256([]byte(app + "\n" + id))
-	return hex.EncodeToString(sum[:16]), app
+	return Key(app, id), app
+}
+
+// Key is the key of a message in Answered, or of an event that is none.
+func Key[T ~string](app string, id T) string {
+	sum := sha256.Sum256([]byte(app + "\n" + string(id)))
+	return hex.EncodeToString(sum[:16])
 }
 
 // Settle records whether the bot has answered the event with 200, or it is kept from it: on disk when it returns. Only

@@ -32,12 +32,15 @@ const MaxBytes = 1 << 20
 // typeCard is the message type of cards.
 const typeCard = "interactive"
 
+// TypeForward is the message type of a merged forward. Its event has no content; Parse reads {"text":"…"}, the lines
+// that were read from Feishu. They mention nobody.
+const TypeForward = "merge_forward"
+
 // Doc is a content that was read. The zero Doc is an empty one.
 type Doc struct {
 	Type      string // the message type
 	Blocks    []Block
 	Streaming bool   // a card in streaming mode: its text is still being written
-	Template  bool   // a card by a template, whose own text is not known here
 	CardID    string // of a card of CardKit, whose text is in CardKit's calls
 
 	names map[string]string // by key and id
@@ -129,6 +132,9 @@ func (b *builder) content(root map[string]any) {
 		b.post(root)
 	case b.isCard():
 		b.card(root)
+	case b.doc.Type == TypeForward:
+		b.within.Quiet = true
+		b.own(strings.TrimSpace(word(TypeForward) + "\n" + jsontree.Field(root, "text")))
 	case len(root) > 0:
 		b.attachment(root)
 	}
@@ -168,7 +174,7 @@ func (d Doc) text(without Part) string {
 	switch text := strings.Join(lines, "\n"); {
 	case d.Type == "post" && !d.shown:
 		return strings.Trim(text, "\n")
-	case len(lines) > 0 || !d.shown && !d.Template && (IsText(d.Type) || d.Type == typeCard):
+	case len(lines) > 0 || !d.shown && (IsText(d.Type) || d.Type == typeCard):
 		return text
 	}
 	return word(d.Type)

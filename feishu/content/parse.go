@@ -145,7 +145,7 @@ func (b *builder) card(root map[string]any) {
 		b.doc.CardID = jsontree.Field(data, "card_id")
 		return
 	case "template":
-		b.doc.Template = true
+		b.doc.shown = true
 		b.variables(data["template_variable"])
 		return
 	}
@@ -344,18 +344,11 @@ func (b *builder) chart(spec map[string]any) {
 	}
 }
 
-// maxRows is how many rows of a table or values of a chart are read; "…" replaces the others.
-const maxRows = 100
-
 // rows reads rows with the given keys, or all that a row has.
 func (b *builder) rows(head string, list any, keys []string) {
 	lines := []string{head}
 	rows, _ := list.([]any)
-	for i, e := range rows {
-		if i == maxRows {
-			lines = append(lines, "…")
-			break
-		}
+	for _, e := range rows {
 		row, _ := e.(map[string]any)
 		names := keys
 		if names == nil {

@@ -68,7 +68,7 @@ func (b *builder) marked(text string, tag func(Named) string) string {
 
 // rewrite changes the text of an element. Small print, titles and panels show no mentions, or mention nobody.
 func (b *builder) rewrite(v map[string]any) {
-	if b.find == nil || b.doc.Template || v["tag"] == "plain_text" || b.within.note || b.within.panel != nil ||
+	if b.find == nil || v["tag"] == "plain_text" || b.within.note || b.within.panel != nil ||
 		b.within.Part != Body {
 		return
 	}
