@@ -265,7 +265,8 @@ func checkMarks(ctx context.Context, s *subject) []finding {
 
 // checkSideStream looks at a stream beside the relay's own; effect is what fails without it.
 func checkSideStream(ctx context.Context, s *subject, key string, effect text) []finding {
-	refused := mayUse(ctx, s.client, key, "XADD KEY * payload -", "XREAD STREAMS KEY 0", "XRANGE KEY - +", "XREVRANGE KEY + -")
+	refused := mayUse(ctx, s.client, key, "XADD KEY * payload -", "XREAD STREAMS KEY 0", "XRANGE KEY - +",
+		"XREVRANGE KEY + -")
 	if refused != (text{}) {
 		return warning(rightsMend(s.config), "%s: %s", "%s：%s", refused, effect)
 	}
