@@ -43,10 +43,10 @@ type link struct {
 	end       context.CancelCauseFunc
 	ready     context.Context // done when the bot can receive
 	listening func()          // ends ready: the bot has sent something, or has had time to get ready
-	ping      atomic.Int64  // the interval in seconds, as in the settings that the bot has
-	pinged    atomic.Bool   // the bot has sent a ping of Feishu's protocol
-	acked     atomic.Bool   // the bot has acknowledged something
-	accepts   atomic.Bool   // the bot has acknowledged an injected event
+	ping      atomic.Int64    // the interval in seconds, as in the settings that the bot has
+	pinged    atomic.Bool     // the bot has sent a ping of Feishu's protocol
+	acked     atomic.Bool     // the bot has acknowledged something
+	accepts   atomic.Bool     // the bot has acknowledged an injected event
 
 	botAt, upAt atomic.Int64 // the last message, in Unix nanoseconds
 	idle        *time.Timer  // ends the link of a silent bot
