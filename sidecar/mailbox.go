@@ -93,8 +93,7 @@ type seenMail struct{ window *dedup.Window }
 
 func (s seenMail) Seen(key string) bool { return s.window.Seen(key) }
 
-func (s seenMail) Add(keys ...string) error {
-	var err error
+func (s seenMail) Add(keys ...string) (err error) {
 	for _, key := range keys {
 		if s.window.Claim(key) == dedup.New {
 			err = errors.Join(err, s.window.Settle(key, true))
