@@ -47,12 +47,12 @@ type Notice struct {
 
 // watched is the folders that this process watches. They share one inotify instance, since a user may have
 // only a few (128 on Linux).
-var watched struct {
+var watched = struct {
 	changing sync.Mutex // is held while what follows changes, and never by deliver, for which watcher may wait
 	watcher  *fsnotify.Watcher
 	sync.Mutex
 	folders map[string][]*Notices // by their real paths
-}
+}{folders: map[string][]*Notices{}}
 
 // Arm watches the folder that is at the path now, and reports whether it is a
 // different one than before. Later changes are reported.
@@ -97,7 +97,7 @@ func (n *Notices) watch() (err error) {
 		if err != nil {
 			return err
 		}
-		watched.watcher, watched.folders = w, map[string][]*Notices{}
+		watched.watcher = w
 		go deliver(w)
 	}
 	watched.Lock()
