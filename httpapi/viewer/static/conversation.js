@@ -85,12 +85,10 @@ export class Conversation {
 
   // before reads the page before the first entry, and at the first time what became of all messages.
   async before() {
-    const page = this.#read({ limit: PAGE, before: this.earlier })
-    if (this.#limit < ALL_OUTCOMES) {
-      this.#limit = ALL_OUTCOMES
-      await this.became().catch(() => {}) // the messages are shown all the same
-    }
-    const { entries, earlier } = await page
+    const first = this.#limit < ALL_OUTCOMES
+    this.#limit = ALL_OUTCOMES
+    const [{ entries, earlier }] = await Promise.all([this.#read({ limit: PAGE, before: this.earlier }),
+      first && this.became().catch(() => {})]) // the messages are shown all the same
     this.earlier = earlier
     this.add(entries)
   }
