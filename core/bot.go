@@ -28,9 +28,9 @@ type Channel interface {
 	Present() bool            // the bot is known to be there
 	Serial() bool             // the next message of a chat waits for the answer
 	Pauses() (first, most time.Duration)
-	// Write writes in once, on in.Conn, and returns after the bot's answer: nil, or an error, of which a [ResultError] says what it
-	// means; any other means that the bot answered with an error. It calls written once in is written whole. When ctx is
-	// done it returns soon.
+	// Write writes in once, on in.Conn, and returns after the bot's answer: nil, or an error, of which a [ResultError]
+	// says what it means; any other means that the bot answered with an error. It calls written once in is written
+	// whole. When ctx is done it returns soon.
 	Write(ctx context.Context, in *Input, again bool, written func()) error
 }
 
@@ -64,37 +64,33 @@ func (c *Core) watchChannel(ctx context.Context, ch Channel) {
 
 // writes are those that are under way.
 type writes struct {
+	running sync.WaitGroup
+
 	mu   sync.Mutex
-	list map[uint64]context.CancelFunc // by try
-	over bool                          // none begins any more
+	list map[uint64]context.CancelFunc // by try; guarded by mu
+	over bool                          // none begins any more; guarded by mu
 }
 
-func (w *writes) begin(try uint64, cancel context.CancelFunc) bool {
+// begin has write run, unless none may begin any more: then a restart writes it.
+func (w *writes) begin(ctx context.Context, try uint64, write func(context.Context)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.over {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
 	if w.list == nil {
 		w.list = map[uint64]context.CancelFunc{}
 	}
-	if !w.over {
-		w.list[try] = cancel
-	}
-	return !w.over
+	w.list[try] = cancel
+	w.running.Go(func() {
+		defer w.cancel(try)
+		write(ctx)
+	})
 }
 
-// finish lets no further write begin, and waits for those under way until ctx ends.
-func (w *writes) finish(ctx context.Context) {
-	for {
-		w.mu.Lock()
-		w.over = true
-		left := len(w.list)
-		w.mu.Unlock()
-		if left == 0 || wait.Sleep(ctx, 5*time.Millisecond) != nil {
-			return
-		}
-	}
-}
-
-func (w *writes) end(try uint64) {
+// cancel ends a write that is still under way.
+func (w *writes) cancel(try uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if cancel := w.list[try]; cancel != nil {
@@ -103,20 +99,20 @@ func (w *writes) end(try uint64) {
 	delete(w.list, try)
 }
 
+// finish lets no further write begin, and waits at most d for those under way.
+func (w *writes) finish(d time.Duration) {
+	w.mu.Lock()
+	w.over = true
+	w.mu.Unlock()
+	wait.Group(&w.running, d)
+}
+
 func (c *Core) doDeliver(f *deliver.Effect) {
 	switch f.Do {
 	case deliver.Write:
-		ctx, cancel := context.WithCancel(c.ctx)
-		if !c.writes.begin(f.Try, cancel) {
-			cancel()
-			return // a restart writes it
-		}
-		c.work.Go(func() {
-			defer c.writes.end(f.Try)
-			c.write(ctx, f)
-		})
+		c.writes.begin(c.ctx, f.Try, func(ctx context.Context) { c.write(ctx, f) })
 	case deliver.Cancel:
-		c.writes.end(f.Try)
+		c.writes.cancel(f.Try)
 	case deliver.Respond:
 		if f.Call != "" {
 			c.calls.tell(f.Call, f.Err)
@@ -209,19 +205,17 @@ func (c *Core) compose(of loop.Chat, f *group.Effect) *Input {
 			meta[x.key] = x.value
 		}
 	}
-	mentions := m.Mentions
-	if mentions == nil {
-		mentions = []relay.Mention{}
-	}
+	mentions := append([]relay.Mention{}, m.Mentions...) // a list also where there are none
+	sent := relay.Millis(c.entry(m).TS)
 	meta["from_bot"], meta["is_mentioned"], meta["relay_msg_id"] = true, f.Mentioned, m.RelayMsgID
 	meta["group_policy"], meta["mentions"], meta["chat_type"] = cfg.GroupPolicy, mentions, "group"
 	meta["sender_agent_name"], meta["depth"], meta["decision"] = m.SenderAgentName, f.Decision.Depth, f.Decision
 	in := &Input{ID: m.RelayMsgID, Inbound: relay.Inbound{Source: m, Mentioned: f.Mentioned, Channel: m.Channel,
 		Final: m.Final(), ChatID: m.ChatID, Content: m.Content, Metadata: meta,
 		SenderID:  cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
-		Timestamp: relay.Timestamp(relay.Millis(c.entry(m).TS).Time())}}
+		Timestamp: relay.Timestamp(sent.Time())}}
 	if n := c.Context(of); n > 0 {
-		before, ids := c.before(of, m, n)
+		before, ids := c.before(of, m, sent, n)
 		in.Content, in.Shows = before+in.Content, ids
 	}
 	return in
@@ -234,25 +228,25 @@ const (
 	maxContext     = 16 << 10 // bytes of all, beyond which the oldest are left out
 )
 
-// before is the last n lines before m that the bot was not given, and their ids.
-func (c *Core) before(of loop.Chat, m *relay.Message, n int) (text string, ids []string) {
+// before is the last n lines before m, which was sent then, that the bot was not given, and their ids.
+func (c *Core) before(of loop.Chat, m *relay.Message, sent relay.Millis, n int) (text string, ids []string) {
 	entries, err := c.Transcripts.Tail(of.Channel, string(of.ID), contextTail)
 	if err != nil {
 		c.Watch.Problem("context", err) // the message itself goes on
 		return "", nil
 	}
 	slices.SortStableFunc(entries, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
-	given := map[string]bool{}
 	c.View(func(s *loop.Core) {
-		got := map[relay.MessageID]bool{}
-		for _, l := range s.Group(of).Lines() {
-			got[l.ID] = slices.ContainsFunc(l.Verdicts, func(v group.Verdict) bool {
+		g := s.Group(of)
+		has := func(l *group.Line) bool { // or is being given it
+			return l != nil && slices.ContainsFunc(l.Verdicts, func(v group.Verdict) bool {
 				return v.Agent == c.Agent && (v.Delivered > 0 || v.Decision != nil && v.Decision.Allow && v.Stopped == "")
 			})
 		}
-		for _, l := range s.Group(of).Lines() {
-			given[string(l.ID)] = got[l.ID] || got[l.ShownWith]
-		}
+		entries = slices.DeleteFunc(entries, func(e transcript.Entry) bool {
+			l := g.Line(relay.MessageID(e.MessageID))
+			return has(l) || l != nil && has(g.Line(l.ShownWith))
+		})
 	})
 	var lines []string // the newest first
 	size := 0
@@ -260,8 +254,8 @@ func (c *Core) before(of loop.Chat, m *relay.Message, n int) (text string, ids [
 		if len(lines) == n {
 			break
 		}
-		if e.MessageID == string(m.ID()) || e.TS > c.entry(m).TS || e.ThreadID != m.ThreadID ||
-			e.Sender == string(c.Agent) || e.Recalled || given[e.MessageID] {
+		if e.MessageID == string(m.ID()) || e.TS > int64(sent) || e.ThreadID != m.ThreadID ||
+			e.Sender == string(c.Agent) || e.Recalled {
 			continue
 		}
 		line := oneLine(cmp.Or(e.SenderName, e.Sender)) + ": " + oneLine(e.Content) + "\n"
@@ -280,9 +274,5 @@ func (c *Core) before(of loop.Chat, m *relay.Message, n int) (text string, ids [
 
 // oneLine keeps a text, or a name that anybody can choose, from ending its line and with it the context.
 func oneLine(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxContextLine {
-		return runes.Cut(text, maxContextLine) + "…"
-	}
-	return text
+	return runes.Short(strings.Join(strings.Fields(text), " "), maxContextLine)
 }

@@ -47,11 +47,10 @@ type Options struct {
 
 	Bots, People, Side relay.Backend
 	Transcripts        *transcript.Store
-	// Judge is who answers an Ask, and within which limits.
-	Judge    func(*group.Effect) (limits policy.Limits, judge policy.Judge) // for an Ask
-	Channels []Channel                                                      // to the bot; the first open one is used
-	Watch    Watch
-	Logger   *slog.Logger
+	Judge              func() (limits policy.Limits, judge policy.Judge) // of a group, beside what its settings say
+	Channels           []Channel                                         // to the bot; the first open one is used
+	Watch              Watch
+	Logger             *slog.Logger
 }
 
 // Self is the bot.
@@ -65,7 +64,6 @@ type Self struct {
 type Watch interface {
 	Problem(part string, err error)
 	Retried(part string)
-	Trace(step string)
 	Read(lane string)
 	Malformed(line []byte, err error)
 	Arrived(lane string, d *relay.Delivery, m *relay.Message)
@@ -143,14 +141,10 @@ func (c *Core) Run(ctx context.Context, answers, publishing time.Duration) error
 	c.readLanes(ctx, &reading)
 	<-ctx.Done()
 	reading.Wait()
-	within := func(most time.Duration, finish func(context.Context)) {
-		finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
-		defer cancel()
-		finish(finishing)
-	}
-	within(answers, c.writes.finish)
-	within(publishing, c.drain)
+	c.writes.finish(answers)
+	c.drain(publishing)
 	c.stop()
+	c.writes.running.Wait()
 	c.work.Wait()
 	stopLoop()
 	looping.Wait()
@@ -186,10 +180,8 @@ func (c *Core) member(ctx context.Context, of loop.Chat, saw bool) {
 	if was, told := c.members.Load(of); told && (was == is || was.(bool) && !known) {
 		return
 	}
-	kind := group.Left
 	switch {
 	case is:
-		kind = group.Joined
 	case !c.Checked():
 		return
 	case !known:
@@ -200,8 +192,17 @@ func (c *Core) member(ctx context.Context, of loop.Chat, saw bool) {
 			return
 		}
 	}
+	c.tell(ctx, of, is)
+}
+
+// tell has the loop know whether the bot is in a chat.
+func (c *Core) tell(ctx context.Context, of loop.Chat, member bool) {
+	kind := group.Left
+	if member {
+		kind = group.Joined
+	}
 	if c.loop.Post(ctx, loop.Event{Chat: of, Group: &group.Event{Kind: kind}}) == nil {
-		c.members.Store(of, is)
+		c.members.Store(of, member)
 	}
 }
 
@@ -219,17 +220,7 @@ func (c *Core) Configured(ctx context.Context) {
 	for _, of := range chats {
 		_ = c.loop.Post(ctx, loop.Event{Chat: of, Group: &group.Event{Kind: group.Configure, Config: c.Config(of)}})
 		if member, known := c.Member(of); known {
-			kind := group.Left
-			if member {
-				kind = group.Joined
-			}
-			c.members.Store(of, member)
-			_ = c.loop.Post(ctx, loop.Event{Chat: of, Group: &group.Event{Kind: kind}})
+			c.tell(ctx, of, member)
 		}
 	}
-}
-
-// Online says which sidecars are online, and whether this one's bot is away.
-func (c *Core) Online(ctx context.Context, agents []relay.AgentName, away bool) {
-	_ = c.loop.Post(ctx, loop.Event{Group: &group.Event{Kind: group.Online, Agents: agents, Away: away}})
 }

@@ -46,11 +46,22 @@ type keptLine struct {
 	at   time.Time
 }
 
+// catchUpWithin is how long the lanes may take to be read to their ends, or to be reached at all, before this sidecar
+// takes part in what only one of the group does.
+const catchUpWithin = 5 * time.Second
+
+// What a worker that fails waits before it tries again: it doubles from the first to the longest.
+const (
+	retryFirst = 50 * time.Millisecond
+	retryMost  = 5 * time.Second
+)
+
 // keptBytes bounds the lines that are published again if the backend has lost them; beyond it the oldest are forgotten.
 const keptBytes = 16 << 20
 
 // readLanes takes in what comes by the lanes until ctx is done.
 func (c *Core) readLanes(ctx context.Context, reading *sync.WaitGroup) {
+	within, cancel := context.WithTimeout(ctx, catchUpWithin)
 	var caughtUp sync.WaitGroup
 	for _, l := range c.lanes {
 		take := c.takeMessage
@@ -65,16 +76,15 @@ func (c *Core) readLanes(ctx context.Context, reading *sync.WaitGroup) {
 				}
 			}
 		})
-		caughtUp.Go(func() { // or 5 s
-			for end := time.Now().Add(5 * time.Second); ctx.Err() == nil && time.Now().Before(end); {
-				if st := l.queue.Status(); st.Reading && st.Lag == 0 {
-					return
-				}
-				_ = wait.Sleep(ctx, 10*time.Millisecond)
-			}
+		caughtUp.Go(func() {
+			_ = wait.Until(within, 10*time.Millisecond, func(context.Context) (bool, error) {
+				st := l.queue.Status()
+				return st.Reading && st.Lag == 0, nil
+			})
 		})
 	}
 	reading.Go(func() {
+		defer cancel()
 		caughtUp.Wait()
 		_ = c.loop.Post(ctx, loop.Event{Group: &group.Event{Kind: group.CaughtUp}})
 	})
@@ -115,7 +125,7 @@ func (c *Core) takeMessage(ctx context.Context, l *lane, d relay.Delivery) {
 	if why == relay.Pass && !ofGroup(m.Metadata) {
 		why = relay.NotAMember
 	}
-	if why == relay.Pass && !e.Own && editOf(&m) != "" && c.repeated(m.ID()) {
+	if why == relay.Pass && !e.Own && group.EditOf(&m) != "" && c.repeated(m.ID()) {
 		why = relay.Duplicate
 	}
 	if why != relay.Pass {
@@ -166,12 +176,8 @@ func (c *Core) isRefusal(s *sideLine) bool {
 	return s.Record.Kind == group.KindVerdict && v != nil && v.Stopped == relay.BadSignature && c.Foreign(s.Agent) != nil
 }
 
+// takeRecord takes in a line of the side lane.
 func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
-	defer func() {
-		if d.Settle != nil {
-			d.Settle()
-		}
-	}()
 	var s sideLine
 	err := json.Unmarshal(d.Line, &s)
 	if err == nil && s.Record == nil {
@@ -182,25 +188,21 @@ func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
 	}
 	if err != nil {
 		c.Watch.Problem(l.name, err)
-		return
 	}
-	if s.Agent == c.Agent {
+	if err != nil || s.Agent == c.Agent {
+		d.Settle()
 		return
 	}
 	of := loop.Chat{Channel: s.Channel, ID: s.ChatID}
 	s.Record.Agent = s.Agent
 	c.member(ctx, of, false)
-	e := loop.Event{Chat: of, Group: &group.Event{Kind: group.Side, Record: s.Record}, Saved: d.Settle}
-	if c.loop.Post(ctx, e) == nil {
-		d.Settle = nil
-	}
+	_ = c.loop.Post(ctx, loop.Event{Chat: of, Group: &group.Event{Kind: group.Side, Record: s.Record}, Saved: d.Settle})
 }
 
 // publish hands lines to the backend, in order, until ctx ends.
 func (c *Core) publish(l *lane) {
-	ctx := c.ctx
-	for pauses := wait.NewBackoff(50*time.Millisecond, 5*time.Second); ; {
-		batch := l.out.peek(ctx, 200)
+	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
+		batch := l.out.peek(c.ctx, 200)
 		if batch == nil {
 			return
 		}
@@ -208,14 +210,14 @@ func (c *Core) publish(l *lane) {
 		for i, p := range batch {
 			lines[i] = p.line
 		}
-		receipt, err := l.queue.Publish(ctx, lines, l.receipt)
+		receipt, err := l.queue.Publish(c.ctx, lines, l.receipt)
 		if errors.Is(err, relay.ErrForgotten) {
 			again := make([][]byte, len(l.kept))
 			for i, k := range l.kept {
 				again[i] = k.line
 			}
 			if l.receipt, err = "", nil; len(again) > 0 {
-				l.receipt, err = l.queue.Publish(ctx, again, "")
+				l.receipt, err = l.queue.Publish(c.ctx, again, "")
 			}
 			if err == nil {
 				continue
@@ -223,12 +225,12 @@ func (c *Core) publish(l *lane) {
 		}
 		if err != nil {
 			c.Watch.Problem("publish", err)
-			if pauses.Sleep(ctx) != nil {
+			if pauses.Sleep(c.ctx) != nil {
 				return
 			}
 			continue
 		}
-		pauses = wait.NewBackoff(50*time.Millisecond, 5*time.Second)
+		pauses.Reset()
 		l.receipt = receipt
 		l.keep(lines, c.MaxAge)
 		for _, p := range batch {
@@ -244,18 +246,20 @@ func (l *lane) keep(lines [][]byte, age time.Duration) {
 	for _, line := range lines {
 		l.kept, l.bytes = append(l.kept, keptLine{line, now}), l.bytes+len(line)
 	}
-	for len(l.kept) > 0 && (l.bytes > keptBytes || now.Sub(l.kept[0].at) > age) {
-		l.bytes -= len(l.kept[0].line)
-		l.kept = slices.Delete(l.kept, 0, 1)
+	old := 0
+	for ; old < len(l.kept) && (l.bytes > keptBytes || now.Sub(l.kept[old].at) > age); old++ {
+		l.bytes -= len(l.kept[old].line)
 	}
+	l.kept = slices.Delete(l.kept, 0, old)
 }
 
-// drain waits until the lanes have published all, or ctx ends.
-func (c *Core) drain(ctx context.Context) {
-	for _, l := range c.lanes {
-		for l.out.size() > 0 && wait.Sleep(ctx, 5*time.Millisecond) == nil {
-		}
-	}
+// drain waits at most d until the lanes have published all.
+func (c *Core) drain(d time.Duration) {
+	ctx, cancel := context.WithTimeout(c.ctx, d)
+	defer cancel()
+	_ = wait.Until(ctx, 5*time.Millisecond, func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(c.lanes[:], func(l *lane) bool { return l.out.size() > 0 }), nil
+	})
 }
 
 // send has a message published.

@@ -28,10 +28,7 @@ func ChatOf(channel string, chat relay.ChatID) loop.Chat {
 
 // Say takes what the bot says that it sent, and returns once it is in the book. Only group messages are relayed.
 func (c *Core) Say(ctx context.Context, out relay.Outbound) (relay.Sent, error) {
-	of, ts := ChatOf(out.Channel, out.ChatID), out.TS
-	if ts <= 0 {
-		ts = relay.MillisOf(time.Now())
-	}
+	of, ts := ChatOf(out.Channel, out.ChatID), cmp.Or(max(out.TS, 0), relay.MillisOf(time.Now()))
 	id := out.MessageID
 	if id == "" {
 		id = relay.NewID(c.Agent, out.ChatID, ts, rand.Text()[:10])
@@ -89,10 +86,7 @@ func quote(text string) json.RawMessage {
 // Hear takes what the bot says that it heard from a person, and tells whether it is for this bot. steers: it may be a
 // command.
 func (c *Core) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Sent, error) {
-	of, ts := ChatOf(h.Channel, h.ChatID), h.TS
-	if ts <= 0 {
-		ts = relay.MillisOf(time.Now())
-	}
+	of, ts := ChatOf(h.Channel, h.ChatID), cmp.Or(max(h.TS, 0), relay.MillisOf(time.Now()))
 	id := h.MessageID
 	if id == "" { // several bots may report the same message: they give it the same id
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", h.ChatID, cmp.Or(h.Sender, string(h.SenderID)),
@@ -222,19 +216,8 @@ func isGroup(chatType string) bool {
 	return chatType == "" || chatType == "group" || chatType == "topic"
 }
 
-// editOf returns the message that m edits; "": m is a message of its own.
-func editOf(m *relay.Message) relay.MessageID {
-	id := m.Metadata.Text("edit_of")
-	if relay.CheckID(id) != nil || relay.MessageID(id) == m.ID() {
-		return ""
-	}
-	return relay.MessageID(id)
-}
-
-// Decide is what would become of a message if it came now; nothing is changed. question is what the judge would be
-// asked, if the policy asks.
-func (c *Core) Decide(ctx context.Context, e group.Event, limits policy.Limits, judge policy.Judge) (policy.Decision,
-	relay.Reason, error) {
+// Decide is what would become of a message if it came now; nothing is changed.
+func (c *Core) Decide(ctx context.Context, e group.Event) (policy.Decision, relay.Reason, error) {
 	of := loop.Chat{Channel: e.Msg.Channel, ID: e.Msg.ChatID}
 	var why relay.Reason
 	var d *policy.Decision
@@ -252,8 +235,5 @@ func (c *Core) Decide(ctx context.Context, e group.Event, limits policy.Limits, 
 	if err != nil {
 		return policy.Decision{}, why, err
 	}
-	limits.Check, limits.Threshold, limits.MaxDepth = true, 0, 2
-	verdict := policy.Decide(ctx, limits, 1, q, judge)
-	verdict.Depth = d.Depth
-	return verdict, why, ctx.Err()
+	return c.judged(ctx, q, d.Depth), why, ctx.Err()
 }

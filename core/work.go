@@ -128,7 +128,7 @@ func (c *Core) do(e loop.Effect) {
 		c.Watch.Decided(f.Msg, *f.Decision)
 		c.texts.add(e)
 	case group.Retext:
-		// the text is composed again with the next write of the message
+		// not yet: what waits for the bot keeps the text that it has in the book
 	case group.Give: // by the local API the bot has it already
 		c.heard.tell(e.Chat.Key(f.ID), relay.Pass)
 		if f.Key != "" {
@@ -180,19 +180,26 @@ func (c *Core) ask(of loop.Chat, f *group.Effect) {
 	if err != nil {
 		c.Watch.Problem("transcript", err) // it decides by the message alone
 	}
-	limits, judge := c.Judge(f)
-	limits.Check, limits.Threshold, limits.MaxDepth = true, 0, 2
-	d := policy.Decide(c.ctx, limits, 1, q, judge)
-	if d.Depth = f.Decision.Depth; c.ctx.Err() == nil {
+	d := c.judged(c.ctx, q, f.Decision.Depth)
+	if c.ctx.Err() == nil {
 		c.result(of, group.Event{Kind: group.Done, Key: f.Key, Decision: &d})
 	}
+}
+
+// judged is the judge's decision on a message of a depth between threshold and limit.
+func (c *Core) judged(ctx context.Context, q policy.Question, depth int) policy.Decision {
+	limits, judge := c.Judge()
+	limits.Check, limits.Threshold, limits.MaxDepth = true, 0, 2
+	d := policy.Decide(ctx, limits, 1, q, judge)
+	d.Depth = depth
+	return d
 }
 
 // claimLife is how long a claim holds.
 const claimLife = time.Hour
 
 func (c *Core) claim(of loop.Chat, f *group.Effect) {
-	for pauses := wait.NewBackoff(50*time.Millisecond, 5*time.Second); ; {
+	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
 		holder, err := c.Bots.Claim(c.ctx, of.String()+"/"+f.Key, c.own, claimLife)
 		if err == nil {
 			c.result(of, group.Event{Kind: group.Done, Key: f.Key, Failed: holder != c.own})
@@ -207,9 +214,8 @@ func (c *Core) claim(of loop.Chat, f *group.Effect) {
 
 // writeTexts writes to transcripts, and has the bot get what stands there, in order.
 func (c *Core) writeTexts() {
-	ctx := c.ctx
-	for pauses := wait.NewBackoff(50*time.Millisecond, 5*time.Second); ; {
-		batch := c.texts.peek(ctx, 1)
+	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
+		batch := c.texts.peek(c.ctx, 1)
 		if batch == nil {
 			return
 		}
@@ -222,12 +228,12 @@ func (c *Core) writeTexts() {
 		if err := c.append(of, f); err != nil {
 			c.Watch.Problem("transcript", err)
 			c.Watch.Retried("transcript")
-			if pauses.Sleep(ctx) != nil {
+			if pauses.Sleep(c.ctx) != nil {
 				return
 			}
 			continue
 		}
-		pauses = wait.NewBackoff(50*time.Millisecond, 5*time.Second)
+		pauses.Reset()
 		c.texts.drop(1)
 		c.done(of, f.Key)
 	}
@@ -263,7 +269,7 @@ func (c *Core) entry(m *relay.Message) transcript.Entry {
 	return transcript.Entry{Role: role, Files: m.Metadata.Files(), Content: m.Content, Sender: sender,
 		MessageID: string(m.ID()), TS: int64(ts), SenderName: m.SenderName, ThreadID: m.ThreadID,
 		ParentID: string(m.ParentID), RootID: string(m.RootID), UserTS: int64(m.UserTS), MsgType: m.MsgType,
-		PartOf: partOf(m), EditOf: string(editOf(m))}
+		PartOf: partOf(m), EditOf: string(group.EditOf(m))}
 }
 
 func partOf(m *relay.Message) string {

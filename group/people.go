@@ -14,7 +14,7 @@ func (s *State) bounded(e *Event) *relay.Message {
 	m.SenderName = runes.Cut(m.SenderName, relay.MaxName)
 	m.Mentions = m.Mentions[:min(len(m.Mentions), relay.MaxMentions)]
 	e.Msg = &m
-	if s.gone[m.ID()] || s.gone[editOf(&m)] {
+	if s.gone[m.ID()] || s.gone[EditOf(&m)] {
 		e.Msg = blank(&m)
 	}
 	return e.Msg
@@ -37,7 +37,7 @@ func (s *State) ignore(e Effect) {
 // said records and publishes what this bot has sent.
 func (s *State) said(e *Event) {
 	m := s.bounded(e)
-	id, of := m.ID(), editOf(m)
+	id, of := m.ID(), EditOf(m)
 	switch {
 	case s.gone[id], s.gone[of]:
 		s.ignore(Effect{Do: Stop, ID: id, Reason: relay.Recalled})
@@ -69,15 +69,12 @@ func (s *State) heard(e *Event) {
 	id := m.ID()
 	l, known := s.byID[id], s.byID[id] != nil
 	if known {
-		if v := l.of(s.d.Config.Agent); v != nil { // it was decided
-			again := Effect{Do: Give, ID: id, Msg: m}
-			if v.Stopped != relay.Pass {
-				again = Effect{Do: Withhold, ID: id, Reason: v.Stopped}
-			}
-			s.ignore(again)
+		v := l.of(s.d.Config.Agent)
+		if v != nil && v.Stopped != relay.Pass {
+			s.ignore(Effect{Do: Withhold, ID: id, Reason: v.Stopped})
 			return
 		}
-		if give := s.d.Todo[giveKey(id)]; give != nil { // the bot is being given it
+		if v != nil || s.d.Todo[giveKey(id)] != nil { // the bot has it, or is being given it
 			s.ignore(Effect{Do: Give, ID: id, Msg: m})
 			return
 		}
@@ -159,7 +156,7 @@ func (s *State) shared(e *Event) {
 func blank(m *relay.Message) *relay.Message {
 	out := *m
 	out.Content, out.Mentions, out.Metadata = "", nil, relay.Metadata{"chat_type": encode("group")}
-	if of := editOf(m); of != "" {
+	if of := EditOf(m); of != "" {
 		out.Metadata[metaEditOf] = encode(of)
 	}
 	return &out

@@ -276,7 +276,7 @@ func (n *node) apply(e Event) {
 			if n.issued[e.ID]++; n.issued[e.ID] > 1 {
 				w.failf("%s delivers %s again", n.agent, e.ID)
 			}
-			if editOf(e.Msg) != "" { // of a message that the bot was given, or was released
+			if EditOf(e.Msg) != "" { // of a message that the bot was given, or was released
 				n.todo = append(n.todo, e)
 				continue
 			}
@@ -309,7 +309,7 @@ func (n *node) send(from relay.AgentName, e Event) {
 		at = max(at, lane[len(lane)-1].at)
 	}
 	n.lanes[from] = append(lane, parcel{at, e})
-	if n.w.r.IntN(20) == 0 && (e.Msg == nil || editOf(e.Msg) == "") { // the loop knows the ids of edits
+	if n.w.r.IntN(20) == 0 && (e.Msg == nil || EditOf(e.Msg) == "") { // the loop knows the ids of edits
 		n.lanes[from] = append(n.lanes[from], parcel{at, e})
 	}
 }
@@ -441,7 +441,7 @@ func (n *node) run(e *Effect) {
 	w := n.w
 	switch e.Do {
 	case Append:
-		if of := editOf(e.Msg); of != "" {
+		if of := EditOf(e.Msg); of != "" {
 			if _, there := n.texts[of]; there {
 				n.texts[of] = e.Msg.Content
 			}
@@ -467,7 +467,7 @@ func (n *node) run(e *Effect) {
 	case Deliver:
 		n.apply(Event{Kind: Done, Key: e.Key})
 		n.apply(Event{Kind: Delivered, ID: e.ID, Verdict: &Verdict{Door: "stream"}})
-		if editOf(e.Msg) == "" {
+		if EditOf(e.Msg) == "" {
 			n.answer(e.Msg)
 		}
 		return

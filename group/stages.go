@@ -62,7 +62,7 @@ func (s *State) believed(at relay.Millis) relay.Millis {
 func (s *State) arrived(e *Event) {
 	m := s.bounded(e)
 	if id := m.ID(); e.Own || m.SenderAgentName == s.d.Config.Agent {
-		if s.changed = s.byID[id] == nil && s.isMember() && editOf(m) == "" && e.Reason == relay.Pass; s.changed {
+		if s.changed = s.byID[id] == nil && s.isMember() && EditOf(m) == "" && e.Reason == relay.Pass; s.changed {
 			s.record(s.lineOf(e), m)
 		}
 		s.effect(Effect{Do: Stop, ID: id, Msg: m, Reason: relay.OwnMessage})
@@ -187,7 +187,7 @@ func (s *State) stopForeign(a *arrival) verdict {
 		return wait
 	case !s.isMember():
 		return stop(relay.NotAMember)
-	case editOf(a.Msg) != "": // package dedup knows its id
+	case EditOf(a.Msg) != "": // package dedup knows its id
 		return goOn
 	case s.byID[a.ID] != nil || slices.ContainsFunc(s.d.Shown, isNotice):
 		return stop(relay.Duplicate)
@@ -197,7 +197,7 @@ func (s *State) stopForeign(a *arrival) verdict {
 
 // addLine adds the message to the transcript and to the lines.
 func (s *State) addLine(a *arrival) verdict {
-	if editOf(a.Msg) != "" {
+	if EditOf(a.Msg) != "" {
 		s.record(nil, a.Msg)
 	} else {
 		s.record(s.lineOf(&Event{Msg: a.Msg, Names: a.Names}), a.Msg)
@@ -210,7 +210,7 @@ func (s *State) awaitTurn(a *arrival) verdict {
 	if len(s.d.Queue) > 0 && s.d.Queue[0].ID != a.ID {
 		return wait
 	}
-	if of := editOf(a.Msg); of != "" {
+	if of := EditOf(a.Msg); of != "" {
 		return s.edit(a, of)
 	}
 	return goOn
@@ -360,8 +360,8 @@ func (s *State) Fate(now relay.Millis, id relay.MessageID, given bool) relay.Rea
 // metaEditOf names, in the metadata of a message, the message whose text it replaces.
 const metaEditOf = "edit_of"
 
-// editOf returns the message that m edits; "": m is a message of its own.
-func editOf(m *relay.Message) relay.MessageID {
+// EditOf returns the message that m edits; "": m is a message of its own.
+func EditOf(m *relay.Message) relay.MessageID {
 	if id := m.Metadata.Text(metaEditOf); relay.CheckID(id) == nil && relay.MessageID(id) != m.ID() {
 		return relay.MessageID(id)
 	}

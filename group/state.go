@@ -374,7 +374,7 @@ func (s *State) foldRecall(id relay.MessageID) {
 // texts changes a message, and what replaces its text, wherever it waits.
 func (s *State) texts(id relay.MessageID, change func(*relay.Message) *relay.Message) {
 	replace := func(m **relay.Message) {
-		if *m != nil && ((*m).ID() == id || editOf(*m) == id) {
+		if *m != nil && ((*m).ID() == id || EditOf(*m) == id) {
 			*m = change(*m)
 		}
 	}

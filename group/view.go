@@ -59,6 +59,9 @@ func (s *State) View(now time.Time) Group {
 // Lines are the known messages of the chat, oldest first. They are not to be changed.
 func (s *State) Lines() []*Line { return s.d.Lines }
 
+// Line is a known message, nil if there is none. It is not to be changed.
+func (s *State) Line(id relay.MessageID) *Line { return s.byID[id] }
+
 // Shown are the newest commands and notices, oldest first. They are not to be changed.
 func (s *State) Shown() []Record { return s.d.Shown }
 

@@ -155,7 +155,7 @@ func (c *Cored) openCore() (err error) {
 		},
 		Bots: c.queues[outboundQueue], People: c.queues[inboundQueue], Side: c.queues[marksQueue],
 		Transcripts: c.chats.transcript, Channels: channels, Watch: c, Logger: c.log,
-		Judge: func(*group.Effect) (policy.Limits, policy.Judge) { return c.limits(), c.judge }})
+		Judge: func() (policy.Limits, policy.Judge) { return c.limits(), c.judge }})
 	if err == nil {
 		c.onClose(c.core.Close)
 	}
@@ -344,7 +344,7 @@ func (c *Cored) Decide(ctx context.Context, q relay.Question) (any, error) {
 	if q.Role == relay.RoleUser {
 		e.Kind, e.User = group.Heard, cmp.Or(q.SenderType, "user") == "user"
 	}
-	d, why, err := c.core.Decide(ctx, e, c.limits(), c.judge)
+	d, why, err := c.core.Decide(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -531,9 +531,6 @@ func (c *Cored) Problem(part string, err error) { c.problems.set(part, err) }
 
 // Retried counts what is tried again.
 func (c *Cored) Retried(part string) { c.metrics.retried.WithLabelValues(part).Inc() }
-
-// Trace is for tests.
-func (c *Cored) Trace(step string) { c.trace(step) }
 
 // Read counts a line of a lane.
 func (c *Cored) Read(lane string) { c.metrics.read(lane, time.Now()) }
