@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -344,21 +345,23 @@ func (s *State) report(e *Event) {
 		s.end(x, e.Result, e.Detail)
 	case !current:
 		s.changed = false
-	case e.Result == Written && x.Phase == writing:
-		x.Given = true
-		s.saw()
-		s.move(x, written)
-		s.pump(x.Chat)
-	case e.Result == Accepted:
-		x.Given = true
-		s.saw()
-		s.move(x, accepted)
-		s.pump(x.Chat)
-	case e.Result == Written:
+	case e.Result == Written && x.Phase == written:
 		s.changed = false
+	case e.Result == Written:
+		s.taken(x, written)
+	case e.Result == Accepted:
+		s.taken(x, accepted)
 	default:
 		s.failed(x, e.Result, e.Detail)
 	}
+}
+
+// taken notes that the bot has x whole.
+func (s *State) taken(x *item, to phase) {
+	x.Given = true
+	s.saw()
+	s.move(x, to)
+	s.pump(x.Chat)
 }
 
 // failed ends a write that the bot has not taken.
@@ -393,10 +396,7 @@ func (s *State) again(x *item, why Result) {
 
 // pause is what doubles from first to most with n, half of it by chance, as the item's key and n have it.
 func (s *State) pause(x *item, first, most time.Duration, n int) relay.Millis {
-	d := most
-	if n < 30 {
-		d = min(most, first<<(n-1))
-	}
+	d := wait.Doubled(first, most, n-1)
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(x.Key)) // never fails
 	half := max(d.Milliseconds()/2, 1)

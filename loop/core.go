@@ -45,6 +45,11 @@ func ChatOf(text string) Chat {
 // Key is the key of a chat's message as an item of package deliver.
 func (c Chat) Key(id relay.MessageID) string { return c.String() + "/" + string(id) }
 
+// message is the id of the message with a Key.
+func (c Chat) message(key string) relay.MessageID {
+	return relay.MessageID(strings.TrimPrefix(key, c.Key("")))
+}
+
 // Event is something that happened. What one Event has is in the book together, or not at all. The times of its parts
 // are set by the loop.
 type Event struct {
@@ -285,8 +290,7 @@ func (c *Core) toChat(of Chat, e group.Event) {
 func (c *Core) review(of Chat) {
 	items, given := c.bot.Chat(of.String())
 	for i, x := range items {
-		id := relay.MessageID(strings.TrimPrefix(x.Key, of.Key("")))
-		if why := c.chats[of].Fate(relay.MillisOf(c.now), id, given[i]); why != relay.Pass {
+		if why := c.chats[of].Fate(relay.MillisOf(c.now), of.message(x.Key), given[i]); why != relay.Pass {
 			c.toBot(deliver.Event{Kind: deliver.Withdraw, Key: x.Key, Reason: why})
 		}
 	}
@@ -308,8 +312,7 @@ func (c *Core) toBot(e deliver.Event) {
 			if f.Chat != "" {
 				of := ChatOf(f.Chat)
 				c.known(of)
-				c.toChat(of, group.Event{Kind: group.Delivered, ID: relay.MessageID(strings.TrimPrefix(f.Key, of.Key(""))),
-					Verdict: c.verdict(f)})
+				c.toChat(of, group.Event{Kind: group.Delivered, ID: of.message(f.Key), Verdict: c.verdict(f)})
 			}
 		default:
 			c.effects = append(c.effects, Effect{Deliver: f})

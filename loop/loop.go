@@ -12,6 +12,7 @@ import (
 	"feishu-relay/book"
 	"feishu-relay/deliver"
 	"feishu-relay/group"
+	"feishu-relay/internal/wait"
 )
 
 const (
@@ -124,16 +125,15 @@ func (l *Loop) Text(key string) (json.RawMessage, error) { return l.book.Load(ki
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.over)
 	records, effects := l.core.Start(time.Now(), l.opts.Deliver)
-	l.commit(ctx, records)
-	l.do(effects)
+	l.follow(ctx, records, effects, nil)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		wait := time.Duration(math.MaxInt64)
+		pause := time.Duration(math.MaxInt64)
 		if next := l.core.Next(); !next.IsZero() {
-			wait = time.Until(next)
+			pause = time.Until(next)
 		}
-		timer.Reset(wait)
+		timer.Reset(pause)
 		select {
 		case e := <-l.events:
 			l.take(ctx, e)
@@ -141,9 +141,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			see(l.core)
 		case <-timer.C:
 			records, effects := l.core.Tick(time.Now())
-			if l.commit(ctx, records) {
-				l.do(effects)
-			}
+			l.follow(ctx, records, effects, nil)
 		case <-ctx.Done():
 		}
 	}
@@ -167,37 +165,27 @@ func (l *Loop) take(ctx context.Context, e Event) {
 		}
 		e = <-l.events
 	}
-	if !l.commit(ctx, records) {
-		return
-	}
-	for _, f := range saved {
-		f()
-	}
-	l.do(effects)
+	l.follow(ctx, records, effects, saved)
 }
 
-// commit writes records, again and again until the disk takes them. It returns false if ctx ends before.
-func (l *Loop) commit(ctx context.Context, records []book.Record) bool {
-	for {
-		if len(records) == 0 {
-			return true
-		}
+// follow writes records, again and again until the disk takes them, tells who waits for that, and begins what follows;
+// nothing of that if ctx ends before.
+func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effect, saved []func()) {
+	for len(records) > 0 {
 		err := l.book.Commit(records...)
 		if err == nil {
-			return true
+			break
 		}
 		if l.opts.Failed != nil {
 			l.opts.Failed(err)
 		}
-		select {
-		case <-time.After(retryAfter):
-		case <-ctx.Done():
-			return false
+		if wait.Sleep(ctx, retryAfter) != nil {
+			return
 		}
 	}
-}
-
-func (l *Loop) do(effects []Effect) {
+	for _, f := range saved {
+		f()
+	}
 	for _, e := range effects {
 		l.opts.Do(e)
 	}
