@@ -3,50 +3,26 @@ package deliver
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"feishu-relay/internal/test/simtest"
 	"feishu-relay/relay"
 )
 
-var (
-	seeds = flag.Int("seeds", 2000, "how many runs of the simulation")
-	seed  = flag.Uint64("seed", 0, "run this one alone, with a trace")
-)
-
 // TestSimulation runs a sidecar and its bot in one goroutine: channels that open and close, a bot that answers late,
-// twice, wrongly or never, withdrawals, and kills between any two events. A seed makes a run; one that fails is run
-// again alone with -seed, which prints an event a line.
+// twice, wrongly or never, withdrawals, and kills between any two events.
 func TestSimulation(t *testing.T) {
-	if *seed > 0 {
-		if err := simulate(*seed, "", t.Logf); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	for n := range *seeds {
-		if err := simulate(uint64(n+1), "", func(string, ...any) {}); err != nil {
-			t.Fatalf("-seed %d: %v", n+1, err)
-		}
-	}
+	simtest.Run(t, 2000, func(seed uint64, trace simtest.Trace) error { return simulate(seed, "", trace) })
 }
 
 // Each mistake, planted in the sidecar, is found.
 func TestSimulationFindsFaults(t *testing.T) {
 	for _, fault := range []string{"forgets a take", "takes twice", "opens a closed channel", "no tick", "lost report",
 		"writes the newest first"} {
-		t.Run(fault, func(t *testing.T) {
-			for n := range 300 {
-				if err := simulate(uint64(n+1), fault, func(string, ...any) {}); err != nil {
-					t.Logf("-seed %d: %v", n+1, err)
-					return
-				}
-			}
-			t.Error("not found")
-		})
+		simtest.Finds(t, fault, "", func(seed uint64) error { return simulate(seed, fault, nil) })
 	}
 }
 
@@ -54,7 +30,7 @@ func TestSimulationFindsFaults(t *testing.T) {
 type world struct {
 	*rand.Rand
 	fault    string
-	trace    func(string, ...any)
+	trace    simtest.Trace
 	now      time.Time
 	s        *State
 	book     []Event
@@ -73,7 +49,7 @@ type world struct {
 	err      error
 }
 
-func simulate(n uint64, fault string, trace func(string, ...any)) error {
+func simulate(n uint64, fault string, trace simtest.Trace) error {
 	w := &world{Rand: rand.New(rand.NewPCG(n, 1)), fault: fault, trace: trace, s: New(),
 		now:   time.Date(2026, 1, 2, 14, 0, 0, 0, time.UTC),
 		conns: map[string]uint64{}, texts: map[string]bool{}, at: map[string]uint64{}, ended: map[string]Result{},
@@ -255,7 +231,7 @@ func (w *world) apply(e Event) {
 	}
 	e.At = w.now
 	effects, changed := w.s.Apply(e)
-	w.trace("%s %s %s %s conn=%d try=%d id=%s", e.Kind, e.Key, e.Result, e.Channel, e.Conn, e.Try, e.ID)
+	w.trace.Print("%s %s %s %s conn=%d try=%d id=%s", e.Kind, e.Key, e.Result, e.Channel, e.Conn, e.Try, e.ID)
 	if changed {
 		w.book = append(w.book, e)
 	}
@@ -263,7 +239,7 @@ func (w *world) apply(e Event) {
 		effects[0], effects[len(effects)-1] = effects[len(effects)-1], effects[0]
 	}
 	for _, f := range effects {
-		w.trace("  %s", line(f))
+		w.trace.Print("  %s", line(f))
 		if err := w.run(f); err != nil && w.err == nil {
 			w.err = err
 		}

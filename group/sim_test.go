@@ -3,7 +3,6 @@ package group
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,31 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/internal/test/simtest"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
 
-var (
-	seeds = flag.Int("seeds", 1000, "how many runs of the simulation")
-	seed  = flag.Uint64("seed", 0, "run this one alone, with a trace")
-)
-
 // TestSimulation runs whole groups in one goroutine: sidecars whose clocks differ, lanes that delay, and repeat, and
 // reorder between senders, bots that answer, people who speak, command, recall and edit, and kills between any two
-// effects. A seed makes a run; one that fails is run again alone with -seed, which prints an event a line.
+// effects.
 func TestSimulation(t *testing.T) {
-	if *seed > 0 {
-		if err := simulate(*seed, nil, func(line string) { t.Log(line) }); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	for n := range *seeds {
-		if err := simulate(uint64(n+1), nil, nil); err != nil {
-			t.Fatalf("-seed %d: %v", n+1, err)
-		}
-	}
+	simtest.Run(t, 1000, func(seed uint64, trace simtest.Trace) error { return simulate(seed, nil, trace) })
 }
 
 // fault is a mistake that is planted in a sidecar, or in all.
@@ -102,19 +87,7 @@ var faults = []fault{
 func TestSimulationFindsFaults(t *testing.T) {
 	verify.Only(t)
 	for _, f := range faults {
-		found, seeds := "", 0
-		for n := range 300 {
-			seeds++
-			if err := simulate(uint64(n+1), &f, nil); err != nil {
-				if found = err.Error(); strings.Contains(found, f.want) {
-					break
-				}
-			}
-		}
-		if !strings.Contains(found, f.want) {
-			t.Errorf("%s: found %.200q, want %q", f.name, found, f.want)
-		}
-		t.Logf("%s: found in run %d", f.name, seeds)
+		simtest.Finds(t, f.name, f.want, func(seed uint64) error { return simulate(seed, &f, nil) })
 	}
 }
 
@@ -124,7 +97,7 @@ type world struct {
 	now    int64 // true time in ms
 	nodes  []*node
 	claims map[string]holder
-	trace  func(string)
+	trace  simtest.Trace
 	fault  *fault
 	skewed bool // clocks differ
 	one    bool // mode one
@@ -180,9 +153,7 @@ type parcel struct {
 }
 
 func (w *world) logf(format string, args ...any) {
-	if w.trace != nil {
-		w.trace(fmt.Sprintf("%6d ", w.now-simStart) + fmt.Sprintf(format, args...))
-	}
+	w.trace.Print("%6d "+format, slices.Insert(args, 0, any(w.now-simStart))...)
 }
 
 func (w *world) failf(format string, args ...any) {
@@ -197,7 +168,7 @@ const simStart = 1_767_000_000_000
 var simNames = directory()
 
 // simulate runs a seed and returns the first invariant that fails.
-func simulate(seed uint64, f *fault, trace func(string)) error {
+func simulate(seed uint64, f *fault, trace simtest.Trace) error {
 	w := &world{r: rand.New(rand.NewPCG(seed, 7)), now: simStart, claims: map[string]holder{}, trace: trace, fault: f,
 		replies: map[string]int{}, reacted: map[string]bool{}, recalled: map[relay.MessageID]bool{},
 		commands: map[relay.MessageID]bool{}}

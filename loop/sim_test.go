@@ -3,7 +3,6 @@ package loop
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -15,30 +14,16 @@ import (
 	"feishu-relay/book"
 	"feishu-relay/deliver"
 	"feishu-relay/group"
+	"feishu-relay/internal/test/simtest"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
 
-var (
-	seeds = flag.Int("seeds", 100, "how many runs of the simulation")
-	seed  = flag.Uint64("seed", 0, "run this one alone, with a trace")
-)
-
 // TestSimulation runs one sidecar with two chats: other bots and people say things in any order, workers are slow, the
 // bot is away or refuses, and the process is killed between a commit and any of its effects.
 func TestSimulation(t *testing.T) {
-	if *seed > 0 {
-		if err := simulate(*seed, "", t.Logf); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	for n := range *seeds {
-		if err := simulate(uint64(n+1), "", func(string, ...any) {}); err != nil {
-			t.Fatalf("-seed %d: %v", n+1, err)
-		}
-	}
+	simtest.Run(t, 100, func(seed uint64, trace simtest.Trace) error { return simulate(seed, "", trace) })
 }
 
 // Each mistake, planted between the parts, is found.
@@ -46,24 +31,14 @@ func TestSimulationFindsFaults(t *testing.T) {
 	verify.Only(t)
 	for _, fault := range []string{"effects before the commit", "a text is not in the book", "an end is not told",
 		"half of a batch", "no snapshot"} {
-		found := false
-		for n := range 300 {
-			err := simulate(uint64(n+1), fault, func(string, ...any) {})
-			if found = err != nil; found {
-				t.Logf("%s: -seed %d: %.150v", fault, n+1, err)
-				break
-			}
-		}
-		if !found {
-			t.Errorf("%s: not found", fault)
-		}
+		simtest.Finds(t, fault, "", func(seed uint64) error { return simulate(seed, fault, nil) })
 	}
 }
 
 type world struct {
 	*rand.Rand
 	fault string
-	trace func(string, ...any)
+	trace simtest.Trace
 	now   time.Time
 	core  *Core
 	shelf map[[2]string]shelved // the book, by kind and key
@@ -84,7 +59,7 @@ type shelved struct {
 
 var chats = []Chat{{"feishu", "oc_a"}, {"feishu", "oc_b"}}
 
-func simulate(n uint64, fault string, trace func(string, ...any)) (err error) {
+func simulate(n uint64, fault string, trace simtest.Trace) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			if e, ok := v.(failure); ok {
@@ -165,9 +140,9 @@ func (w *world) apply(records []book.Record, effects []Effect) {
 	for _, e := range effects {
 		switch {
 		case e.Deliver != nil:
-			w.trace("  > %s %s %s %s", e.Deliver.Do, e.Deliver.Key, e.Deliver.Result, e.Deliver.Reason)
+			w.trace.Print("  > %s %s %s %s", e.Deliver.Do, e.Deliver.Key, e.Deliver.Result, e.Deliver.Reason)
 		default:
-			w.trace("  > %s %s %s %s", e.Group.Do, e.Group.Key, e.Group.ID, e.Group.Reason)
+			w.trace.Print("  > %s %s %s %s", e.Group.Do, e.Group.Key, e.Group.ID, e.Group.Reason)
 		}
 	}
 }
@@ -190,7 +165,7 @@ func (w *world) step() {
 		if w.nr > 1 && w.IntN(2) == 0 {
 			m.ParentID = relay.MessageID(fmt.Sprint("om_", 1+w.IntN(w.nr-1)))
 		}
-		w.trace("%s %s %s", kind, of, id)
+		w.trace.Print("%s %s %s", kind, of, id)
 		w.take(Event{Chat: of, Group: &group.Event{Kind: kind, Msg: m, User: true, MayEdit: true}})
 	case p < 23 && w.nr > 0:
 		w.take(Event{Chat: of, Group: &group.Event{Kind: group.Recalled,
@@ -226,7 +201,7 @@ func (w *world) kill() {
 	want := states(w.core)
 	w.kills++
 	before := w.core
-	w.trace("killed")
+	w.trace.Print("killed")
 	w.core = NewCore(before.config)
 	w.load()
 	if got := states(w.core); got != want {

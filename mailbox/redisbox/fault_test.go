@@ -2,8 +2,6 @@ package redisbox
 
 import (
 	"context"
-	"io"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -35,7 +33,6 @@ func calls(s *Store) map[string]func(context.Context) error {
 
 func TestFaultsSayHowToMendThem(t *testing.T) {
 	plain, locked := redistest.Start(t), redistest.Start(t, "--requirepass", "hunter2")
-	notRedis := "redis://" + answering(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
 	tests := []struct{ name, url, says string }{
 		{"no password given", locked.URL(), "give it in REDIS_URL"},
 		{"wrong password", "redis://:hunter3@" + locked.Addr(), "refuses"},
@@ -43,7 +40,7 @@ func TestFaultsSayHowToMendThem(t *testing.T) {
 		{"TLS not spoken", "rediss://" + plain.Addr(), "TLS"},
 		{"no cluster", "redis+cluster://" + plain.Addr(), "not a Cluster"},
 		{"nobody there", "unix:///nonexistent/redis.sock", "no such file"},
-		{"not a redis", notRedis, "not a redis"},
+		{"not a redis", redistest.NotRedis(t), "not a redis"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,28 +60,6 @@ func TestFaultsSayHowToMendThem(t *testing.T) {
 			asking.Wait()
 		})
 	}
-}
-
-// answering is a server that answers everything with one text.
-func answering(t *testing.T, text string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 100))
-			_, _ = io.WriteString(conn, text)
-			_ = conn.Close()
-		}
-	}()
-	return l.Addr().String()
 }
 
 func TestKeysOfAnotherTypeAreNamed(t *testing.T) {

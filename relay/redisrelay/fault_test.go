@@ -1,8 +1,6 @@
 package redisrelay
 
 import (
-	"io"
-	"net"
 	"strings"
 	"testing"
 
@@ -41,23 +39,7 @@ func TestStatusSaysHowToMend(t *testing.T) {
 }
 
 func TestNotARedis(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 100))
-			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
-			_ = conn.Close()
-		}
-	}()
-	q := open(t, "redis://"+l.Addr().String(), "a", t.TempDir(), nil)
+	q := open(t, redistest.NotRedis(t), "a", t.TempDir(), nil)
 	listenTo(t, q, false).until("the hint", func(s relay.Status) bool { return strings.Contains(s.Error, "not a redis") })
 }
 
