@@ -20,8 +20,8 @@ type Advice struct {
 	More      Text // the page with details, relative to docs/; empty if there is none
 }
 
-// Advices has the advice for every reason. The tables of reasons in docs/troubleshooting.md and
-// docs/behaviour.md, and in their Chinese versions, are generated from it.
+// Advices has the advice for every reason. The tables of reasons in docs/troubleshooting.md and in its Chinese version
+// are generated from it.
 var Advices = []Advice{
 	{relay.OwnMessage, Text{"the bot's own message", "机器人自己发的消息"}, nothing, Text{}},
 	{relay.Duplicate, Text{"already handled: a repeat, or Feishu's own copy of a relayed message",

@@ -20,12 +20,9 @@ import (
 var reasonTables = []struct {
 	page, head string
 	chinese    bool
-	advice     bool // it has a column of what to do
 }{
-	{"docs/troubleshooting.md", "| reason | meaning | what to do |", false, true},
-	{"docs/troubleshooting.zh.md", "| 原因 | 含义 | 怎么办 |", true, true},
-	{"docs/behaviour.md", "| reason | meaning |", false, false},
-	{"docs/behaviour.zh.md", "| 原因 | 含义 |", true, false},
+	{"docs/troubleshooting.md", "| reason | meaning | what to do |", false},
+	{"docs/troubleshooting.zh.md", "| 原因 | 含义 | 怎么办 |", true},
 }
 
 // The pages explain each reason in the words of `why`; -update writes the tables.
@@ -44,16 +41,12 @@ func TestStopReasonsAreThoseOfWhy(t *testing.T) {
 		var rows strings.Builder
 		rows.WriteString("\n" + strings.Repeat("|---", strings.Count(table.head, "|")-1) + "|\n")
 		for _, a := range outcome.Advices {
-			fmt.Fprintf(&rows, "| `%s` | %s |", a.Reason, a.Means.In(table.chinese))
-			if table.advice {
-				rows.WriteString(" " + a.Do.In(table.chinese))
-				if more := a.More.In(table.chinese); more != "" {
-					format := outcome.Text{EN: "; [more](%s)", ZH: "；[详见](%s)"}.In(table.chinese)
-					fmt.Fprintf(&rows, format, cmp.Or(strings.TrimPrefix(more, filepath.Base(table.page)), more))
-				}
-				rows.WriteString(" |")
+			fmt.Fprintf(&rows, "| `%s` | %s | %s", a.Reason, a.Means.In(table.chinese), a.Do.In(table.chinese))
+			if more := a.More.In(table.chinese); more != "" {
+				format := outcome.Text{EN: "; [more](%s)", ZH: "；[详见](%s)"}.In(table.chinese)
+				fmt.Fprintf(&rows, format, cmp.Or(strings.TrimPrefix(more, filepath.Base(table.page)), more))
 			}
-			rows.WriteByte('\n')
+			rows.WriteString(" |\n")
 		}
 		text := read(t, table.page).text
 		at := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(table.head) + "$((?:\n\\|.*)*\n)").FindStringSubmatchIndex(text)
