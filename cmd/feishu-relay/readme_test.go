@@ -226,7 +226,7 @@ func TestTroubleshootingExplainsWhatCheckFinds(t *testing.T) {
 
 // Whoever reads the other language reads as much, and pastes the same.
 func TestBothLanguagesSayTheSame(t *testing.T) {
-	for _, name := range []string{"README", "docs/quickstart", "docs/frameworks", "docs/steering", "docs/troubleshooting"} {
+	for name := range strings.FieldsSeq("README docs/quickstart docs/frameworks docs/steering docs/troubleshooting") {
 		en, zh := read(t, name+".md"), read(t, name+".zh.md")
 		enLevels, _ := en.headings()
 		zhLevels, _ := zh.headings()
