@@ -1,6 +1,7 @@
 package safefile
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"log/slog"
@@ -40,8 +41,8 @@ type Notices struct {
 type Notice struct {
 	Name   string // of the file in the folder that has changed
 	Ticked bool   // Recheck has passed
-	// Lost: changes were lost, or the folder was removed or renamed. Any file may have changed; Arm watches the
-	// folder that is at the path now.
+	// Lost: changes were lost, or a folder at the path was removed or renamed. Any file may have changed. Next has
+	// called Arm.
 	Lost bool
 }
 
@@ -57,15 +58,12 @@ var watched = struct {
 // Arm watches the folder that is at the path now, and reports whether it is a
 // different one than before. Later changes are reported.
 func (n *Notices) Arm() (changed bool) {
-	if n.Off {
-		return false
-	}
 	now, err := os.Stat(n.Dir)
-	if err == nil && n.info != nil && os.SameFile(now, n.info) {
+	if n.Off || err == nil && n.info != nil && os.SameFile(now, n.info) {
 		return false
 	}
-	n.disarm()
 	if err != nil {
+		n.disarm()
 		return false // the caller gets the same error when it reads the folder
 	}
 	if err = n.watch(); err == nil {
@@ -80,15 +78,18 @@ func (n *Notices) Arm() (changed bool) {
 	return false
 }
 
-func (n *Notices) watch() (err error) {
-	if n.folder, err = filepath.Abs(n.Dir); err == nil {
-		n.folder, err = filepath.EvalSymlinks(n.folder)
+// watch adds the folder that is at the path now. It does not remove the one before first, whose end may be reported
+// after this: while it is added again in answer to that, changes are reported.
+func (n *Notices) watch() error {
+	folder, err := filepath.Abs(n.Dir)
+	if err == nil {
+		folder, err = filepath.EvalSymlinks(folder)
 	}
 	if err != nil {
 		return err
 	}
-	if n.changes == nil {
-		n.changes = make(chan Notice, maxNotices)
+	if folder != n.folder {
+		n.disarm()
 	}
 	watched.changing.Lock()
 	defer watched.changing.Unlock()
@@ -100,19 +101,23 @@ func (n *Notices) watch() (err error) {
 		watched.watcher = w
 		go deliver(w)
 	}
-	watched.Lock()
-	watched.folders[n.folder] = append(watched.folders[n.folder], n)
-	watched.Unlock()
-	return watched.watcher.Add(n.folder) // for the others, too, if it is not the folder that they know
+	if n.folder == "" {
+		n.folder = folder
+		n.changes = cmp.Or(n.changes, make(chan Notice, maxNotices))
+		watched.Lock()
+		watched.folders[folder] = append(watched.folders[folder], n)
+		watched.Unlock()
+	}
+	return watched.watcher.Add(folder) // for the others, too, if it is not the folder that they know
 }
 
 func (n *Notices) disarm() {
 	n.info = nil
-	watched.changing.Lock()
-	defer watched.changing.Unlock()
-	if watched.watcher == nil {
+	if n.folder == "" {
 		return
 	}
+	watched.changing.Lock()
+	defer watched.changing.Unlock()
 	watched.Lock()
 	left := slices.DeleteFunc(watched.folders[n.folder], func(o *Notices) bool { return o == n })
 	if watched.folders[n.folder] = left; len(left) == 0 {
@@ -126,6 +131,7 @@ func (n *Notices) disarm() {
 		_ = watched.watcher.Close() // a notice is only a hint
 		watched.watcher = nil
 	}
+	n.folder = ""
 }
 
 // Next waits for a notice. It fails only when ctx is done.
@@ -140,11 +146,9 @@ func (n *Notices) Next(ctx context.Context) (why Notice, err error) {
 		return Notice{Ticked: true}, nil
 	case why = <-n.changes:
 	}
-	if n.lost.Swap(false) {
-		why = Notice{Lost: true}
-	}
-	if why.Lost {
-		n.disarm()
+	if n.lost.Swap(false) || why.Lost {
+		why, n.info = Notice{Lost: true}, nil
+		n.Arm()
 	}
 	return why, nil
 }
@@ -160,23 +164,20 @@ func (n *Notices) Close() {
 // deliver passes what w reports to the notices of its folder, which may be the subject of an event itself, until
 // w is closed.
 func deliver(w *fsnotify.Watcher) {
-	errs, events := w.Errors, w.Events
-	for errs != nil || events != nil {
+	for {
 		select {
-		case _, open := <-errs:
+		case _, open := <-w.Errors:
 			if !open {
-				errs = nil
-				continue
+				return
 			}
 			watched.Lock()
 			for _, all := range watched.folders {
 				give(all, Notice{Lost: true})
 			}
 			watched.Unlock()
-		case e, open := <-events:
+		case e, open := <-w.Events:
 			if !open {
-				events = nil
-				continue
+				return
 			}
 			watched.Lock()
 			if e.Op != fsnotify.Chmod { // only the file's mode or times have changed
