@@ -3,25 +3,22 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"feishu-relay/mailbox"
 )
 
 // variableRow is a row of a table of settings; a new one has only the name.
 var variableRow = regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|.*$")
 
-// docs/configuration.md has each variable once, in a table of its choice, with the default, the
-// values and the description of the field's tags, which -update writes.
+// docs/configuration.md has each variable once, in a table of its choice, with the default and the description of the
+// field's tags, which -update writes.
 func TestVariablesAreInConfigurationPage(t *testing.T) {
 	const name = "docs/configuration.md"
 	known, text := variables(), read(t, name).text
@@ -70,54 +67,21 @@ func (s setting) row() string {
 	if s.def == "" {
 		initial = markdown(s.unset)
 	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s |", s.name, initial, s.values(), markdown(s.desc))
+	return fmt.Sprintf("| `%s` | %s | %s%s |", s.name, initial, markdown(s.desc), s.values())
 }
 
-// values describes what the variable may be set to.
+// values says what the variable may be set to, where its default and its description do not.
 func (s setting) values() string {
 	if words := s.words(); words != nil {
-		return choice(words)
+		return " (" + choice(words) + ")"
 	}
-	from, to, _ := strings.Cut(s.tag.Get("range"), "..")
-	is := s.tag.Get("is")
-	switch s.field.Interface().(type) {
-	case int:
-		if unit := s.tag.Get("zero"); unit != "" {
-			return "number of " + unit + ", 0 or " + from + " to " + to
-		}
-		return "number, " + from + " to " + to
-	case time.Duration:
-		return "time, " + from + " to " + to
-	case bool:
-		if s.def == "on" {
-			return "`on` or `off`"
-		}
-		return "`true` or `false`"
-	case slog.Level:
-		return choice([]string{"debug", "info", "warn", "error"})
-	case []mailbox.AgentID:
-		return "comma list of agents"
-	case []string:
-		if is == "targets" {
-			return "comma list of host:port"
-		}
-		return "comma list"
-	case *url.URL:
-		return "URL without a path"
+	if s.field.Type() == reflect.TypeFor[slog.Level]() {
+		return " (" + choice([]string{"debug", "info", "warn", "error"}) + ")"
 	}
-	switch is {
-	case "agent", "channel":
-		return "name"
-	case "id", "path":
-		return is
-	case "url", "redis":
-		return "URL"
-	case "secret":
-		return fmt.Sprintf("text, at least %d characters", minSecret)
-	case "address", "port":
-		return "host:port"
+	if from, to, ok := strings.Cut(s.tag.Get("range"), ".."); ok {
+		return " (" + from + " to " + to + ")"
 	}
-	return "text"
+	return ""
 }
 
 func choice(words []string) string {
