@@ -34,8 +34,9 @@ type Item struct {
 	Bytes int             `json:"bytes"`          // of its text
 	// Waited: it has waited for an earlier message of its chat, so that it does not expire by the time it was sent.
 	Waited bool `json:"waited,omitempty"`
-	// Once: a write that fails ends it, and it never expires: the mailbox tries again, and withdraws it.
-	Once bool `json:"once,omitempty"`
+	// Once: a write that fails ends it, as a Start does, and it never expires: the mailbox tries again, and withdraws it.
+	Once bool   `json:"once,omitempty"`
+	Only string `json:"only,omitempty"` // the channel by which it goes; "": any
 }
 
 // EventKind is what happened.

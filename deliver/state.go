@@ -192,8 +192,12 @@ func (s *State) start(cfg Config) {
 	clear(s.d.Conns)
 	s.present(false)
 	s.changed = true
-	for _, x := range s.d.Items {
-		if x.Phase != accepted {
+	for _, x := range slices.Clone(s.d.Items) {
+		switch {
+		case x.Once:
+			s.end(x, Failed, "the sidecar was started again")
+			continue
+		case x.Phase != accepted:
 			x.Due = 0
 			s.move(x, waiting)
 		}
@@ -203,7 +207,7 @@ func (s *State) start(cfg Config) {
 
 // heldUp has the age of what stands behind another item begin now, if a channel was open so far.
 func (s *State) heldUp() {
-	if _, open := s.current(); !open {
+	if _, open := s.current(""); !open {
 		return
 	}
 	for _, x := range s.d.Items {
@@ -222,10 +226,10 @@ func (s *State) channel(name string) Channel {
 	return Channel{Name: name}
 }
 
-// current is the channel to use.
-func (s *State) current() (ch Channel, ok bool) {
+// current is the channel to use; only: that one if it is open, "" for any.
+func (s *State) current(only string) (ch Channel, ok bool) {
 	for _, ch := range s.d.Config.Channels {
-		if s.d.Conns[ch.Name] > 0 {
+		if s.d.Conns[ch.Name] > 0 && (only == "" || only == ch.Name) {
 			return ch, true
 		}
 	}
@@ -264,17 +268,12 @@ func (s *State) opened(e *Event) {
 
 // pump writes the items of a chat whose turn it is.
 func (s *State) pump(chat string) {
-	ch, ok := s.current()
-	if !ok {
-		return
-	}
 	for i, x := range s.chats[chat] {
-		switch {
-		case x.Phase == waiting && x.Due > s.now:
-		case x.Phase == waiting && !s.passed(ch, x, s.chats[chat][i+1:]):
+		ch, open := s.current(x.Only)
+		if open && x.Phase == waiting && x.Due <= s.now && !s.passed(ch, x, s.chats[chat][i+1:]) {
 			s.write(x, ch)
 		}
-		if x.Chat != "" && x.blocks(ch) {
+		if chat != "" && (!open || x.blocks(ch)) {
 			return
 		}
 	}
@@ -464,7 +463,7 @@ func (s *State) deadline(x *item) relay.Millis {
 
 // dueAt is when something becomes of x by itself; 0: never.
 func (s *State) dueAt(x *item) relay.Millis {
-	_, open := s.current()
+	_, open := s.current(x.Only)
 	switch {
 	case x.Phase == writing:
 		return x.Since + relay.Millis(writeWithin.Milliseconds())
