@@ -82,8 +82,7 @@ type Core struct {
 	bot    *deliver.State
 	botLog log
 
-	online   *group.Event // the newest; nil: none since the Start
-	caughtUp bool
+	toAll map[group.EventKind]group.Event // the newest of each kind that was for all chats
 
 	records []book.Record
 	effects []Effect
@@ -104,7 +103,7 @@ type log struct {
 
 // NewCore returns the state of a sidecar of which nothing is known. config is what it is set to in a chat.
 func NewCore(config func(Chat) *group.Config) *Core {
-	return &Core{config: config, chats: map[Chat]*chat{}, bot: deliver.New()}
+	return &Core{config: config, chats: map[Chat]*chat{}, bot: deliver.New(), toAll: map[group.EventKind]group.Event{}}
 }
 
 // Load takes in a record of the book, in the order of [book.Book.Each].
@@ -125,22 +124,22 @@ func (c *Core) Load(kind, key string, value json.RawMessage) error {
 			return fmt.Errorf("%s is no key of an event", key)
 		}
 		if key = key[:at]; key == "" {
-			var e deliver.Event
-			if err := json.Unmarshal(value, &e); err != nil {
-				return err
-			}
-			c.botLog.add(n, len(value))
-			c.bot.Apply(e)
-			return nil
-		}
-		var e group.Event
-		if err := json.Unmarshal(value, &e); err != nil {
-			return err
+			return replay(&c.botLog, n, value, c.bot.Apply)
 		}
 		x := c.chat(ChatOf(key))
-		x.log.add(n, len(value))
-		x.Apply(e)
+		return replay(&x.log, n, value, x.Apply)
 	}
+	return nil
+}
+
+// replay applies an event of the book.
+func replay[E, F any](l *log, n uint64, value json.RawMessage, apply func(E) ([]F, bool)) error {
+	var e E
+	if err := json.Unmarshal(value, &e); err != nil {
+		return err
+	}
+	l.add(n, len(value))
+	apply(e)
 	return nil
 }
 
@@ -185,12 +184,7 @@ func (c *Core) Step(now time.Time, e Event) (records []book.Record, effects []Ef
 		c.known(e.Chat)
 		c.toChat(e.Chat, *e.Group)
 	default:
-		switch e.Group.Kind {
-		case group.Online:
-			c.online = e.Group
-		case group.CaughtUp:
-			c.caughtUp = true
-		}
+		c.toAll[e.Group.Kind] = *e.Group
 		for _, of := range c.Chats() {
 			c.toChat(of, *e.Group)
 		}
@@ -261,11 +255,10 @@ func (c *Core) known(of Chat) {
 	}
 	c.chat(of)
 	c.toChat(of, group.Event{Kind: group.Start, Config: c.config(of)})
-	if c.online != nil {
-		c.toChat(of, *c.online)
-	}
-	if c.caughtUp {
-		c.toChat(of, group.Event{Kind: group.CaughtUp})
+	for _, kind := range []group.EventKind{group.Online, group.CaughtUp} {
+		if e, told := c.toAll[kind]; told {
+			c.toChat(of, e)
+		}
 	}
 }
 

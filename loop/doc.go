@@ -21,6 +21,6 @@
 //
 // # When the disk refuses
 //
-// A batch that cannot be committed is tried again until it can; nothing else happens meanwhile, and whoever waits with
-// [Loop.Save] waits as long as its context lasts.
+// A batch that cannot be committed is tried again until it can; nothing else happens meanwhile but [Loop.View], and
+// whoever waits with [Loop.Save], or with [Loop.Post] for room, waits as long as its context lasts.
 package loop

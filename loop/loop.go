@@ -1,18 +1,19 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"feishu-relay/book"
 	"feishu-relay/deliver"
 	"feishu-relay/group"
-	"feishu-relay/internal/wait"
 )
 
 const (
@@ -40,6 +41,7 @@ type Loop struct {
 	events chan Event
 	views  chan func(*Core)
 	over   chan struct{} // closed when Run has ended
+	full   atomic.Bool
 }
 
 // ErrStopped means that the sidecar stops.
@@ -75,10 +77,9 @@ func (l *Loop) Post(ctx context.Context, e Event) error {
 	case l.events <- e:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	case <-l.over:
-		return ErrStopped
 	}
+	return cmp.Or(context.Cause(ctx), ErrStopped)
 }
 
 // Save is Post and waits until the event is in the book. After an error it may be there, or come there.
@@ -90,20 +91,19 @@ func (l *Loop) Save(ctx context.Context, e Event) error {
 	}
 	select {
 	case <-saved:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	case <-l.over:
-		select {
-		case <-saved:
-			return nil
-		default:
-			return ErrStopped
-		}
+	}
+	select {
+	case <-saved:
+		return nil
+	default:
+		return cmp.Or(context.Cause(ctx), ErrStopped)
 	}
 }
 
-// View calls see with the state, which is only to be read, and returns the error of ctx or [ErrStopped].
+// View calls see with the state, which is only to be read, and returns the error of ctx or [ErrStopped]. While the disk
+// refuses a commit, that state is ahead of the book.
 func (l *Loop) View(ctx context.Context, see func(*Core)) error {
 	done := make(chan struct{})
 	view := func(c *Core) { defer close(done); see(c) }
@@ -112,41 +112,52 @@ func (l *Loop) View(ctx context.Context, see func(*Core)) error {
 		<-done
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	case <-l.over:
-		return ErrStopped
 	}
+	return cmp.Or(context.Cause(ctx), ErrStopped)
 }
 
 // Text is what the bot gets for an item.
 func (l *Loop) Text(key string) (json.RawMessage, error) { return l.book.Load(kindText, key) }
 
-// Run takes events until ctx is done, writes snapshots and closes the book.
+// Full reports whether so much waits for the bot that nothing more should be read for it, as of the last batch.
+func (l *Loop) Full() bool { return l.full.Load() }
+
+// Run takes events until ctx is done, and those that were posted before, writes snapshots and closes the book.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.over)
 	records, effects := l.core.Start(time.Now(), l.opts.Deliver)
 	l.follow(ctx, records, effects, nil)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		pause := time.Duration(math.MaxInt64)
-		if next := l.core.Next(); !next.IsZero() {
-			pause = time.Until(next)
-		}
-		timer.Reset(pause)
-		select {
-		case e := <-l.events:
-			l.take(ctx, e)
-		case see := <-l.views:
-			see(l.core)
-		case <-timer.C:
+	for ctx.Err() == nil || len(l.events) > 0 {
+		if e := l.next(ctx, l.events, l.core.Next()); e != nil {
+			l.take(ctx, *e)
+		} else {
 			records, effects := l.core.Tick(time.Now())
 			l.follow(ctx, records, effects, nil)
-		case <-ctx.Done():
 		}
 	}
 	err := l.book.Commit(l.core.Stop()...)
 	return errors.Join(err, l.book.Close())
+}
+
+// next waits for an event, until a time, zero for none, or until ctx is done. It serves views meanwhile.
+func (l *Loop) next(ctx context.Context, events <-chan Event, until time.Time) *Event {
+	var due <-chan time.Time
+	if !until.IsZero() {
+		due = time.After(time.Until(until))
+	}
+	for {
+		select {
+		case e := <-events:
+			return &e
+		case see := <-l.views:
+			see(l.core)
+		case <-due:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // take applies an event, and those that are ready behind it.
@@ -171,6 +182,7 @@ func (l *Loop) take(ctx context.Context, e Event) {
 // follow writes records, again and again until the disk takes them, tells who waits for that, and begins what follows;
 // nothing of that if ctx ends before.
 func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effect, saved []func()) {
+	l.full.Store(l.core.Bot().Full())
 	for len(records) > 0 {
 		err := l.book.Commit(records...)
 		if err == nil {
@@ -179,7 +191,7 @@ func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effe
 		if l.opts.Failed != nil {
 			l.opts.Failed(err)
 		}
-		if wait.Sleep(ctx, retryAfter) != nil {
+		if l.next(ctx, nil, time.Now().Add(retryAfter)); ctx.Err() != nil {
 			return
 		}
 	}
