@@ -114,9 +114,7 @@ func (c *Core) doDeliver(f *deliver.Effect) {
 	case deliver.Cancel:
 		c.writes.cancel(f.Try)
 	case deliver.Respond:
-		if f.Call != "" {
-			c.calls.tell(f.Call, f.Err)
-		}
+		c.calls.tell(f.Call, f.Err)
 	case deliver.Problem:
 		c.Watch.Problems(f)
 	case deliver.End:

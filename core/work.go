@@ -132,7 +132,9 @@ func (c *Core) do(e loop.Effect) {
 	case group.Give: // by the local API the bot has it already
 		c.heard.tell(e.Chat.Key(f.ID), relay.Pass)
 		if f.Key != "" {
-			c.work.Go(func() { c.done(e.Chat, f.Key) })
+			c.work.Go(func() {
+				c.result(e.Chat, group.Event{Kind: group.Done, Key: f.Key, Verdict: &group.Verdict{}})
+			})
 		}
 	case group.Withhold:
 		c.heard.tell(e.Chat.Key(f.ID), f.Reason)

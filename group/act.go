@@ -20,7 +20,7 @@ func (s *State) command(m *relay.Message, mayEdit bool) bool {
 	}
 	t := turn{Key: commandKey(m.ID()), Kind: turnCommand, Of: m.ID(), Msg: m, MayEdit: mayEdit,
 		Since: s.d.JoinedAt + joinTime}
-	if !mayEdit && a.mistake == none && !a.verb.open() {
+	if !mayEdit && a.mistake == none && a.verb.row().act != ActAnswer && a.verb != VerbContinue { // not for everybody
 		t.Since = max(t.Since, s.now+refuseTime)
 	}
 	s.begin(t)
@@ -28,9 +28,6 @@ func (s *State) command(m *relay.Message, mayEdit bool) bool {
 }
 
 func commandKey(id relay.MessageID) string { return "command/" + string(id) }
-
-// open reports whether everybody may give a command.
-func (v Verb) open() bool { return v.row().act == ActAnswer || v == VerbContinue }
 
 // execute carries out a person's command, or a person's word that lets bots go on.
 func (s *State) execute(t *turn) {
@@ -124,22 +121,23 @@ func (s *State) meant(a *asked, about relay.MessageID, at relay.Millis) (c Chang
 		told = s.answers(&set)
 	case VerbLimit, VerbThreshold, VerbBudget:
 		low, high := s.bounds(a, &set)
+		n, err := strconv.Atoi(a.number)
 		switch {
-		case a.n < 0 && a.noNumber == "":
+		case a.number == "":
 			return nil, none, say("no number", a.verb, low, high)
-		case a.n < low || a.n > high:
-			return nil, none, say("bad number", a.verb, low, high, cmp.Or(a.noNumber, strconv.Itoa(a.n)))
+		case err != nil || n < low || n > high:
+			return nil, none, say("bad number", a.verb, low, high, a.number)
 		}
-		c.set(string(a.verb), a.n)
-		told = say(string(a.verb), a.n)
+		c.set(string(a.verb), n)
+		told = say(string(a.verb), n)
 		switch {
-		case a.verb == VerbBudget && a.n == 0 && high < maxNumber:
+		case a.verb == VerbBudget && n == 0 && high < maxNumber:
 			told = say("operator", high)
-		case a.verb == VerbBudget && a.n == 0:
+		case a.verb == VerbBudget && n == 0:
 			told = say("no budget")
-		case a.verb == VerbLimit && a.n <= set.Threshold:
-			c.set(keyThreshold, a.n)
-			told = told.and(say("threshold too", a.n))
+		case a.verb == VerbLimit && n <= set.Threshold:
+			c.set(keyThreshold, n)
+			told = told.and(say("threshold too", n))
 		}
 	case VerbJudge:
 		c.set(keyJudge, a.on)
@@ -188,8 +186,8 @@ func (s *State) foldStop(r *Record) {
 		d.Budgeted = r.Verdict.At
 	}
 	st.Noticed = true
-	s.begin(turn{Key: stopKey(r.Thread, st.Round), Kind: turnStop, Of: st.Of, Thread: r.Thread, Round: st.Round,
-		Said: st.Said, Since: s.now + gatherTime})
+	s.begin(turn{Key: stopKey(r.Thread, st.Round), Kind: turnStop, Of: st.Of, Thread: r.Thread, Stop: new(*st),
+		Since: s.now + gatherTime})
 }
 
 func stopKey(thread string, round relay.Millis) string {
@@ -285,17 +283,11 @@ func (s *State) personStopped() relay.Millis {
 	return at
 }
 
-const (
-	// maxHeld and maxHeldBytes bound the messages that can be released; beyond it the one stopped first cannot.
-	maxHeld      = 500
-	maxHeldBytes = 8 << 20
-)
-
 // hold keeps a message that stopped at this bot, so that it can be released.
 func (s *State) hold(a *arrival) {
 	d := s.d
 	d.Held = append(d.Held, a)
-	for len(d.Held) > maxHeld || sizeOf(d.Held) > maxHeldBytes {
+	for crowded(d.Held) {
 		d.Held = slices.Delete(d.Held, 0, 1)
 	}
 }

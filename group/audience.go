@@ -2,7 +2,6 @@ package group
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 
 	"feishu-relay/relay"
@@ -34,17 +33,6 @@ func (s *State) audience(l *Line, set *Settings) audience {
 	return audience{bots: bots}
 }
 
-// before are the lines before a message, the newest first.
-func (s *State) before(l *Line) iter.Seq[*Line] {
-	return func(yield func(*Line) bool) {
-		for i := s.after(l.TS) - 1; i >= 0; i-- {
-			if o := s.d.Lines[i]; o.ID != l.ID && !yield(o) {
-				return
-			}
-		}
-	}
-}
-
 // addressed goes through the rules that hold for people and bots alike.
 func (s *State) addressed(l *Line) (bots []relay.AgentName, decided bool) {
 	members := s.members()
@@ -61,11 +49,12 @@ func (s *State) addressed(l *Line) (bots []relay.AgentName, decided bool) {
 		return nil, false
 	}
 	root := l.Root
-	for o := range s.before(l) {
+	for _, o := range slices.Backward(s.d.Lines[:s.after(l.TS)]) {
+		if o.ID == l.ID || o.Thread != l.Thread && (root == "" || o.ID != root) {
+			continue
+		}
 		if o.Thread == l.Thread {
 			root = cmp.Or(root, o.Root)
-		} else if root == "" || o.ID != root {
-			continue
 		}
 		if named := o.Named.among(members); len(o.Named.Bots) > 0 || len(named) > 0 {
 			return named, true
@@ -79,15 +68,13 @@ func (s *State) addressed(l *Line) (bots []relay.AgentName, decided bool) {
 
 func (s *State) byMode(l *Line, set *Settings) audience {
 	def := here([]relay.AgentName{set.DefaultBot}, s.members())
-	switch {
-	case set.Answer == ModeNamed:
-		return audience{}
-	case len(def) > 0:
+	if len(def) > 0 && set.Answer != ModeNamed {
 		return audience{bots: def}
-	case set.Answer != ModeOne:
-		return audience{}
 	}
-	return audience{oneOf: here(append([]relay.AgentName{s.spokeTo(l)}, agentsOf(s.members())...), s.members())}
+	if set.Answer == ModeOne {
+		return audience{oneOf: here(append([]relay.AgentName{s.spokeTo(l)}, agentsOf(s.members())...), s.members())}
+	}
+	return audience{}
 }
 
 // spokeLines is how many lines before a message tell which bot spoke to its sender last.
@@ -99,16 +86,12 @@ func (s *State) spokeTo(l *Line) (last relay.AgentName) {
 	if l.Person == "" {
 		return "" // who they are is not known
 	}
-	var lines []*Line
-	for o := range s.before(l) {
-		if lines = append(lines, o); len(lines) == spokeLines {
-			break
-		}
-	}
+	end := s.after(l.TS)
 	theirs := map[relay.MessageID]bool{} // messages
 	waiting := map[string]bool{}         // by topic: the newest person's message is theirs, and no bot spoke since
-	for _, o := range slices.Backward(lines) {
+	for _, o := range s.d.Lines[max(0, end-spokeLines):end] {
 		switch {
+		case o.ID == l.ID:
 		case o.Bot == "":
 			theirs[o.ID] = o.Person == l.Person
 			waiting[o.Thread] = o.Person == l.Person
@@ -121,7 +104,7 @@ func (s *State) spokeTo(l *Line) (last relay.AgentName) {
 }
 
 // among are the bots in the group that a message names.
-func (n Names) among(bots []Member) []relay.AgentName {
+func (n Names) among(bots []member) []relay.AgentName {
 	out := here(n.Bots, bots)
 	for _, b := range bots {
 		if n.All && b.MentionAll && !slices.Contains(out, b.Agent) {
@@ -132,9 +115,9 @@ func (n Names) among(bots []Member) []relay.AgentName {
 }
 
 // here are those of agents that are in the group.
-func here(agents []relay.AgentName, bots []Member) (out []relay.AgentName) {
+func here(agents []relay.AgentName, bots []member) (out []relay.AgentName) {
 	for _, agent := range agents {
-		if slices.ContainsFunc(bots, func(b Member) bool { return b.Agent == agent }) && !slices.Contains(out, agent) {
+		if slices.ContainsFunc(bots, func(b member) bool { return b.Agent == agent }) && !slices.Contains(out, agent) {
 			out = append(out, agent)
 		}
 	}

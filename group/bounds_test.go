@@ -56,7 +56,7 @@ func TestBounds(t *testing.T) {
 		name    string
 		n, most int
 	}{
-		{"lines", len(s.d.Lines), maxLines}, {"queue", len(s.d.Queue), maxWaiting + 1}, {"held", len(s.d.Held), maxHeld},
+		{"lines", len(s.d.Lines), maxLines}, {"queue", len(s.d.Queue), maxWaiting + 1}, {"held", len(s.d.Held), maxWaiting},
 		{"turns", len(s.d.Turns), maxWaiting}, {"stops", len(s.d.Stops), maxTopics},
 		{"continues", len(s.d.Continued), maxTopics}, {"early", len(s.d.Early), maxEarly}, {"shown", len(s.d.Shown), maxShown},
 		{"gone", len(s.d.Gone), maxGone}, {"known ids", len(s.byID), maxLines},

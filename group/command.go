@@ -38,21 +38,31 @@ const (
 // verbs are the commands in the order of the help: the word in Chinese, the arguments as the help has them, what
 // they are about, and whether they take bots. What each means is in the catalogue.
 var verbs = []row{
-	{VerbStatus, "状态", text2{}, ActAnswer, false},
-	{VerbHelp, "帮助", text2{}, ActAnswer, false},
-	{VerbPause, "暂停", text2{" [30m]", " [30分钟]"}, ActSet, false},
-	{VerbResume, "恢复", text2{}, ActSet, false},
-	{VerbMute, "静音", text2{" Bot [2h]", " 机器人 [2小时]"}, ActSet, true},
-	{VerbUnmute, "取消静音", text2{" Bot", " 机器人"}, ActSet, true},
-	{VerbAnswer, "回答", text2{" all|named|default|one|Bot", " 全部|点名|默认|一个|机器人"}, ActSet, true},
-	{VerbLimit, "上限", text2{" 5", " 5"}, ActSet, false},
-	{VerbThreshold, "阈值", text2{" 1", " 1"}, ActSet, false},
-	{VerbJudge, "裁判", text2{" on|off", " 开|关"}, ActSet, false},
-	{VerbBudget, "预算", text2{" 100", " 100"}, ActSet, false},
-	{VerbContinue, "继续", text2{}, ActContinue, false},
-	{VerbStop, "停止", text2{}, ActStop, false},
-	{VerbWhy, "为什么", text2{}, ActAnswer, false},
-	{VerbForget, "还原", text2{}, ActSet, false},
+	{VerbStatus, "状态", text2{}, ActAnswer, false,
+		text2{"bots, settings and the last stop", "机器人、设置和最近一次停止的原因"}},
+	{VerbHelp, "帮助", text2{}, ActAnswer, false, text2{"these commands", "这些命令"}},
+	{VerbPause, "暂停", text2{" [30m]", " [30分钟]"}, ActSet, false,
+		text2{"pause bots' messages to each other", "暂停机器人之间的消息"}},
+	{VerbResume, "恢复", text2{}, ActSet, false, text2{"end the pause", "结束暂停"}},
+	{VerbMute, "静音", text2{" Bot [2h]", " 机器人 [2小时]"}, ActSet, true, text2{"mute a bot", "将一个机器人静音"}},
+	{VerbUnmute, "取消静音", text2{" Bot", " 机器人"}, ActSet, true, text2{"give it messages again", "让它重新接收消息"}},
+	{VerbAnswer, "回答", text2{" all|named|default|one|Bot", " 全部|点名|默认|一个|机器人"}, ActSet, true,
+		text2{"who answers when no bot is mentioned", "没有点名时由谁回答"}},
+	{VerbLimit, "上限", text2{" 5", " 5"}, ActSet, false,
+		text2{"number of bots' messages in a row at which they stop", "机器人连续发言到第几条停止"}},
+	{VerbThreshold, "阈值", text2{" 1", " 1"}, ActSet, false,
+		text2{"how many of them pass without the judge", "其中前几条不经裁判"}},
+	{VerbJudge, "裁判", text2{" on|off", " 开|关"}, ActSet, false,
+		text2{"whether the judge decides on the others", "其余的是否由裁判决定"}},
+	{VerbBudget, "预算", text2{" 100", " 100"}, ActSet, false,
+		text2{"bots' messages an hour, 0 for no limit", "每小时的机器人消息数，0 为不限"}},
+	{VerbContinue, "继续", text2{}, ActContinue, false,
+		text2{"release the messages that were stopped", "放行被停止的消息"}},
+	{VerbStop, "停止", text2{}, ActStop, false,
+		text2{"stop the bots until a person writes again", "叫停机器人，直到有人再发消息"}},
+	{VerbWhy, "为什么", text2{}, ActAnswer, false,
+		text2{"what happened to the message you reply to", "所回复的那条消息的处理结果"}},
+	{VerbForget, "还原", text2{}, ActSet, false, text2{"remove the settings made in this group", "还原本群的设置"}},
 }
 
 type row struct {
@@ -60,7 +70,8 @@ type row struct {
 	zh   string
 	args text2
 	act  Act
-	bots bool // it takes bots
+	bots bool  // it takes bots
+	help text2 // what it does
 }
 
 // row is the row of a verb, an empty one if it is unknown.
@@ -80,23 +91,22 @@ var (
 
 // asked is a command.
 type asked struct {
-	verb     Verb
-	chinese  bool              // the answer's language; else English
-	bots     []relay.AgentName // those named, each once
-	pause    time.Duration     // of pause and mute; 0: until somebody ends it
-	mode     Mode              // of answer; ModeDefault with a bot: that one is the default bot
-	n        int               // of limit, threshold and budget; -1: no number was given
-	limit    int               // of threshold: the limit that comes with it; 0: the group's
-	noNumber string            // what was given then
-	on       bool              // of judge
-	mistake  text2             // what the person got wrong; nothing is executed then
+	verb    Verb
+	chinese bool              // the answer's language; else English
+	bots    []relay.AgentName // those named, each once
+	pause   time.Duration     // of pause and mute; 0: until somebody ends it
+	mode    Mode              // of answer; ModeDefault with a bot: that one is the default bot
+	number  string            // of limit, threshold and budget, as it was given
+	limit   int               // of threshold: the limit that comes with it; 0: the group's
+	on      bool              // of judge
+	mistake text2             // what the person got wrong; nothing is executed then
 }
 
 // parseCommand reads a person's message. It is a command if it begins with one of words, alone or behind mentions of
 // bots.
-func parseCommand(said string, words []string, bots []Member) (a asked, is bool) {
+func parseCommand(said string, words []string, bots []member) (a asked, is bool) {
 	r := newReader(said, bots)
-	if _, ok := r.mentions(isSeparator); !ok {
+	if !r.mentions(isSeparator) {
 		return a, false
 	}
 	word := r.commandWord(words)
@@ -141,7 +151,7 @@ func (r *reader) command(a *asked, word string) (wrong text2) {
 }
 
 // take takes the words behind a verb, of which the last is "".
-func (a *asked) take(words []string, bots []Member) (wrong text2) {
+func (a *asked) take(words []string, bots []member) (wrong text2) {
 	known, first := true, words[0]
 	switch a.verb {
 	case VerbMute, VerbUnmute, VerbPause:
@@ -176,12 +186,11 @@ func (a *asked) take(words []string, bots []Member) (wrong text2) {
 			return say("answers not", first, botsHere(bots))
 		}
 	case VerbLimit, VerbThreshold, VerbBudget:
-		n, err := strconv.Atoi(first)
-		if err != nil || n < 0 { // what it may be depends on the group
-			a.n, a.noNumber = -1, first
+		a.number = first // what it may be depends on the group
+		if _, err := strconv.Atoi(first); err != nil {
 			return none
 		}
-		a.n, words = n, words[1:]
+		words = words[1:]
 	case VerbJudge:
 		a.on = stateWords[true].is(first)
 		switch {
@@ -209,12 +218,12 @@ func modeOf(said string) (mode Mode, known bool) {
 }
 
 // isContinue reports whether a person's message only asks that what was stopped goes on, whatever bots it mentions.
-func isContinue(said string, bots []Member) bool {
+func isContinue(said string, bots []member) bool {
 	r := newReader(said, bots)
-	_, ok := r.mentions(isBetween)
+	ok := r.mentions(isBetween)
 	said, _, _ = strings.Cut(r.rest, "@")
 	r.rest = r.rest[len(said):]
-	_, all := r.mentions(isBetween)
+	all := r.mentions(isBetween)
 	word := strings.ToLower(strings.Join(strings.Fields(strings.TrimFunc(said, isBetween)), " "))
 	return ok && all && r.rest == "" && (word == "继续" || word == "continue" || word == "go on")
 }
@@ -227,11 +236,11 @@ func hasHan(text string) bool {
 // reader goes through a command.
 type reader struct {
 	rest  string
-	bots  []Member
+	bots  []member
 	names *mention.Directory
 }
 
-func newReader(said string, bots []Member) *reader {
+func newReader(said string, bots []member) *reader {
 	var agents []mention.Agent
 	for _, b := range bots {
 		agents = append(agents, mention.Agent{ID: string(b.Agent), Names: []string{b.Name}})
@@ -280,17 +289,15 @@ func (r *reader) bot() (agent relay.AgentName, shown string) {
 }
 
 // mentions reads mentions of bots, and what separates them. It is not ok where one is of somebody else.
-func (r *reader) mentions(between func(rune) bool) (agents []relay.AgentName, ok bool) {
+func (r *reader) mentions(between func(rune) bool) (ok bool) {
 	for {
 		r.rest = strings.TrimLeftFunc(r.rest, between)
 		if rest, elsewhere := strings.CutPrefix(r.rest, "@"+botElsewhere); elsewhere {
 			r.rest = rest
 		} else if !r.atMention() {
-			return agents, true
-		} else if agent, _ := r.bot(); agent != "" {
-			agents = append(agents, agent)
-		} else {
-			return nil, false
+			return true
+		} else if agent, _ := r.bot(); agent == "" {
+			return false
 		}
 	}
 }
@@ -300,10 +307,10 @@ func (r *reader) mentions(between func(rune) bool) (agents []relay.AgentName, ok
 func (r *reader) commandWord(words []string) (word string) {
 	var rest string
 	for _, w := range words {
-		after, ok := cutWord(r.rest, w)
-		if !ok || len(w) <= len(word) {
+		if len(w) <= len(word) || len(w) > len(r.rest) || !strings.EqualFold(r.rest[:len(w)], w) {
 			continue
 		}
+		after := r.rest[len(w):]
 		next, _ := utf8.DecodeRuneInString(after)
 		behind := reader{rest: after}
 		_, verb := behind.verb()
@@ -342,22 +349,15 @@ func (r *reader) verb() (verb row, known bool) {
 var unitWords = strings.NewReplacer("minutes", "m", "minute", "m", "mins", "m", "min", "m", "hours", "h", "hour", "h",
 	"days", "d", "day", "d", "分钟", "m", "分", "m", "小时", "h", "天", "d")
 
-// parseDuration reads such as 30m, 1h30m and 2小时, at most maxPause.
+// parseDuration reads such as 30m, 1h30m, 2小时 and 1d, at most maxPause.
 func parseDuration(text string) (d time.Duration, ok bool) {
-	units := map[byte]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
-	for rest := unitWords.Replace(strings.ToLower(text)); rest != ""; {
-		digits := strings.IndexFunc(rest, func(c rune) bool { return c < '0' || c > '9' })
-		if digits <= 0 || units[rest[digits]] == 0 {
-			return 0, false
-		}
-		n, err := strconv.Atoi(rest[:digits])
-		if err != nil || n > int(maxPause/time.Minute) {
-			return 0, false
-		}
-		d += time.Duration(n) * units[rest[digits]]
-		rest = rest[digits+1:]
+	text = unitWords.Replace(strings.ToLower(text))
+	if days, is := strings.CutSuffix(text, "d"); is {
+		n, _ := strconv.Atoi(days)
+		text = strconv.Itoa(min(n, 1000)*24) + "h" // no number is no time
 	}
-	return d, 0 < d && d <= maxPause
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d > 0 && d <= maxPause
 }
 
 // narrow maps full-width forms to those that keyboards elsewhere have.
@@ -368,14 +368,6 @@ func narrow(text string) string {
 		}
 		return r
 	}, text)
-}
-
-// cutWord is strings.CutPrefix whatever the letters' case. An empty prefix is none.
-func cutWord(text, prefix string) (rest string, ok bool) {
-	if prefix == "" || len(text) < len(prefix) || !strings.EqualFold(text[:len(prefix)], prefix) {
-		return text, false
-	}
-	return text[len(prefix):], true
 }
 
 // parse reads a person's message of this chat.

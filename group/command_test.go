@@ -13,8 +13,8 @@ import (
 
 var commandWords = []string{"/relay", "/中继"}
 
-func roomBots() []Member {
-	return []Member{{Agent: "agent_a", Name: "BotA"}, {Agent: "agent_b", Name: "Bot B"},
+func roomBots() []member {
+	return []member{{Agent: "agent_a", Name: "BotA"}, {Agent: "agent_b", Name: "Bot B"},
 		{Agent: "agent_c", Name: "小助手"}}
 }
 
@@ -78,16 +78,16 @@ func TestParseCommand(t *testing.T) {
 		{"/中继 回答 点名", asked{verb: VerbAnswer, mode: ModeNamed}},
 		{"/中继 回答 默认", asked{verb: VerbAnswer, mode: ModeDefault}},
 		{"/中继回答一个", asked{verb: VerbAnswer, mode: ModeOne}},
-		{"/relay limit 5", asked{verb: VerbLimit, n: 5}},
-		{"/中继 上限 ５", asked{verb: VerbLimit, n: 5}},
-		{"/relay threshold 0", asked{verb: VerbThreshold}},
-		{"/中继 阈值 1", asked{verb: VerbThreshold, n: 1}},
+		{"/relay limit 5", asked{verb: VerbLimit, number: "5"}},
+		{"/中继 上限 ５", asked{verb: VerbLimit, number: "5"}},
+		{"/relay threshold 0", asked{verb: VerbThreshold, number: "0"}},
+		{"/中继 阈值 1", asked{verb: VerbThreshold, number: "1"}},
 		{"/relay judge on", asked{verb: VerbJudge, on: true}},
 		{"/relay judge OFF", asked{verb: VerbJudge}},
 		{"/中继 裁判 开", asked{verb: VerbJudge, on: true}},
 		{"/中继 裁判关", asked{verb: VerbJudge}},
-		{"/relay budget 100", asked{verb: VerbBudget, n: 100}},
-		{"/中继 预算 100", asked{verb: VerbBudget, n: 100}},
+		{"/relay budget 100", asked{verb: VerbBudget, number: "100"}},
+		{"/中继 预算 100", asked{verb: VerbBudget, number: "100"}},
 		{"/relay continue", asked{verb: VerbContinue}},
 		{"/中继 继续", asked{verb: VerbContinue}},
 		{"/relay stop", asked{verb: VerbStop}},
@@ -142,14 +142,14 @@ func TestParseCommandWithAMistake(t *testing.T) {
 			"由谁回答？全部、点名、默认、一个"},
 		{"/relay answer nobody", asked{verb: VerbAnswer}, "“nobody” is not valid", "不能是“nobody”"},
 		{"/relay answer all BotA", asked{verb: VerbAnswer, mode: ModeAll}, "“BotA” after “answer”", "“BotA”"},
-		{"/relay limit", asked{verb: VerbLimit, n: -1}, "takes a whole number from 1 to 10.", "要写 1 到 10 "},
-		{"/relay limit ten", asked{verb: VerbLimit, n: -1, noNumber: "ten"}, "from 1 to 10, not “ten”",
+		{"/relay limit", asked{verb: VerbLimit}, "takes a whole number from 1 to 10.", "要写 1 到 10 "},
+		{"/relay limit ten", asked{verb: VerbLimit, number: "ten"}, "from 1 to 10, not “ten”",
 			"1 到 10 的整数，不能是“ten”"},
-		{"/relay limit 11", asked{verb: VerbLimit, n: 11}, "from 1 to 10, not “11”", "1 到 10 的整数"},
-		{"/relay threshold", asked{verb: VerbThreshold, n: -1}, "from 0 to 5.", "0 到 5 的整数"},
-		{"/relay threshold a b", asked{verb: VerbThreshold, n: -1, noNumber: "a"}, "from 0 to 5, not “a”", "0 到 5 的整数"},
-		{"/relay budget -1", asked{verb: VerbBudget, n: -1, noNumber: "-1"}, "from 0 to 1000000, not “-1”", "0 到 1000000"},
-		{"/relay budget 1.5", asked{verb: VerbBudget, n: -1, noNumber: "1.5"}, "not “1.5”", "“1.5”"},
+		{"/relay limit 11", asked{verb: VerbLimit, number: "11"}, "from 1 to 10, not “11”", "1 到 10 的整数"},
+		{"/relay threshold", asked{verb: VerbThreshold}, "from 0 to 5.", "0 到 5 的整数"},
+		{"/relay threshold a b", asked{verb: VerbThreshold, number: "a"}, "from 0 to 5, not “a”", "0 到 5 的整数"},
+		{"/relay budget -1", asked{verb: VerbBudget, number: "-1"}, "from 0 to 1000000, not “-1”", "0 到 1000000"},
+		{"/relay budget 1.5", asked{verb: VerbBudget, number: "1.5"}, "not “1.5”", "“1.5”"},
 		{"/relay judge", asked{verb: VerbJudge}, "on or off?", "开还是关？"},
 		{"/relay judge maybe", asked{verb: VerbJudge}, "not “maybe”", "不能是“maybe”"},
 		{"/relay stop now, please", asked{verb: VerbStop}, "“now” after “stop”", "“停止”后面的“now”"},
@@ -234,7 +234,7 @@ func TestCommandWordsOfAnOperator(t *testing.T) {
 
 func TestTwoBotsOfOneNameAreToldApart(t *testing.T) {
 	t.Parallel()
-	twins := []Member{{Agent: "agent_a", Name: "Bot"}, {Agent: "agent_b", Name: "Bot"}}
+	twins := []member{{Agent: "agent_a", Name: "Bot"}, {Agent: "agent_b", Name: "Bot"}}
 	got, _ := parseCommand("/relay mute Bot", commandWords, twins)
 	if want := "Bots here: Bot (agent_a) and Bot (agent_b)."; !strings.Contains(wrong(got.mistake), want) {
 		t.Errorf("mistake: %s\nwant %s", wrong(got.mistake), want)

@@ -131,12 +131,6 @@ func (s *State) count(x *exchange, l *Line) int {
 	c := s.d.Config.Count
 	slices.Reverse(x.lines)
 	last, start := len(x.lines)-1, 0
-	for i := last; i > 0 && c.IdleReset > 0; i-- {
-		if between(x.lines[i-1].TS, x.lines[i].TS) >= c.IdleReset {
-			start = i
-			break
-		}
-	}
 	answered, joined := map[relay.AgentName]bool{}, map[relay.MessageID]bool{}
 	n, own, parent, first := 0, 0, 0, false
 	for i, o := range x.lines {
@@ -147,8 +141,9 @@ func (s *State) count(x *exchange, l *Line) int {
 				x.asked = o.Parent
 			}
 		}
-		if i < start {
-			continue
+		if i > 0 && c.IdleReset > 0 && between(x.lines[i-1].TS, o.TS) >= c.IdleReset {
+			start, n, own, parent = i, 0, 0, 0
+			clear(joined)
 		}
 		if i < last && o.Bot == l.Bot {
 			own = max(own, o.Depth)

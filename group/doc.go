@@ -39,7 +39,8 @@
 // A bot's message goes through the stages in stages.go, in this order. Each lets it go on, has it wait, or stops it
 // with a [relay.Reason]. The depth of a message is in depth.go, for whom it is in audience.go. People's messages, and
 // which one of several bots gets one, are in people.go. Commands are parsed in command.go and carried out in act.go;
-// what one sidecar does for all is in turn.go. Texts in both languages are in words.go.
+// what one sidecar does for all is in turn.go. A bot's message that Feishu itself delivers waits for the relay's copy
+// of it, and one of both goes through the stages. Texts in both languages are in words.go.
 //
 // # How sidecars agree
 //

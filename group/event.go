@@ -14,6 +14,10 @@ type Config struct {
 	MentionAll bool   // @all addresses the bot
 	CanWrite   bool   // the sidecar can write to Feishu, as far as it knows
 	AnyChat    bool   // membership is not checked
+	// NotYet: the sidecar can write to Feishu and must not yet, since the bot has made no call since the start.
+	NotYet bool
+	// AsksMembership: the sidecar can ask Feishu whether the bot is in the chat, where no event has said so.
+	AsksMembership bool
 
 	Base     Settings        // what holds where people have set nothing
 	File     map[string]bool // keys of Base that are from the groups file
@@ -41,19 +45,29 @@ const (
 	Configure EventKind = "configure" // Config. It has changed
 	Online    EventKind = "online"    // Agents: the sidecars that are online; Away: this bot is not connected
 	CaughtUp  EventKind = "caught_up" // the lanes were read to their ends after Start, or could not be for 5 s
-	Joined    EventKind = "joined"    // the bot is in the chat
-	Left      EventKind = "left"      // the bot is not in the chat
+	Joined    EventKind = "joined"    // the bot was in the chat at TS, 0 for now. The newest Joined or Left counts
+	Left      EventKind = "left"      // the bot was not in the chat at TS
 	Said      EventKind = "said"      // Msg, Names: this bot has sent it; the text is final
 	Arrived   EventKind = "arrived"   // Msg, Names: of another bot, from the outbound lane; Own, History, Reason, Body
-	Heard     EventKind = "heard"     // Msg, Names: a person's message that this bot received; User, MayEdit
-	Shared    EventKind = "shared"    // Msg, Names: a person's message that another sidecar heard
-	Side      EventKind = "side"      // Record: of another sidecar
-	Delivered EventKind = "delivered" // ID, Verdict: the bot has the message, or (Stopped, Detail) will not get it
-	Recalled  EventKind = "recalled"  // ID
-	Changed   EventKind = "changed"   // Call names a request over the API; Verb "": Body has settings as JSON
-	LaneLost  EventKind = "lane_lost" // the side lane lost records: the settings are shared again
-	Done      EventKind = "done"      // Key: the result of an effect. Failed; Decision of an Ask; ID of a Reply; Shows
-	Tick      EventKind = "tick"      // it is the time that Next returned
+	// Heard is Msg, Names: a person's message that this bot received; User, MayEdit. With [relay.RoleAssistant] it is that
+	// of the bot SenderAgentName: it can neither command nor let bots go on, and is that bot's line.
+	Heard  EventKind = "heard"
+	Shared EventKind = "shared" // Msg, Names: a person's message that another sidecar heard
+	// Native is Msg, Names: another bot's message that Feishu itself delivered to this bot. It waits until TS Until for
+	// the relay's copy, an Arrived, which has the final text.
+	Native EventKind = "native"
+	Side   EventKind = "side" // Record: of another sidecar
+	// Delivered is ID: the bot has the message, or (Verdict.Stopped, Detail) will not get it; Verdict.Door.
+	Delivered    EventKind = "delivered"
+	Acknowledged EventKind = "acknowledged" // ID: the bot has confirmed a message that was delivered
+	Recalled     EventKind = "recalled"     // ID
+	Changed      EventKind = "changed"      // Call names a request over the API; Verb "": Body has settings as JSON
+	LaneLost     EventKind = "lane_lost"    // the side lane lost records: the settings are shared again
+	// Done is Key: the result of an effect. Failed; Decision of an Ask; ID of a Reply; Msg and Names, or Reason, of a
+	// Fetch; Shows of a Deliver and a Give; Verdict of a Give, as of Delivered. A Give that has neither Verdict nor Failed
+	// is on its way to the bot, as a Deliver is: Delivered follows. Where it has an Until, that counts as delivered.
+	Done EventKind = "done"
+	Tick EventKind = "tick" // it is the time that Next returned
 )
 
 // Event is something that happened. It is what the book holds: the same events make the same State.
@@ -72,13 +86,15 @@ type Event struct {
 	MayEdit  bool              `json:"may_edit,omitempty"` // as far as this sidecar knows, the sender may change settings
 	Record   *Record           `json:"record,omitempty"`
 	ID       relay.MessageID   `json:"id,omitempty"`
+	TS       relay.Millis      `json:"ts,omitempty"`
+	Until    relay.Millis      `json:"until,omitempty"`
 	Verdict  *Verdict          `json:"verdict,omitempty"`
 	Call     string            `json:"call,omitempty"`
 	Verb     Verb              `json:"verb,omitempty"` // VerbStop, VerbContinue or VerbForget
 	Body     string            `json:"body,omitempty"`
 	Key      string            `json:"key,omitempty"`
-	Shows    []relay.MessageID `json:"shows,omitempty"`  // of a Deliver: what stands before the text as context
-	Failed   bool              `json:"failed,omitempty"` // of a Claim: another one holds it
+	Shows    []relay.MessageID `json:"shows,omitempty"`  // what the bot was given before the text, as context
+	Failed   bool              `json:"failed,omitempty"` // of a Claim: another one holds it; of a Member: it is not
 	Decision *policy.Decision  `json:"decision,omitempty"`
 }
 
@@ -92,7 +108,10 @@ const (
 	Publish  Do = "publish"  // Msg on its lane. Result
 	Share    Do = "share"    // Record on the side lane. Result
 	Deliver  Do = "deliver"  // Msg to the bot. Result: package deliver has it; Delivered follows
-	Give     Do = "give"     // Msg, a person's, to the bot, until Until. Result: the bot has it, or not
+	Give     Do = "give"     // Msg, a person's, to the bot; until Until if that is set. Result: Verdict, or Failed
+	Hold     Do = "hold"     // a person's message is for one of several bots: a Give or a Withhold follows
+	Member   Do = "member"   // whether the bot is in the chat: ask Feishu. Result: it is, or not
+	Fetch    Do = "fetch"    // Msg, a Native without a copy, as Feishu has it now. Result: Msg and Names, or Reason
 	Ask      Do = "ask"      // the judge about Msg. Result: Decision
 	Claim    Do = "claim"    // Key, for an hour. Result: this process holds it, or not
 	React    Do = "react"    // to the message ID, until Until. Result

@@ -52,14 +52,12 @@ const (
 	maxEarly = 500
 )
 
-func (v *Verdict) delivered() bool { return v.Delivered != 0 }
+func (v Verdict) delivered() bool { return v.Delivered != 0 }
 
 // of is the verdict of an agent, nil if there is none.
 func (l *Line) of(agent relay.AgentName) *Verdict {
-	for i := range l.Verdicts {
-		if l.Verdicts[i].Agent == agent {
-			return &l.Verdicts[i]
-		}
+	if i := slices.IndexFunc(l.Verdicts, func(v Verdict) bool { return v.Agent == agent }); i >= 0 {
+		return &l.Verdicts[i]
 	}
 	return nil
 }
@@ -121,7 +119,7 @@ func NamesOf(d *mention.Directory, m *relay.Message) (n Names) {
 // insert adds a line in the order of time; of equal times the later one is last.
 func (s *State) insert(l *Line) {
 	d := s.d
-	l.Recalled = l.Recalled || s.gone[l.ID]
+	l.Recalled = l.Recalled || s.Gone(l.ID)
 	for _, v := range d.Early[l.ID] {
 		l.judge(v)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"feishu-relay/relay"
@@ -48,7 +49,7 @@ func (s *State) patch(body []byte) (c Changes, version string, wrong error) {
 				return nil, "", fieldError(key, mistake.en)
 			}
 			if key == keyLimit {
-				limit = a.n
+				limit, _ = strconv.Atoi(a.number) // it is one
 			}
 			if key == keyDefaultBot { // and not the mode with it
 				delete(set, keyAnswer)

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -14,7 +15,7 @@ func (s *State) bounded(e *Event) *relay.Message {
 	m.SenderName = runes.Cut(m.SenderName, relay.MaxName)
 	m.Mentions = m.Mentions[:min(len(m.Mentions), relay.MaxMentions)]
 	e.Msg = &m
-	if s.gone[m.ID()] || s.gone[EditOf(&m)] {
+	if s.Gone(m.ID()) || s.Gone(EditOf(&m)) {
 		e.Msg = blank(&m)
 	}
 	return e.Msg
@@ -39,7 +40,7 @@ func (s *State) said(e *Event) {
 	m := s.bounded(e)
 	id, of := m.ID(), EditOf(m)
 	switch {
-	case s.gone[id], s.gone[of]:
+	case s.Gone(id), s.Gone(of):
 		s.ignore(Effect{Do: Stop, ID: id, Reason: relay.Recalled})
 		return
 	case s.byID[id] != nil:
@@ -58,54 +59,55 @@ func (s *State) said(e *Event) {
 		m.UserTS = s.spoke(m.ThreadID, s.believed(m.TS))
 		l = s.lineOf(e)
 	}
+	s.setIn(Joined, m.TS)
 	s.record(l, m)
 	s.do(Effect{Do: Publish, Key: "publish/" + string(id), ID: id, Msg: m})
 }
 
-// heard decides about a person's message that this bot received.
+// heard decides about a person's message that this bot received, or a bot's that comes as one.
 func (s *State) heard(e *Event) {
 	m := s.bounded(e)
-	m.Role = relay.RoleUser
+	m.Role = cmp.Or(m.Role, relay.RoleUser)
+	isPerson := m.Role == relay.RoleUser
+	e.User = e.User && isPerson
 	id := m.ID()
 	l, known := s.byID[id], s.byID[id] != nil
-	if known {
-		v := l.of(s.d.Config.Agent)
-		if v != nil && v.Stopped != relay.Pass {
-			s.ignore(Effect{Do: Withhold, ID: id, Reason: v.Stopped})
-			return
-		}
-		if v != nil || s.d.Todo[giveKey(id)] != nil { // the bot has it, or is being given it
-			s.ignore(Effect{Do: Give, ID: id, Msg: m})
-			return
-		}
-	} else {
+	if !known {
 		l = s.lineOf(e)
 	}
-	if s.gone[id] {
+	switch v := l.of(s.d.Config.Agent); {
+	case s.Gone(id):
 		s.ignore(Effect{Do: Withhold, ID: id, Reason: relay.Recalled})
 		return
+	case v != nil && v.Stopped != relay.Pass:
+		s.ignore(Effect{Do: Withhold, ID: id, Reason: v.Stopped})
+		return
+	case v != nil, s.d.Todo[giveKey(id)] != nil: // the bot has it, or is being given it
+		s.ignore(Effect{Do: Give, ID: id, Msg: m})
+		return
 	}
+	s.setIn(Joined, m.TS)
 	if e.User && s.command(m, e.MayEdit) {
 		s.effect(Effect{Do: Withhold, ID: id, Reason: relay.Command})
 		return
 	}
-	word := e.User && s.isContinue(m)
 	if !known {
 		s.record(l, m)
-		if s.d.Config.ShareMessages {
+		if s.d.Config.ShareMessages && isPerson {
 			s.begin(turn{Key: "publish/" + string(id), Kind: turnPublish, Of: id, Msg: m})
 		}
 	}
 	set := s.settings()
-	switch a := s.audience(l, &set); {
-	case word:
+	switch a, me := s.audience(l, &set), s.d.Config.Agent; {
+	case e.User && s.isContinue(m):
 		s.begin(turn{Key: commandKey(id), Kind: turnCommand, Of: id, Msg: m})
 		s.effect(Effect{Do: Withhold, ID: id, Reason: relay.Continue})
-	case set.Muted[s.d.Config.Agent] != nil:
+	case set.Muted[me] != nil:
 		s.withhold(l, relay.Muted)
-	case len(a.oneOf) > 0 && !slices.ContainsFunc(l.Verdicts, func(v Verdict) bool { return v.delivered() }):
+	case slices.Contains(a.oneOf, me) && !slices.ContainsFunc(l.Verdicts, Verdict.delivered):
 		bots := slices.DeleteFunc(a.oneOf, func(b relay.AgentName) bool { return set.Muted[b] != nil })
 		s.begin(turn{Key: oneKey(id), Kind: turnOne, Of: id, Bots: bots, Msg: m})
+		s.effect(Effect{Do: Hold, ID: id})
 	case !s.isFor(a):
 		s.withhold(l, relay.NotForMe)
 	default:
@@ -132,24 +134,11 @@ func (s *State) verdict(of relay.MessageID, thread string, v Verdict) {
 // shared records a person's message that another sidecar heard.
 func (s *State) shared(e *Event) {
 	m := s.bounded(e)
-	id := m.ID()
-	why := relay.Pass
-	switch {
-	case m.Role != relay.RoleUser:
-		why = relay.Malformed
-	case !s.isMember():
-		why = relay.NotAMember
-	case s.byID[id] != nil:
-		why = relay.Duplicate
-	}
-	waits := s.d.Turns["publish/"+string(id)] != nil
-	delete(s.d.Turns, "publish/"+string(id))
-	if why != relay.Pass {
-		s.effect(Effect{Do: Stop, ID: id, Msg: m, Reason: why})
-		s.changed = waits
-		return
-	}
-	s.record(s.lineOf(e), m)
+	publish := "publish/" + string(m.ID())
+	waits := s.d.Turns[publish] != nil
+	delete(s.d.Turns, publish)
+	s.enter(&arrival{ID: m.ID(), Msg: m, Names: e.Names, At: s.now, Shared: true})
+	s.changed = s.changed || waits
 }
 
 // blank is a message without what it says.

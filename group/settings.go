@@ -116,15 +116,12 @@ func (s *State) merge(news Changes) {
 	c := s.d.Settings
 	s.memberList = nil
 	for key, v := range news {
-		if known, ok := c[key]; valid(key, v) && (ok && v.newer(known) || !ok && len(c) < maxKeys) {
+		// A value that its key cannot have counts as unset.
+		valid := len(key) <= maxValue && len(v.V) <= maxValue && len(v.ID) <= maxValue && v.At > 0 && json.Valid(v.V)
+		if known, ok := c[key]; valid && (ok && v.newer(known) || !ok && len(c) < maxKeys) {
 			c[key] = v
 		}
 	}
-}
-
-// valid reports whether a value can be kept. One that its key cannot have counts as unset.
-func valid(key string, v Value) bool {
-	return len(key) <= maxValue && len(v.V) <= maxValue && len(v.ID) <= maxValue && v.At > 0 && json.Valid(v.V)
 }
 
 // get is the value of a key, if it is set.
@@ -146,8 +143,8 @@ func (s *State) at(c Changes, at relay.Millis, id string, newest bool) Changes {
 	return c
 }
 
-// Member is an agent whose bot is in the group, and what its sidecar says of itself.
-type Member struct {
+// member is an agent whose bot is in the group, and what its sidecar says of itself.
+type member struct {
 	Agent      relay.AgentName `json:"-"`
 	Name       string          `json:"name,omitempty"`
 	MentionAll bool            `json:"mention_all,omitempty"`
@@ -157,18 +154,18 @@ type Member struct {
 }
 
 // members are the bots in the group, in the order of their agents.
-func (s *State) members() []Member {
+func (s *State) members() []member {
 	if s.memberList != nil {
 		return s.memberList
 	}
 	for key := range s.d.Settings {
 		agent, ok := strings.CutPrefix(key, keyIn)
-		m := Member{Agent: relay.AgentName(agent)}
+		m := member{Agent: relay.AgentName(agent)}
 		if ok && s.d.Settings.get(key, &m) {
 			s.memberList = append(s.memberList, m)
 		}
 	}
-	slices.SortFunc(s.memberList, func(a, b Member) int { return cmp.Compare(a.Agent, b.Agent) })
+	slices.SortFunc(s.memberList, func(a, b member) int { return cmp.Compare(a.Agent, b.Agent) })
 	return s.memberList
 }
 
@@ -179,13 +176,13 @@ func (s *State) member(agent relay.AgentName) bool {
 // announce says that this bot is in the group, or is not, where the others have to know it.
 func (s *State) announce() {
 	cfg := &s.d.Config
-	self := Member{Agent: cfg.Agent, Name: runes.Cut(cfg.Name, maxBotName), MentionAll: cfg.MentionAll,
+	self := member{Agent: cfg.Agent, Name: runes.Cut(cfg.Name, maxBotName), MentionAll: cfg.MentionAll,
 		CanWrite: cfg.CanWrite, Answer: cfg.Base.Answer, Budget: cfg.Base.Budget}
 	key, c := keyIn+string(s.d.Config.Agent), Changes{}
 	switch {
 	case s.isMember() && !slices.Contains(s.members(), self):
 		c.set(key, self)
-	case s.d.In == isOut && s.member(s.d.Config.Agent):
+	case s.d.In == Left && s.member(s.d.Config.Agent):
 		c.set(key, nil)
 	default:
 		return

@@ -27,6 +27,7 @@ var stages = []struct {
 type verdict struct {
 	stop relay.Reason
 	wait bool
+	ends bool // all is done with it
 	// decision is the policy's, of a message that passes or stops.
 	decision *policy.Decision
 }
@@ -35,7 +36,7 @@ var goOn, wait = verdict{}, verdict{wait: true}
 
 func stop(why relay.Reason) verdict { return verdict{stop: why} }
 
-// arrival is another bot's message on its way through the stages.
+// arrival is a message of the lanes on its way through the stages.
 type arrival struct {
 	ID      relay.MessageID  `json:"id"`
 	Msg     *relay.Message   `json:"msg"`
@@ -44,6 +45,8 @@ type arrival struct {
 	At      relay.Millis     `json:"at"`    // when it came
 	Final   relay.Millis     `json:"final"` // when its text was final, as far as that is believed
 	History bool             `json:"history,omitempty"`
+	Shared  bool             `json:"shared,omitempty"` // a person's message: it is only recorded
+	Until   relay.Millis     `json:"until,omitempty"`  // when a native one waits no longer
 	Asked   relay.Millis     `json:"asked,omitempty"`  // since when the judge is asked
 	Judged  *policy.Decision `json:"judged,omitempty"` // the judge's verdict
 	unread  relay.Reason     // it does not wait with that
@@ -61,6 +64,10 @@ func (s *State) believed(at relay.Millis) relay.Millis {
 // arrived takes another bot's message through the stages.
 func (s *State) arrived(e *Event) {
 	m := s.bounded(e)
+	if e.Reason == relay.Pass {
+		s.d.Queue = slices.DeleteFunc(s.d.Queue, func(a *arrival) bool { return a.isNative() && a.ID == m.ID() })
+		delete(s.d.Todo, fetchKey(m.ID()))
+	}
 	if id := m.ID(); e.Own || m.SenderAgentName == s.d.Config.Agent {
 		if s.changed = s.byID[id] == nil && s.isMember() && EditOf(m) == "" && e.Reason == relay.Pass; s.changed {
 			s.record(s.lineOf(e), m)
@@ -68,25 +75,38 @@ func (s *State) arrived(e *Event) {
 		s.effect(Effect{Do: Stop, ID: id, Msg: m, Reason: relay.OwnMessage})
 		return
 	}
-	a := &arrival{ID: m.ID(), Msg: m, Names: e.Names, At: s.now, Final: s.believed(m.Final()), History: e.History,
-		unread: e.Reason, why: e.Body}
+	s.enter(&arrival{ID: m.ID(), Msg: m, Names: e.Names, At: s.now, Final: s.believed(m.Final()), History: e.History,
+		unread: e.Reason, why: e.Body})
+}
+
+// enter takes a message through the stages as far as it goes.
+func (s *State) enter(a *arrival) {
 	if !s.walk(a) {
 		s.d.Queue = append(s.d.Queue, a)
 	}
 }
 
+func fetchKey(id relay.MessageID) string { return "native/" + string(id) }
+
+// native has another bot's message that Feishu delivered wait for the relay's copy of it.
+func (s *State) native(e *Event) {
+	m := s.bounded(e)
+	id := m.ID()
+	if s.byID[id] != nil || s.Gone(id) || s.isNotice(id) || s.d.Todo[fetchKey(id)] != nil ||
+		slices.ContainsFunc(s.d.Queue, func(a *arrival) bool { return a.ID == id }) {
+		s.ignore(Effect{Do: Stop, ID: id, Msg: m, Reason: relay.Duplicate})
+		return
+	}
+	s.setIn(Joined, m.TS)
+	s.enter(&arrival{ID: id, Msg: m, Until: max(e.Until, 1)})
+}
+
+func (a *arrival) isNative() bool { return a.Until > 0 }
+
 // pump takes messages that wait through further stages, in their order.
 func (s *State) pump() {
 	for i := 0; i < len(s.d.Queue); {
-		a := s.d.Queue[i]
-		if i == 0 && s.judgeFailed(a) {
-			delete(s.d.Todo, "ask/"+string(a.ID))
-			a.Judged = &policy.Decision{Tier: policy.TierJudge, Reason: policy.StopJudgeError, Detail: "no verdict in time"}
-			if s.d.Config.OnErrorAllow {
-				a.Judged.Allow, a.Judged.Reason = true, "judge failed, passed as configured"
-			}
-		}
-		if s.walk(a) {
+		if s.walk(s.d.Queue[i]) {
 			s.d.Queue = slices.Delete(s.d.Queue, i, i+1)
 			s.changed = true
 		} else {
@@ -100,10 +120,8 @@ func (s *State) judgeTime() relay.Millis {
 	return relay.Millis(2 * cmp.Or(s.d.Config.JudgeTimeout, policy.DefaultTimeout).Milliseconds())
 }
 
-// judgeFailed reports whether the judge does not answer, or too much waits for its answer.
-func (s *State) judgeFailed(a *arrival) bool {
-	return a.Asked > 0 && a.Judged == nil &&
-		(s.now >= a.Asked+s.judgeTime() || len(s.d.Queue) > maxWaiting || sizeOf(s.d.Queue) > maxWaitingBytes)
+func crowded(waiting []*arrival) bool {
+	return len(waiting) > maxWaiting || sizeOf(waiting) > maxWaitingBytes
 }
 
 func sizeOf(waiting []*arrival) (bytes int) {
@@ -120,6 +138,8 @@ func (s *State) walk(a *arrival) (ended bool) {
 		switch {
 		case v.wait:
 			return false
+		case v.ends:
+			return true
 		case v.stop != relay.Pass:
 			s.stop(a, v)
 			return true
@@ -172,24 +192,46 @@ func (s *State) delivered(id relay.MessageID, v Verdict) {
 	s.verdict(id, l.Thread, v)
 }
 
+// acknowledged takes in that the bot has confirmed a message.
+func (s *State) acknowledged(id relay.MessageID) {
+	l := cmp.Or(s.byID[id], &Line{})
+	v := cmp.Or(l.of(s.d.Config.Agent), &Verdict{})
+	if s.changed = v.delivered() && v.Acknowledged == 0; s.changed {
+		ack := *v
+		ack.Acknowledged = s.now
+		s.verdict(id, l.Thread, ack)
+	}
+}
+
 // maxDetail is the most bytes of an error in a verdict.
 const maxDetail = 200
 
-// stopForeign stops what is no message of another bot of this group, or is one that was here before.
+// isNotice reports whether a message is what the group was shown.
+func (s *State) isNotice(id relay.MessageID) bool {
+	return slices.ContainsFunc(s.d.Shown, func(r Record) bool { return r.Message == id })
+}
+
+// stopForeign stops what is no message of this group, or is one that was here before.
 func (s *State) stopForeign(a *arrival) verdict {
-	isNotice := func(r Record) bool { return r.Message == a.ID }
+	full := len(s.d.Queue) > 0 && s.d.Queue[0] == a && crowded(s.d.Queue)
 	switch {
 	case a.unread != relay.Pass:
 		return stop(a.unread)
-	case a.Msg.Role == relay.RoleUser: // it would end the count of depth
+	case a.isNative() && !full && (s.now < a.Until || !s.d.CaughtUp):
+		return wait
+	case a.isNative(): // the relay's copy has not come
+		s.do(Effect{Do: Fetch, Key: fetchKey(a.ID), ID: a.ID, Msg: a.Msg})
+		return verdict{ends: true}
+	case a.Shared != (a.Msg.Role == relay.RoleUser): // it would end the count of depth
 		return stop(relay.Malformed)
-	case !s.isMember() && s.d.In == isUnknown:
+	case s.unsure() && !full && (s.d.Config.AsksMembership || !a.Shared):
+		s.askIn()
 		return wait
 	case !s.isMember():
 		return stop(relay.NotAMember)
 	case EditOf(a.Msg) != "": // package dedup knows its id
 		return goOn
-	case s.byID[a.ID] != nil || slices.ContainsFunc(s.d.Shown, isNotice):
+	case s.byID[a.ID] != nil || s.isNotice(a.ID):
 		return stop(relay.Duplicate)
 	}
 	return goOn
@@ -197,17 +239,18 @@ func (s *State) stopForeign(a *arrival) verdict {
 
 // addLine adds the message to the transcript and to the lines.
 func (s *State) addLine(a *arrival) verdict {
-	if EditOf(a.Msg) != "" {
-		s.record(nil, a.Msg)
-	} else {
-		s.record(s.lineOf(&Event{Msg: a.Msg, Names: a.Names}), a.Msg)
+	var l *Line
+	if EditOf(a.Msg) == "" {
+		l = s.lineOf(&Event{Msg: a.Msg, Names: a.Names})
 	}
-	return goOn
+	s.record(l, a.Msg)
+	return verdict{ends: a.Shared}
 }
 
 // awaitTurn waits for earlier messages of the chat.
 func (s *State) awaitTurn(a *arrival) verdict {
-	if len(s.d.Queue) > 0 && s.d.Queue[0].ID != a.ID {
+	first := slices.IndexFunc(s.d.Queue, func(b *arrival) bool { return !b.isNative() })
+	if first >= 0 && s.d.Queue[first] != a {
 		return wait
 	}
 	if of := EditOf(a.Msg); of != "" {
@@ -221,7 +264,7 @@ func (s *State) awaitTurn(a *arrival) verdict {
 func (s *State) edit(a *arrival, of relay.MessageID) verdict {
 	l := s.byID[of]
 	switch {
-	case s.gone[of]:
+	case s.Gone(of):
 		return stop(relay.Recalled)
 	case l == nil || l.Bot != a.Msg.SenderAgentName:
 		return stop(relay.Duplicate)
@@ -328,12 +371,18 @@ func (s *State) stopByPolicy(a *arrival) verdict {
 	case a.Judged != nil:
 		d = *a.Judged
 		d.Depth = l.Depth
-	default:
-		if a.Asked == 0 {
-			a.Asked = s.now
-			s.do(Effect{Do: Ask, Key: "ask/" + string(a.ID), ID: a.ID, Msg: a.Msg, Mentioned: s.mentioned(a), Decision: &d})
-		}
+	case a.Asked == 0:
+		a.Asked = s.now
+		s.do(Effect{Do: Ask, Key: "ask/" + string(a.ID), ID: a.ID, Msg: a.Msg, Mentioned: s.mentioned(a), Decision: &d})
 		return wait
+	case s.now < a.Asked+s.judgeTime() && !crowded(s.d.Queue):
+		return wait
+	default: // it does not answer, or too much waits for that
+		delete(s.d.Todo, "ask/"+string(a.ID))
+		d.Tier, d.Reason, d.Detail = policy.TierJudge, policy.StopJudgeError, "no verdict in time"
+		if d.Allow = s.d.Config.OnErrorAllow; d.Allow {
+			d.Reason = "judge failed, passed as configured"
+		}
 	}
 	if !d.Allow {
 		return verdict{stop: relay.Reason(d.Reason), decision: &d}
@@ -347,7 +396,7 @@ func (s *State) Fate(now relay.Millis, id relay.MessageID, given bool) relay.Rea
 	s.now = now
 	l, set := s.byID[id], s.settings()
 	switch {
-	case s.gone[id]:
+	case s.Gone(id):
 		return relay.Recalled
 	case l == nil:
 		return relay.Pass

@@ -23,8 +23,7 @@ type State struct {
 	changed    bool
 	effects    []Effect
 	byID       map[relay.MessageID]*Line
-	gone       map[relay.MessageID]bool // the ids of data.Gone
-	memberList []Member                 // nil: not computed
+	memberList []member // nil: not computed
 }
 
 type data struct {
@@ -32,32 +31,26 @@ type data struct {
 	Online   map[relay.AgentName]bool `json:"online"`
 	Away     bool                     `json:"away,omitempty"` // this bot is not connected
 	CaughtUp bool                     `json:"caught_up,omitempty"`
-	In       membership               `json:"in,omitempty"`
+	In       EventKind                `json:"in,omitempty"`        // Joined, Left or "": not known
+	InAt     relay.Millis             `json:"in_at,omitempty"`     // of when In is
+	Answered relay.Millis             `json:"answered,omitempty"`  // when In became Left by an answer; 0: it did not
 	JoinedAt relay.Millis             `json:"joined_at,omitempty"` // when the bot was first known to be in the group
 
 	Lines    []*Line                       `json:"lines,omitempty"` // by time
 	Nr       uint64                        `json:"nr,omitempty"`    // of the newest line or effect
 	Settings Changes                       `json:"settings"`
 	Early    map[relay.MessageID][]Verdict `json:"early"` // of messages that have not come
-	Gone     []relay.MessageID             `json:"gone"`  // recalled, whether or not they have come
+	Gone     map[relay.MessageID]uint64    `json:"gone"`  // recalled, whether or not they have come; in this order
 	Shown    []Record                      `json:"shown"` // commands and notices, each once, as viewers see them
 
 	Todo      map[string]*Effect  `json:"todo"`            // effects without a result, by key
-	Queue     []*arrival          `json:"queue,omitempty"` // bots' messages that wait for a stage
+	Queue     []*arrival          `json:"queue,omitempty"` // messages that wait for a stage
 	Held      []*arrival          `json:"held,omitempty"`  // what stopped at this bot and can be released
 	Turns     map[string]*turn    `json:"turns"`
 	Stops     map[string]*stopped `json:"stops"`     // the last round that stopped, by topic
 	Continued map[string]goneOn   `json:"continued"` // the newest continue, by topic
 	Budgeted  relay.Millis        `json:"budgeted,omitempty"`
 }
-
-type membership int
-
-const (
-	isUnknown membership = iota
-	isIn
-	isOut
-)
 
 const (
 	// maxGone is how many recalled messages are remembered; beyond it the one first recalled is forgotten.
@@ -66,8 +59,9 @@ const (
 	// are forgotten, and would be answered again.
 	maxShown     = 500
 	maxShownText = 4 << 10
-	// maxWaiting and maxWaitingBytes bound each collection of messages that wait in the State. Beyond it the judge's
-	// question at the head of the queue counts as failed, and other collections lose their oldest message.
+	// maxWaiting and maxWaitingBytes bound each collection of messages that wait in the State. Beyond it what the first
+	// one in the queue waits for counts as failed: the judge, the answer about the membership, or the relay's copy. Other
+	// collections lose their oldest message.
 	maxWaiting      = 1000
 	maxWaitingBytes = 16 << 20
 	// maxTopics is in how many topics a stop or a continue is remembered; beyond it the oldest is forgotten.
@@ -75,9 +69,9 @@ const (
 )
 
 // prune takes the oldest of more than most entries away.
-func prune[V any](m map[string]V, most int, age func(V) relay.Millis) {
+func prune[K ~string, V any, A cmp.Ordered](m map[K]V, most int, age func(V) A) {
 	if len(m) > most {
-		delete(m, slices.MinFunc(slices.Collect(maps.Keys(m)), func(a, b string) int {
+		delete(m, slices.MinFunc(slices.Collect(maps.Keys(m)), func(a, b K) int {
 			return cmp.Or(cmp.Compare(age(m[a]), age(m[b])), cmp.Compare(a, b))
 		}))
 	}
@@ -98,15 +92,12 @@ func (s *State) MarshalJSON() ([]byte, error) { return relay.Marshal(s.d) }
 // UnmarshalJSON makes s what the snapshot was made of.
 func (s *State) UnmarshalJSON(snapshot []byte) error {
 	d := &data{Online: map[relay.AgentName]bool{}, Settings: Changes{}, Early: map[relay.MessageID][]Verdict{},
-		Todo: map[string]*Effect{}, Turns: map[string]*turn{}, Stops: map[string]*stopped{},
-		Continued: map[string]goneOn{}}
+		Gone: map[relay.MessageID]uint64{}, Todo: map[string]*Effect{}, Turns: map[string]*turn{},
+		Stops: map[string]*stopped{}, Continued: map[string]goneOn{}}
 	if err := json.Unmarshal(snapshot, d); err != nil {
 		return err
 	}
-	*s = State{d: d, byID: map[relay.MessageID]*Line{}, gone: map[relay.MessageID]bool{}}
-	for _, id := range d.Gone {
-		s.gone[id] = true
-	}
+	*s = State{d: d, byID: map[relay.MessageID]*Line{}}
 	for _, l := range d.Lines {
 		s.byID[l.ID] = l
 	}
@@ -132,12 +123,8 @@ func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 		s.d.Online, s.d.Away = online, e.Away
 	case CaughtUp:
 		s.d.CaughtUp = true
-	case Joined:
-		s.changed = s.d.In != isIn
-		s.d.In, s.d.JoinedAt = isIn, cmp.Or(s.d.JoinedAt, s.now)
-	case Left:
-		s.changed = s.d.In != isOut
-		s.d.In = isOut
+	case Joined, Left:
+		s.changed = s.setIn(e.Kind, e.TS)
 	case Said:
 		s.said(&e)
 	case Arrived:
@@ -146,12 +133,16 @@ func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 		s.heard(&e)
 	case Shared:
 		s.shared(&e)
+	case Native:
+		s.native(&e)
 	case Side:
-		s.side(*e.Record)
+		s.fold(e.Record)
 	case Delivered:
 		s.delivered(e.ID, *e.Verdict)
+	case Acknowledged:
+		s.acknowledged(e.ID)
 	case Recalled:
-		if s.changed = !s.gone[e.ID]; s.changed {
+		if s.changed = !s.Gone(e.ID); s.changed {
 			s.share(Record{Kind: KindRecall, Of: e.ID})
 		}
 	case Changed:
@@ -165,10 +156,8 @@ func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 	default:
 		panic("group: unknown event " + e.Kind)
 	}
-	if s.isMember() || s.d.In == isOut {
-		s.announce()
-		s.pump()
-	}
+	s.announce()
+	s.pump()
 	if s.active() {
 		s.due()
 	}
@@ -179,8 +168,8 @@ func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 func (s *State) start(cfg *Config) {
 	s.d.Config, s.d.CaughtUp, s.d.Away = *cfg, false, false
 	clear(s.d.Online)
-	todo := slices.SortedFunc(maps.Values(s.d.Todo), func(a, b *Effect) int { return cmp.Compare(a.Nr, b.Nr) })
-	for _, e := range todo {
+	byNr := func(a, b *Effect) int { return cmp.Compare(a.Nr, b.Nr) }
+	for _, e := range slices.SortedFunc(maps.Values(s.d.Todo), byNr) {
 		s.effect(*e)
 	}
 	s.effect(Effect{Do: Review})
@@ -194,8 +183,13 @@ func (s *State) Next() time.Time {
 			next = at
 		}
 	}
-	if len(s.d.Queue) > 0 && s.d.Queue[0].Asked > 0 {
-		earlier(s.d.Queue[0].Asked + s.judgeTime())
+	for _, a := range s.d.Queue {
+		if a.Asked > 0 {
+			earlier(a.Asked + s.judgeTime())
+		}
+		if s.d.CaughtUp {
+			earlier(a.Until)
+		}
 	}
 	for _, t := range s.d.Turns {
 		if s.active() {
@@ -217,7 +211,37 @@ func (s *State) due() {
 	}
 }
 
-func (s *State) isMember() bool { return s.d.In == isIn || s.d.Config.AnyChat && s.d.In != isOut }
+// setIn takes in whether the bot was in the chat at a time. The newest counts.
+func (s *State) setIn(in EventKind, at relay.Millis) (changed bool) {
+	d := s.d
+	at = s.believed(at)
+	if changed = d.In == "" || at > d.InAt || at == d.InAt && d.In != in; changed {
+		d.In, d.InAt, d.Answered = in, at, 0
+		if in == Joined {
+			d.JoinedAt = cmp.Or(d.JoinedAt, s.now)
+		}
+	}
+	return changed
+}
+
+// unsure reports whether it is not known whether the bot is in the chat, or was asked too long ago.
+func (s *State) unsure() bool {
+	d := s.d
+	return d.In == "" && !d.Config.AnyChat || d.Answered > 0 && s.now-d.Answered > answerTime
+}
+
+// answerTime is how long an answer that the bot is not in the chat counts.
+const answerTime = 10 * minute
+
+// askIn asks whether the bot is in the chat.
+func (s *State) askIn() {
+	if d := s.d; d.Config.AsksMembership && d.Todo["member"] == nil {
+		d.In, d.InAt, d.Answered = "", s.now, 0
+		s.do(Effect{Do: Member, Key: "member"})
+	}
+}
+
+func (s *State) isMember() bool { return s.d.In == Joined || s.d.Config.AnyChat && s.d.In != Left }
 
 // active reports whether this sidecar takes part in what only one of them does.
 func (s *State) active() bool { return s.isMember() && s.d.CaughtUp }
@@ -244,13 +268,23 @@ func (s *State) done(e *Event) {
 		return
 	}
 	delete(s.d.Todo, e.Key)
-	switch todo.Do {
-	case Deliver:
-		for _, id := range e.Shows {
-			if l := s.byID[id]; l != nil {
-				l.ShownWith = todo.ID
-			}
+	for _, id := range e.Shows {
+		if l := s.byID[id]; l != nil {
+			l.ShownWith = todo.ID
 		}
+	}
+	switch todo.Do {
+	case Member:
+		switch {
+		case s.d.In != "": // an event has said so meanwhile
+		case e.Failed:
+			s.d.In, s.d.Answered = Left, s.now
+		default:
+			s.setIn(Joined, s.d.InAt)
+		}
+	case Fetch:
+		s.arrived(&Event{Msg: cmp.Or(e.Msg, todo.Msg), Names: e.Names, Reason: e.Reason})
+		s.changed = true
 	case Ask:
 		for _, a := range s.d.Queue {
 			if a.ID == todo.ID {
@@ -283,16 +317,6 @@ func (s *State) shareAll() {
 	}
 }
 
-// side takes in another sidecar's record.
-func (s *State) side(r Record) {
-	if r.Kind == KindVerdict || r.Kind == KindRecall {
-		if s.changed = r.Agent != s.d.Config.Agent; !s.changed { // it came back
-			return
-		}
-	}
-	s.fold(&r)
-}
-
 // fold takes in a record.
 func (s *State) fold(r *Record) {
 	switch {
@@ -305,7 +329,7 @@ func (s *State) fold(r *Record) {
 		v := *r.Verdict
 		v.Agent = r.Agent
 		s.foldVerdict(r, v)
-	case r.Kind == KindRecall && !s.gone[r.Of]:
+	case r.Kind == KindRecall && !s.Gone(r.Of):
 		s.foldRecall(r.Of)
 	}
 }
@@ -337,11 +361,9 @@ func (s *State) foldVerdict(r *Record, v Verdict) {
 // foldRecall forgets a text, also of a message that has not come.
 func (s *State) foldRecall(id relay.MessageID) {
 	d := s.d
-	s.gone[id] = true
-	if d.Gone = append(d.Gone, id); len(d.Gone) > maxGone {
-		delete(s.gone, d.Gone[0])
-		d.Gone = d.Gone[1:]
-	}
+	d.Nr++
+	d.Gone[id] = d.Nr
+	prune(d.Gone, maxGone, func(nr uint64) uint64 { return nr })
 	if l := s.byID[id]; l != nil {
 		l.Recalled = true
 	}
@@ -419,7 +441,7 @@ func (s *State) foldShown(r *Record) {
 		return
 	}
 	shown := *r
-	if s.gone[r.Of] {
+	if s.Gone(r.Of) {
 		shown = r.without(r.Of)
 	}
 	answer := runes.Cut(shown.Answer, maxShownText)

@@ -27,8 +27,7 @@ type turn struct {
 	MayEdit bool              `json:"may_edit,omitempty"` // of a command: the person may change settings
 	Text    string            `json:"text,omitempty"`     // of an answer
 	Thread  string            `json:"thread,omitempty"`
-	Round   relay.Millis      `json:"round,omitempty"` // of a stop
-	Said    relay.Millis      `json:"said,omitempty"`
+	Stop    *stopped          `json:"stop,omitempty"`
 }
 
 type turnKind string
@@ -92,8 +91,9 @@ func (s *State) order(t *turn) (agents []relay.AgentName, write bool) {
 	return agents, false
 }
 
-// claimed reports whether a turn is claimed.
-func (t *turn) claimed() bool { return t.Kind != turnPublish && t.Kind != turnCommand }
+// claimed reports whether a turn is claimed, shows whether the group is shown something.
+func (t *turn) claimed() bool { return t.shows() || t.Kind == turnOne }
+func (t *turn) shows() bool   { return t.Kind == turnAnswer || t.Kind == turnStop }
 
 // dueAt is when it is this sidecar's turn; 0: another event comes first.
 func (s *State) dueAt(t *turn) relay.Millis {
@@ -104,7 +104,7 @@ func (s *State) dueAt(t *turn) relay.Millis {
 		return 0
 	case t.Taken > 0:
 		return t.Taken + lease + grace
-	case place < 0 && (t.Kind == turnAnswer || t.Kind == turnStop): // the others show it, and say so
+	case t.shows() && (place < 0 || s.d.Config.CanWrite && s.d.Config.NotYet): // the others show it, and say so
 		return t.Born + s.maxAge() + 1
 	case !t.claimed():
 		place = min(place, 1) // they all begin together
@@ -122,12 +122,10 @@ func (s *State) take(t *turn) {
 		s.do(Effect{Do: Publish, Key: t.Key, ID: t.Of, Msg: t.Msg})
 	case t.Kind == turnCommand:
 		s.execute(t)
-	case t.Kind == turnOne && !slices.Contains(t.Bots, s.d.Config.Agent):
-		s.withhold(s.byID[t.Of], relay.NotForMe)
 	case t.Kind == turnOne && old:
 		s.withhold(s.byID[t.Of], relay.Expired)
 	case old, t.Kind == turnAnswer && t.Text == "": // it was recalled
-	case t.Kind == turnStop && (!noticed || s.continued(t.Thread, s.now+1) > t.Said): // nobody has to let them go on
+	case t.Kind == turnStop && (!noticed || s.continued(t.Thread, s.now+1) > t.Stop.Said): // nobody has to let them go on
 	case t.Taken > 0: // who claimed it has not done it
 		t.Try, t.Taken, t.Since = t.Try+1, 0, s.now
 		return
@@ -165,10 +163,9 @@ func (s *State) performed(did *Effect, result *Event) {
 	switch {
 	case t != nil && result.Failed:
 		t.Failed = true
-	case did.Do == Give && !result.Failed:
-		s.delivered(did.ID, Verdict{})
-	case did.Do == Give && did.Until == 0:
-		s.delivered(did.ID, Verdict{Stopped: relay.Undeliverable})
+	case did.Do == Give && (t != nil || result.Verdict != nil):
+		s.delivered(did.ID, *cmp.Or(result.Verdict, &Verdict{}))
+		s.changed = true
 	case t != nil:
 		s.showed(t, result.ID)
 	}
@@ -178,9 +175,8 @@ func (s *State) performed(did *Effect, result *Event) {
 func (s *State) showed(t *turn, id relay.MessageID) {
 	r := Record{Kind: KindNotice, ID: "notice/" + t.Key, Key: t.Key, Act: ActAnswer, Of: t.Of, Thread: t.Thread,
 		Text: t.Text, Message: cmp.Or(id, relay.MessageID("notice:"+t.Key))}
-	if st := s.d.Stops[t.Thread]; t.Kind == turnStop && st != nil {
-		r.Act, r.Round, r.Said = ActStop, t.Round, t.Said
-		r.Sender, r.Reason = st.Sender, st.Reason
+	if st := t.Stop; st != nil {
+		r.Act, r.Round, r.Said, r.Sender, r.Reason = ActStop, st.Round, st.Said, st.Sender, st.Reason
 		bots, muted := s.stillStopped(t.Thread, s.now+1)
 		r.Bots = slices.Sorted(slices.Values(slices.Concat(bots, muted)))
 	}

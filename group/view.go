@@ -65,22 +65,31 @@ func (s *State) Line(id relay.MessageID) *Line { return s.byID[id] }
 // Shown are the newest commands and notices, oldest first. They are not to be changed.
 func (s *State) Shown() []Record { return s.d.Shown }
 
+// Gone reports whether a message was recalled.
+func (s *State) Gone(id relay.MessageID) bool { return s.d.Gone[id] > 0 }
+
+// Reacted reports whether a stop was, or is about to be, shown on a message by a reaction of any sidecar. Where none
+// can write, it also was if it is only recorded.
+func (s *State) Reacted(id relay.MessageID) bool {
+	isTurn := func(t *turn) bool { return t.Kind == turnStop && t.Of == id }
+	isNotice := func(r Record) bool { return r.Kind == KindNotice && r.Act == ActStop && r.Of == id }
+	return slices.ContainsFunc(slices.Collect(maps.Values(s.d.Turns)), isTurn) || slices.ContainsFunc(s.d.Shown, isNotice)
+}
+
 // lastStop is the newest message of a bot that stopped for all to know.
 func (s *State) lastStop() *LastStop {
 	for _, l := range slices.Backward(s.d.Lines) {
-		var stop *LastStop
+		stop := LastStop{MessageID: l.ID, Sender: l.Bot}
 		for _, v := range l.Verdicts {
 			if l.Bot == "" || slices.Contains([]relay.Reason{"", relay.NotForMe, relay.NotMentioned, relay.Muted}, v.Stopped) {
 				continue // others got it
 			}
-			if stop == nil {
-				stop = &LastStop{MessageID: l.ID, Sender: l.Bot, Reason: v.Stopped}
-			}
+			stop.Reason = cmp.Or(stop.Reason, v.Stopped)
 			stop.Bots, stop.At = append(stop.Bots, v.Agent), max(stop.At, v.At)
 		}
-		if stop != nil {
+		if len(stop.Bots) > 0 {
 			slices.Sort(stop.Bots)
-			return stop
+			return &stop
 		}
 	}
 	return nil
@@ -91,20 +100,16 @@ func (s *State) statusText(chinese bool) string {
 	g, members := s.View(s.clock), s.members()
 	var lines []string
 	line := func(key string, args ...any) { lines = append(lines, say(key, args...).in(chinese)) }
-	var on, off []relay.AgentName
+	bots := map[bool][]relay.AgentName{}
 	for _, b := range g.Bots {
-		if b.Online {
-			on = append(on, b.Agent)
-		} else {
-			off = append(off, b.Agent)
-		}
+		bots[b.Online] = append(bots[b.Online], b.Agent)
 	}
-	if len(on) > 0 {
+	if on := bots[true]; len(on) > 0 {
 		line("online", len(on), labels(members, on...))
 	} else {
 		line("nobody online")
 	}
-	if len(off) > 0 {
+	if off := bots[false]; len(off) > 0 {
 		line("offline", len(off), labels(members, off...))
 	}
 	set := &g.Settings
@@ -134,8 +139,6 @@ func (s *State) statusText(chinese bool) string {
 	}
 	return strings.Join(lines, "\n")
 }
-
-func (s *State) moment(at relay.Millis) text2 { return moment(at.Time(), s.clock) }
 
 // ending is when a pause ends, as it follows what is paused; "" where somebody ends it.
 func (s *State) ending(u *Until) text2 {

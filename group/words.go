@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,27 +108,12 @@ var catalogue = map[string]text2{
 	"last stop": {"Last stop, %s: %s's message to %s, because %s.", "最近一次停止（%s）：%s 发给 %s 的消息，原因：%s。"},
 
 	// Why, and notices.
-	"no fate":        {"No bot received it, or it is too long ago.", "没有机器人收到它，或时间太久，已没有记录。"},
-	"waits":          {"%s: not delivered yet", "%s：尚未送达"},
-	"was stopped":    {"%s: not delivered: %s (%s)", "%s：未送达：%s（%s）"},
-	"delivered":      {"%s: delivered at %s", "%s：%s 已送达"},
-	"about":          {"%s:", "%s："},
-	"help":           {"%s%s: %s", "%s%s：%s"},
-	"help status":    {"bots, settings and the last stop", "机器人、设置和最近一次停止的原因"},
-	"help help":      {"these commands", "这些命令"},
-	"help pause":     {"pause bots' messages to each other", "暂停机器人之间的消息"},
-	"help resume":    {"end the pause", "结束暂停"},
-	"help mute":      {"mute a bot", "将一个机器人静音"},
-	"help unmute":    {"give it messages again", "让它重新接收消息"},
-	"help answer":    {"who answers when no bot is mentioned", "没有点名时由谁回答"},
-	"help limit":     {"number of bots' messages in a row at which they stop", "机器人连续发言到第几条停止"},
-	"help threshold": {"how many of them pass without the judge", "其中前几条不经裁判"},
-	"help judge":     {"whether the judge decides on the others", "其余的是否由裁判决定"},
-	"help budget":    {"bots' messages an hour, 0 for no limit", "每小时的机器人消息数，0 为不限"},
-	"help continue":  {"release the messages that were stopped", "放行被停止的消息"},
-	"help stop":      {"stop the bots until a person writes again", "叫停机器人，直到有人再发消息"},
-	"help why":       {"what happened to the message you reply to", "所回复的那条消息的处理结果"},
-	"help forget":    {"remove the settings made in this group", "还原本群的设置"},
+	"no fate":     {"No bot received it, or it is too long ago.", "没有机器人收到它，或时间太久，已没有记录。"},
+	"waits":       {"%s: not delivered yet", "%s：尚未送达"},
+	"was stopped": {"%s: not delivered: %s (%s)", "%s：未送达：%s（%s）"},
+	"delivered":   {"%s: delivered at %s", "%s：%s 已送达"},
+	"about":       {"%s:", "%s："},
+	"help":        {"%s%s: %s", "%s%s：%s"},
 }
 
 // reasons are what each stop is to people, and what they can do; {unmute} and the like are commands. The last two are
@@ -201,7 +187,7 @@ func fill(format string, chinese bool, args []any) string {
 func (t text2) and(more text2) text2 { return text2{t.en + more.en, t.zh + more.zh} }
 
 // botsHere lists the bots of a group.
-func botsHere(bots []Member) text2 {
+func botsHere(bots []member) text2 {
 	if len(bots) == 0 {
 		return say("no bots here")
 	}
@@ -210,20 +196,17 @@ func botsHere(bots []Member) text2 {
 
 // means is what a stop is to people.
 func means(why relay.Reason) text2 {
-	if text := reasons[why].means; text != none {
-		return text
-	}
-	return text2{word(string(why)), word(string(why))}
+	return cmp.Or(reasons[why].means, text2{word(string(why)), word(string(why))})
 }
 
 // in is the verb as people write it.
 func (v Verb) in(chinese bool) string { return text2{string(v), v.row().zh}.in(chinese) }
 
-// moment is a time as somebody where now is reads it.
-func moment(at, now time.Time) text2 {
-	at = at.In(now.Location())
+// moment is a time as the readers have it.
+func (s *State) moment(ms relay.Millis) text2 {
+	at := ms.Time().In(s.clock.Location())
 	layout := text2{"15:04", "15:04"}
-	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
+	if at.Format(time.DateOnly) != s.clock.Format(time.DateOnly) {
 		layout = text2{"2 Jan 15:04", "1月2日 15:04"}
 	}
 	if zone, _ := at.Zone(); zone == "UTC" { // of a container, and hardly the readers'
@@ -252,7 +235,7 @@ func word(name string) string {
 	return name
 }
 
-func agentsOf(bots []Member) []relay.AgentName {
+func agentsOf(bots []member) []relay.AgentName {
 	out := make([]relay.AgentName, len(bots))
 	for i, b := range bots {
 		out[i] = b.Agent
@@ -264,7 +247,7 @@ func agentsOf(bots []Member) []relay.AgentName {
 type names []string
 
 // labels are the names of bots: with the agent's too where two bots have one name.
-func labels(bots []Member, agents ...relay.AgentName) names {
+func labels(bots []member, agents ...relay.AgentName) names {
 	known, same := map[relay.AgentName]string{}, map[string]int{}
 	for _, b := range bots {
 		known[b.Agent] = word(b.Name)
@@ -300,7 +283,7 @@ func helpText(words []string) (help text2) {
 			help = help.and(text2{"\n", "\n"})
 		}
 		help = help.and(say("help", text2{commandOf(words, v.verb, false), commandOf(words, v.verb, true)}, v.args,
-			catalogue["help "+string(v.verb)]))
+			v.help))
 	}
 	return help
 }
