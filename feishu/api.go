@@ -138,16 +138,15 @@ func messagePath(id relay.MessageID) string { return "im/v1/messages/" + url.Pat
 // the bot is not in it, or that it does not exist, it is a Chat with In: No; else In
 // is Unknown, since Feishu shows the basics of a chat to others too.
 func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
-	asked := time.Now()
 	answer, err := a.call(ctx, http.MethodGet, chatPath(id), nil, nil)
 	if slices.Contains(notInChat, CodeOf(err)) {
-		return Chat{ID: id, In: No, Asked: asked}, nil
+		return Chat{ID: id, In: No}, nil
 	}
 	if err != nil {
 		return Chat{}, err
 	}
 	chat, _, err := ParseChat(answer)
-	chat.ID, chat.Asked = id, asked
+	chat.ID = id
 	return chat, err
 }
 

@@ -125,10 +125,7 @@ func TestAPIAnswers(t *testing.T) {
 		"oc_out": {In: feishu.No}, "oc_gone": {In: feishu.No},
 	} {
 		chat, err := a.Chat(ctx, relayChat(id))
-		if chat.Asked.IsZero() {
-			t.Errorf("%s: the time is missing", id)
-		}
-		want.ID, want.Asked = relayChat(id), chat.Asked
+		want.ID = relayChat(id)
 		if diff := cmp.Diff(chat, want); err != nil || diff != "" {
 			t.Errorf("%s: %v (-got +want):\n%s", id, err, diff)
 		}

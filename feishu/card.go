@@ -1,11 +1,9 @@
 package feishu
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -15,20 +13,11 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxCard is about the most bytes of text of a card; an edit beyond it is
-// refused. Feishu itself takes 30 KB and 100,000 characters of streamed text
-// (docs/feishu.md 5.2).
-const maxCard = 1 << 20
-
-var errCardFull = errors.New("the card would be too large or too deep")
-
-// Card is a card that the bot builds, by inline JSON of either schema or by
-// CardKit's calls, or that others receive (docs/feishu.md 3.2, 5.1, 5.2). As JSON it is
-// the card's own JSON. The zero Card is an empty one. A Card is not safe for concurrent
-// use.
+// Card is a card that the bot builds, by inline JSON of either schema or by CardKit's calls, or that others receive
+// (docs/feishu.md 3.2, 5.1, 5.2). As JSON it is the card's own JSON. The zero Card is an empty one. A Card is not safe
+// for concurrent use, and its size is bounded by who keeps it.
 //
-// Feishu has already accepted the edits, so they are applied
-// leniently: an edit of an unknown element adds to the end,
+// Feishu has already accepted the edits, so they are applied leniently: an edit of an unknown element adds to the end,
 // and an invalid edit is an error and changes nothing.
 type Card struct {
 	root map[string]any
@@ -47,6 +36,12 @@ func NewCard(data []byte) (*Card, error) {
 	return &Card{root: root}, nil
 }
 
+// CardID returns the id of the CardKit card in a message's content; "" for an inline
+// card.
+func CardID(raw string) string {
+	return content.Parse("interactive", raw, nil).CardID
+}
+
 // Doc is what a reader sees in the card now, with the names in it.
 func (c *Card) Doc() content.Doc { return content.OfCard(c.root) }
 
@@ -59,17 +54,14 @@ func (c Card) MarshalJSON() ([]byte, error) {
 	return relay.Marshal(c.root)
 }
 
+// maxStored is the most bytes of a card that are read again.
+const maxStored = 16 << 20
+
 // UnmarshalJSON reads what MarshalJSON wrote.
-func (c *Card) UnmarshalJSON(data []byte) error {
-	root, err := jsontree.Parse(data, 7*maxCard) // an escape makes six bytes of one
-	if err != nil {
+func (c *Card) UnmarshalJSON(data []byte) (err error) {
+	if c.root, err = jsontree.Object(data, maxStored); err != nil {
 		return fmt.Errorf("the card %w", err)
 	}
-	m, ok := root.(map[string]any)
-	if !ok {
-		return errors.New("the card is not a JSON object")
-	}
-	c.root = m
 	return nil
 }
 
@@ -78,133 +70,62 @@ func (c *Card) Streaming() bool {
 	return jsontree.Member(c.root, "config")["streaming_mode"] == true
 }
 
-// isV2 reports whether the card has schema 2, with its elements in a body.
-func (c *Card) isV2() bool {
-	schema, _ := c.root["schema"].(string)
-	return schema == "2.0" || jsontree.IsObject(c.root["body"])
-}
-
-// bottom returns the list at whose end elements are added.
-func (c *Card) bottom() (parent map[string]any, key string) {
-	c.begin()
-	if c.isV2() {
-		body, ok := c.root["body"].(map[string]any)
-		if !ok {
-			body = map[string]any{}
-			c.root["body"] = body
+// find returns the element with an id; nil if there is none.
+func find(v any, id string) map[string]any {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			if element := find(e, id); element != nil {
+				return element
+			}
 		}
-		return body, "elements"
-	}
-	if i18n, ok := c.root["i18n_elements"].(map[string]any); ok && !jsontree.IsList(c.root["elements"]) {
-		for _, locale := range locales {
-			if jsontree.IsList(i18n[locale]) {
-				return i18n, locale
+	case map[string]any:
+		if id != "" && v["element_id"] == id {
+			return v
+		}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if element := find(v[key], id); element != nil {
+				return element
 			}
 		}
 	}
-	return c.root, "elements"
+	return nil
 }
 
-func (c *Card) begin() {
+// splice puts what with returns in the place of the element with an id, in the list that has it, and returns v. done is
+// set once that has happened.
+func splice(v any, id string, done *bool, with func(element any) []any) any {
+	switch v := v.(type) {
+	case []any:
+		for i, e := range v {
+			if element, ok := e.(map[string]any); ok && id != "" && element["element_id"] == id && !*done {
+				*done = true
+				return slices.Concat(v[:i], with(e), v[i+1:])
+			}
+			v[i] = splice(e, id, done, with)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			v[key] = splice(v[key], id, done, with)
+		}
+	}
+	return v
+}
+
+// add puts nodes at the card's end.
+func (c *Card) add(nodes ...any) {
 	if c.root == nil {
 		c.root = map[string]any{"schema": "2.0"}
 	}
-}
-
-var locales = []string{"zh_cn", "en_us", "zh_hk", "zh_tw", "ja_jp"}
-
-// spot is the position of an element: parent[key], or parent[key][index] if
-// index is not negative.
-type spot struct {
-	parent map[string]any
-	key    string
-	index  int
-	node   map[string]any
-}
-
-// find returns the position of the element with an id.
-func (c *Card) find(id string) (spot, bool) {
-	if id == "" {
-		return spot{}, false
-	}
-	return find(c.root, id)
-}
-
-func find(parent map[string]any, id string) (spot, bool) {
-	for _, key := range slices.Sorted(maps.Keys(parent)) {
-		list, isList := parent[key].([]any)
-		if !isList {
-			list = []any{parent[key]}
-		}
-		for i, e := range list {
-			node, _ := e.(map[string]any)
-			if !isList {
-				i = -1
-			}
-			if node["element_id"] == id {
-				return spot{parent, key, i, node}, true
-			}
-			if s, ok := find(node, id); ok {
-				return s, true
-			}
+	parent := c.root
+	if !jsontree.IsList(parent["elements"]) {
+		if parent = jsontree.Member(c.root, "body"); parent == nil {
+			parent = map[string]any{}
+			c.root["body"] = parent
 		}
 	}
-	return spot{}, false
-}
-
-// put sets parent[key], unless the card would exceed its bounds.
-func (c *Card) put(parent map[string]any, key string, value any) error {
-	old, had := parent[key]
-	parent[key] = value
-	left := maxCard
-	if fits(c.root, 1, &left) {
-		return nil
-	}
-	if had {
-		parent[key] = old
-	} else {
-		delete(parent, key)
-	}
-	return errCardFull
-}
-
-// Size is about the number of bytes of the card.
-func (c *Card) Size() int {
-	left := math.MaxInt
-	fits(c.root, 1, &left)
-	return math.MaxInt - left
-}
-
-// fits measures v: a node costs a few bytes besides its text.
-func fits(v any, depth int, left *int) bool {
-	const node = 16
-	switch v := v.(type) {
-	case string:
-		*left -= len(v)
-	case json.Number:
-		*left -= len(v)
-	case []any:
-		for _, e := range v {
-			if *left -= node; !fits(e, depth+1, left) {
-				return false
-			}
-		}
-		return depth <= jsontree.MaxDepth && *left >= 0
-	case map[string]any:
-		for name, e := range v {
-			if *left -= len(name) + node; !fits(e, depth+1, left) {
-				return false
-			}
-		}
-		return depth <= jsontree.MaxDepth && *left >= 0
-	}
-	return *left >= 0
-}
-
-// CardID returns the id of the CardKit card in a message's content; "" for an inline
-// card.
-func CardID(raw string) string {
-	return content.Parse("interactive", raw, nil).CardID
+	list, _ := parent["elements"].([]any)
+	parent["elements"] = append(list, nodes...)
 }
 
 // maxStreamed is the most bytes of text of one element: Feishu's
@@ -212,20 +133,17 @@ func CardID(raw string) string {
 const maxStreamed = 400_000
 
 // SetContent is PUT elements/{element}/content: the element's whole text so far.
-// An unknown element is added at the end.
 func (c *Card) SetContent(element, text string) {
-	element, text = strings.ToValidUTF8(element, ""), strings.ToValidUTF8(runes.Cut(text, maxStreamed), "")
-	s, ok := c.find(element)
-	if !ok {
-		// fails beyond the bounds: Feishu refuses it too
-		_ = c.add(map[string]any{"tag": "markdown", "element_id": element, "content": text})
+	text = strings.ToValidUTF8(runes.Cut(text, maxStreamed), "")
+	node := find(c.root, element)
+	if node == nil {
+		c.add(map[string]any{"tag": "markdown", "element_id": strings.ToValidUTF8(element, ""), "content": text})
 		return
 	}
-	node := s.node
-	if inner, ok := node["text"].(map[string]any); ok {
+	if inner := jsontree.Member(node, "text"); inner != nil {
 		node = inner
 	}
-	_ = c.put(node, "content", text)
+	node["content"] = text
 }
 
 // ReplaceElement is PUT elements/{element}.
@@ -233,50 +151,9 @@ func (c *Card) ReplaceElement(element string, data []byte) error {
 	return c.action("update_element", map[string]any{"element_id": element, "element": string(data)})
 }
 
-func (c *Card) replace(element string, node map[string]any) error {
-	element = strings.ToValidUTF8(element, "")
-	if !jsontree.IsText(node["element_id"]) && element != "" {
-		node["element_id"] = element
-	}
-	s, ok := c.find(element)
-	if !ok {
-		return c.add(node)
-	}
-	if s.index < 0 {
-		return c.put(s.parent, s.key, node)
-	}
-	list := slices.Clone(s.list())
-	list[s.index] = node
-	return c.put(s.parent, s.key, list)
-}
-
 // PatchElement is PATCH elements/{element}: the given properties only.
 func (c *Card) PatchElement(element string, partial []byte) error {
 	return c.action("partial_update_element", map[string]any{"element_id": element, "partial_element": string(partial)})
-}
-
-func (c *Card) patch(element string, properties map[string]any) error {
-	s, ok := c.find(element)
-	if ok {
-		return c.replace(element, merged(s.node, properties))
-	}
-	if !jsontree.IsText(properties["tag"]) {
-		properties["tag"] = "markdown"
-	}
-	return c.replace(element, properties)
-}
-
-// merged returns old with the fields of change, objects merged recursively.
-func merged(old, change map[string]any) map[string]any {
-	all := maps.Clone(old)
-	for name, v := range change {
-		was, ok := old[name].(map[string]any)
-		if now, isMap := v.(map[string]any); ok && isMap {
-			v = merged(was, now)
-		}
-		all[name] = v
-	}
-	return all
 }
 
 // AddElements is POST elements: where is insert_before, insert_after or append,
@@ -287,57 +164,13 @@ func (c *Card) AddElements(where, target string, elements []byte) error {
 		map[string]any{"type": where, "target_element_id": target, "elements": string(elements)})
 }
 
-func (c *Card) insert(where, target string, elements any) error {
-	nodes, ok := elements.([]any)
-	if jsontree.IsObject(elements) {
-		nodes, ok = []any{elements}, true
-	}
-	if !ok {
-		return errors.New("the elements are not a list")
-	}
-	s, ok := c.find(target)
-	switch {
-	case !ok:
-		return c.add(nodes...)
-	case where == "append":
-		key := "elements"
-		if s.node["tag"] == "column_set" {
-			key = "columns"
-		}
-		inside, _ := s.node[key].([]any)
-		return c.put(s.node, key, slices.Concat(inside, nodes))
-	case s.index < 0:
-		return c.add(nodes...)
-	}
-	at := s.index
-	if where != "insert_before" {
-		at++
-	}
-	return c.put(s.parent, s.key, slices.Insert(slices.Clone(s.list()), at, nodes...))
-}
-
-// add puts nodes at the card's end.
-func (c *Card) add(nodes ...any) error {
-	parent, key := c.bottom()
-	list, _ := parent[key].([]any)
-	return c.put(parent, key, slices.Concat(list, nodes))
-}
-
 // DeleteElement is DELETE elements/{element}; an unknown one is ignored.
 func (c *Card) DeleteElement(element string) {
-	s, ok := c.find(element)
-	switch {
-	case !ok:
-	case s.index < 0:
-		delete(s.parent, s.key)
-	default:
-		s.parent[s.key] = slices.Delete(slices.Clone(s.list()), s.index, s.index+1)
+	done := false
+	splice(c.root, element, &done, func(any) []any { return nil })
+	if node := find(c.root, element); node != nil && !done {
+		clear(node) // it is in no list, as a title
 	}
-}
-
-func (s spot) list() []any {
-	list, _ := s.parent[s.key].([]any)
-	return list
 }
 
 // Settings is PATCH settings, with {"config":{…}} or only its content
@@ -346,100 +179,128 @@ func (c *Card) Settings(data []byte) error {
 	return c.action("partial_update_setting", map[string]any{"settings": string(data)})
 }
 
-func (c *Card) settings(settings map[string]any) error {
-	change, ok := settings["config"].(map[string]any)
-	if !ok {
-		change = maps.Clone(settings)
-		delete(change, "card_link")
-	}
-	c.begin()
-	config, _ := c.root["config"].(map[string]any)
-	if config == nil {
-		config = map[string]any{}
-	}
-	return c.put(c.root, "config", merged(config, change))
-}
-
 // Replace is PUT cards/{card}, and the PATCH of a card message: it replaces the whole card.
 func (c *Card) Replace(data []byte) error {
 	other, err := NewCard(data)
-	if err != nil {
-		return err
+	if err == nil {
+		c.root = other.root
 	}
-	c.root = other.root
-	return nil
+	return err
 }
 
 // Batch is batch_update: a list of actions with their params. An invalid action
-// is skipped; the error names it.
+// is skipped, which is an error.
 func (c *Card) Batch(actions []byte) error {
-	v, err := jsontree.Parse(actions, content.MaxBytes)
-	if err == nil {
-		v, err = jsontree.Unquoted(v, content.MaxBytes)
-	}
-	if err != nil {
-		return fmt.Errorf("change the card: the actions %w", err)
-	}
-	list, ok := v.([]any)
+	list, ok := decoded(string(actions)).([]any)
 	if !ok {
 		return errors.New("change the card: the actions are not a list")
 	}
-	var errs []error
-	for i, e := range list {
+	var err error
+	for _, e := range list {
 		action, _ := e.(map[string]any)
-		params, _ := jsontree.Unquoted(action["params"], content.MaxBytes)
-		p, ok := params.(map[string]any)
-		if !ok {
-			p = map[string]any{}
-		}
-		if err := c.action(jsontree.Field(action, "action"), p); err != nil && len(errs) < 10 {
-			errs = append(errs, fmt.Errorf("action %d: %w", i+1, err))
+		params, _ := decoded(action["params"]).(map[string]any)
+		if one := c.action(jsontree.Field(action, "action"), params); one != nil {
+			err = one
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
+var errAction = errors.New("change the card: an action or its parameters are unknown")
+
+// action is one of a batch. The other calls of CardKit are actions, too.
 func (c *Card) action(name string, p map[string]any) error {
-	element := jsontree.Field(p, "element_id")
+	id := strings.ToValidUTF8(jsontree.Field(p, "element_id"), "")
+	node := find(c.root, id)
 	switch name {
 	case "partial_update_setting":
-		settings, ok := param(p, "settings").(map[string]any)
+		settings, ok := decoded(p["settings"]).(map[string]any)
 		if !ok && p["settings"] != nil {
-			return errors.New("settings is not a JSON object")
+			return errAction
 		} else if !ok {
 			settings = p
 		}
-		return c.settings(settings)
+		config, ok := settings["config"].(map[string]any)
+		if !ok {
+			config = settings
+		}
+		c.add() // it is a card from now on
+		c.root["config"] = merged(jsontree.Member(c.root, "config"), config)
 	case "add_elements":
-		return c.insert(jsontree.Field(p, "type"), jsontree.Field(p, "target_element_id"), param(p, "elements", "element_list"))
+		nodes, ok := decoded(p["elements"], p["element_list"]).([]any)
+		if one := decoded(p["elements"]); jsontree.IsObject(one) {
+			nodes, ok = []any{one}, true
+		}
+		if !ok {
+			return errAction
+		}
+		c.insert(jsontree.Field(p, "type"), jsontree.Field(p, "target_element_id"), nodes)
 	case "delete_elements":
-		ids, _ := param(p, "element_ids", "element_id_list").([]any)
-		for _, id := range append(ids, element) {
+		ids, _ := decoded(p["element_ids"], p["element_id_list"]).([]any)
+		for _, id := range append(ids, id) {
 			id, _ := id.(string)
 			c.DeleteElement(id)
 		}
-		return nil
-	case "partial_update_element":
-		change, ok := param(p, "partial_element").(map[string]any)
-		if !ok {
-			return errors.New("partial_element is not a JSON object")
+	case "partial_update_element", "update_element":
+		change, ok := decoded(p["partial_element"], p["element"]).(map[string]any)
+		switch {
+		case !ok:
+			return errAction
+		case node == nil:
+			node = map[string]any{"tag": "markdown"}
+			c.add(node)
+		case name == "update_element":
+			clear(node)
 		}
-		return c.patch(element, change)
-	case "update_element":
-		node, ok := param(p, "element").(map[string]any)
-		if !ok {
-			return errors.New("element is not a JSON object")
+		if maps.Copy(node, merged(node, change)); !jsontree.IsText(node["element_id"]) && id != "" {
+			node["element_id"] = id
 		}
-		return c.replace(element, node)
+	default:
+		return errAction
 	}
-	return errors.New("unknown action")
+	return nil
 }
 
-// param returns the first of p's named fields that is present, decoded if it
-// is a JSON string.
-func param(p map[string]any, names ...string) any {
-	for _, name := range names {
-		if v, err := jsontree.Unquoted(p[name], content.MaxBytes); err == nil && v != nil {
+// insert puts nodes beside or inside an element, else at the end.
+func (c *Card) insert(where, target string, nodes []any) {
+	done := false
+	switch node := find(c.root, target); {
+	case where == "append" && node != nil:
+		key := "elements"
+		if node["tag"] == "column_set" {
+			key = "columns"
+		}
+		inside, _ := node[key].([]any)
+		node[key], done = append(inside, nodes...), true
+	case where == "insert_before":
+		splice(c.root, target, &done, func(element any) []any { return append(nodes, element) })
+	default:
+		splice(c.root, target, &done, func(element any) []any { return append([]any{element}, nodes...) })
+	}
+	if !done {
+		c.add(nodes...)
+	}
+}
+
+// merged returns old with the fields of change, objects merged recursively.
+func merged(old, change map[string]any) map[string]any {
+	all := maps.Clone(change)
+	for name, was := range old {
+		now, there := change[name]
+		was, isObject := was.(map[string]any)
+		if change, ok := now.(map[string]any); ok && isObject {
+			all[name] = merged(was, change)
+		} else if !there {
+			all[name] = old[name]
+		}
+	}
+	return all
+}
+
+// decoded returns the first of some values that is present, decoded if it is a JSON string; nil if it cannot be.
+func decoded(values ...any) any {
+	for _, v := range values {
+		if v, err := jsontree.Unquoted(v, content.MaxBytes); err == nil && v != nil {
 			return v
 		}
 	}

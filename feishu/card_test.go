@@ -2,7 +2,6 @@ package feishu_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -183,24 +182,6 @@ func TestCardEdits(t *testing.T) {
 		{"torn batch", func(c *feishu.Card) error { return c.Batch([]byte(`[`)) }, "!a\nb\nt"},
 		{"settings of nonsense", func(c *feishu.Card) error { return c.Settings([]byte(`[]`)) }, "!a\nb\nt"},
 		{"settings leave the text", func(c *feishu.Card) error { return c.Settings([]byte(`{"config":{"x":1},"card_link":{"url":"u"}}`)) }, "a\nb\nt"},
-		{"too much", func(c *feishu.Card) error {
-			one := `[{"tag":"markdown","content":"` + strings.Repeat("x", 400<<10) + `"}]`
-			var err error
-			for i := 0; i < 3 && err == nil; i++ {
-				err = c.AddElements("append", "c", []byte(one))
-			}
-			c.DeleteElement("c")
-			return err
-		}, "!a\nb"},
-		{"too deep", func(c *feishu.Card) error {
-			err, id := error(nil), "c"
-			for i := 0; i < 40 && err == nil; i++ {
-				next := fmt.Sprintf("d%d", i)
-				err = c.AddElements("append", id, fmt.Appendf(nil, `[{"tag":"form","element_id":%q,"elements":[]}]`, next))
-				id = next
-			}
-			return err
-		}, "!a\nb\nt"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCard(t, threeElements)
@@ -237,16 +218,5 @@ func TestCardTakesOnlySoMuchText(t *testing.T) {
 	c.SetContent("x", strings.Repeat("长", 1<<20))
 	if text := shown(&c); len(text) > 400_000 || !strings.HasPrefix(text, "长长") {
 		t.Errorf("%d bytes", len(text))
-	}
-	c = feishu.Card{}
-	for i := range 4 {
-		c.SetContent(fmt.Sprint(i), strings.Repeat("\x01", 400_000))
-	}
-	data, err := json.Marshal(&c) // each of these bytes becomes six
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &c); err != nil {
-		t.Errorf("the fullest card cannot be read again: %v", err)
 	}
 }

@@ -8,11 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	xrate "golang.org/x/time/rate"
 
 	"feishu-relay/feishu"
 	"feishu-relay/internal/groups"
@@ -25,13 +22,8 @@ import (
 
 // Pauses between questions to Feishu about the same thing.
 const (
-	askAgain    = 10 * time.Minute // who else is in a chat; whether the bot is, after a no
-	maxAsked    = 1000             // chats whose last question is remembered
-	maxToName   = 100              // groups that wait for the question about their names
-	feishuAsked = 10 * time.Second // for one question, and between those about a chat that got no answer
-	// questions about memberships a second, of three calls at most: they count against the bot's own limits
-	askRate  = 2
-	askBurst = 10
+	askAgain    = 10 * time.Minute // who else is in a chat; whether the bot is
+	feishuAsked = 10 * time.Second // for one question, and between those about an id that is still unknown
 )
 
 const (
@@ -48,43 +40,36 @@ var defaultBase = url.URL{Scheme: "https", Host: "open.feishu.cn"}
 // the sidecar asks Feishu for itself.
 type app struct {
 	*base
-	chats        *chats
-	book         *feishu.Book // of this bot's Feishu app
-	api          *feishu.API
-	botsAsked    asked
-	membersAsked asked
-	asking       *xrate.Limiter                // of questions about memberships
-	selfDue      asked                         // for the bot's own identity
-	selfAsking   atomic.Pointer[chan struct{}] // closed when Feishu has answered selfSoon
-	personsAsked asked
-	chatsAsked   asked             // for their names
-	toName       chan relay.ChatID // groups whose names nameChats asks for
-	names        atomic.Pointer[namesOf]
-	left         func(relay.ChatID) // the bot is not in a chat, as Feishu says; set once, before it is called
+	chats *chats
+	book  *feishu.Directory // of this bot's Feishu app
+	store *feishu.Store     // of the book
+	api   *feishu.API
+	names atomic.Pointer[namesOf]
+	left  func(relay.ChatID) // the bot is not in a chat, as Feishu says; set once, before it is called
 }
 
 func openApp(b *base, c *chats) (*app, error) {
-	a := &app{base: b, chats: c, asking: xrate.NewLimiter(askRate, askBurst),
-		toName: make(chan relay.ChatID, maxToName),
-		api:    feishu.NewAPI(b.cfg.BaseURL.String(), b.cfg.AppID, string(b.cfg.AppSecret))}
-	root, err := b.folder("chats")
+	a := &app{base: b, chats: c, api: feishu.NewAPI(b.cfg.BaseURL.String(), b.cfg.AppID, string(b.cfg.AppSecret))}
+	root, err := b.folder("feishu", b.name())
 	if err != nil {
 		return nil, err
 	}
-	name := b.name() + ".feishu.json"
-	a.book = feishu.OpenBook(root, name, b.log)
+	if a.store, err = feishu.OpenStore(root.Name(), b.log); err != nil {
+		return nil, err
+	}
+	b.onClose(a.store.Close)
+	a.book = feishu.NewDirectory(a.store, a.api, b.log)
+	b.onClose(a.book.Close)
 	if known := a.book.Self().AppID; b.cfg.AppID != "" && known != "" && known != b.cfg.AppID {
-		// Another app: every open_id in the book is another one's.
+		// Another app: every open_id in the directory is another one's.
 		b.log.Warn("FEISHU_APP_ID has changed; the stored chats and bots of the previous app are not used",
 			"before", known)
-		if err := errors.Join(a.book.Close(), root.Rename(name, name+".other-app")); err != nil {
-			return nil, fmt.Errorf("set the former app's book aside: %w", err)
+		if err := a.book.Forget(); err != nil {
+			return nil, err
 		}
-		a.book = feishu.OpenBook(root, name, b.log)
 		c.forgetMembers()
 	}
 	a.book.LearnSelf(feishu.Self{AppID: b.cfg.AppID, Name: b.cfg.BotName, OpenID: b.cfg.BotOpenID})
-	b.onClose(a.book.Close)
 	return a, nil
 }
 
@@ -98,56 +83,40 @@ func (a *app) self() feishu.Self {
 // selfFresh is how long what Feishu said of the bot counts for the next message that it sends.
 const selfFresh = time.Second
 
+// noWait is an ended context, for questions to Feishu whose answer nobody waits for.
+var noWait = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // selfSoon asks Feishu for the bot's own identity beside what is sent: it may have been renamed, or removed and added.
-func (a *app) selfSoon() {
-	if !a.api.Ready() || !a.selfDue.due("", selfFresh) {
-		return
-	}
-	done := make(chan struct{})
-	a.selfAsking.Store(&done)
-	go func() {
-		defer close(done)
-		ctx, cancel := context.WithTimeout(context.Background(), selfWait)
-		defer cancel()
-		if info, err := a.api.BotInfo(ctx); err == nil {
-			a.book.LearnSelf(info)
-		} else {
-			a.selfDue.again("", feishuAsked)
-		}
-	}()
-}
+func (a *app) selfSoon() { _ = a.book.AskSelf(noWait, selfFresh) }
 
 // selfNow waits for what selfSoon has asked: a bot that is known for a tenth of selfWait only.
 func (a *app) selfNow() {
-	a.selfSoon()
 	longest := selfWait
 	if self := a.self(); self.Name != "" && self.OpenID != "" {
 		longest /= 10
 	}
-	if done := a.selfAsking.Load(); done != nil {
-		wait.Closed(*done, longest)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	defer cancel()
+	_ = a.book.AskSelf(ctx, selfFresh) // it is asked again with the next message
 }
 
 // selfAsked is self, after Feishu was asked for what is missing and can be; not
 // for each message, where Feishu does not answer.
 func (a *app) selfAsked(ctx context.Context) feishu.Self {
-	self := a.self()
-	if self.OpenID != "" && self.Name != "" || !a.api.Ready() || !a.selfDue.due("", feishuAsked) {
+	if self := a.self(); self.OpenID != "" && self.Name != "" {
 		return self
 	}
-	return a.askSelf(ctx)
+	return a.askSelf(ctx, feishuAsked)
 }
 
-func (a *app) askSelf(ctx context.Context) feishu.Self {
-	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
-	defer cancel()
-	info, err := a.api.BotInfo(ctx)
-	if err != nil {
+func (a *app) askSelf(ctx context.Context, within time.Duration) feishu.Self {
+	if err := a.book.AskSelf(ctx, within); err != nil && !errors.Is(err, feishu.ErrNoToken) {
 		a.problems.set("identity", err)
-		return a.self()
 	}
-	a.book.LearnSelf(info)
 	return a.self()
 }
 
@@ -194,8 +163,8 @@ func (a *app) met(m *relay.Message) {
 		return
 	}
 	_, native := m.Metadata[metaNative] // then the id is this app's
-	if !native && a.book.Added(m.SenderAgentName, m.SenderName, m.SenderBotOpenID) {
-		a.botsAsked.again(string(m.ChatID), 0)
+	if !native {
+		a.book.Added(m.SenderAgentName, m.SenderName, m.SenderBotOpenID)
 	}
 	a.book.LearnBot(feishu.Bot{Agent: m.SenderAgentName, AppID: m.SenderAppID, Name: m.SenderName})
 }
@@ -203,23 +172,18 @@ func (a *app) met(m *relay.Message) {
 // peer is the sender of m as this bot's app sees it. Its OpenID is empty where
 // neither an event nor Feishu's list of a chat's bots told it.
 func (a *app) peer(ctx context.Context, m *relay.Message) feishu.Bot {
-	bot := a.seenAs(m)
-	if bot.OpenID != "" && bot.Name != "" || !a.api.Ready() || !a.botsAsked.due(string(m.ChatID), askAgain) {
+	bot, within := a.seenAs(m), askAgain
+	switch {
+	case bot.OpenID == "":
+		within = feishuAsked // its name may be known by then
+	case bot.Name != "":
 		return bot
 	}
-	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
-	defer cancel()
-	bots, err := a.api.ChatBots(ctx, m.ChatID)
-	if err != nil {
-		a.botsAsked.again(string(m.ChatID), feishuAsked)
+	err := a.book.AskBots(ctx, m.ChatID, within)
+	if err != nil && !errors.Is(err, feishu.ErrNoToken) {
 		a.problems.set("chat bots", err)
-		return bot
 	}
-	a.book.LearnChatBots(bots)
-	if bot = a.seenAs(m); bot.OpenID == "" {
-		a.botsAsked.again(string(m.ChatID), feishuAsked) // its name may be known by then
-	}
-	return bot
+	return a.seenAs(m)
 }
 
 func (a *app) seenAs(m *relay.Message) feishu.Bot {
@@ -244,91 +208,25 @@ var errUndecided = errors.New("it is not known yet whether the bot is in this ch
 
 // askMembership asks Feishu whether the bot is in a chat. An error is no answer.
 func (a *app) askMembership(ctx context.Context, chat relay.ChatID) (bool, error) {
-	if known := a.book.Chat(chat); known.In == feishu.No && time.Since(known.Asked) < askAgain {
-		return false, nil
-	}
-	if !a.api.Ready() {
-		return false, fmt.Errorf("%w: the bot has made no call to Feishu since the start", errUndecided)
-	}
-	if !a.asking.Allow() || !a.membersAsked.due(string(chat), feishuAsked) {
-		return false, errUndecided
-	}
-	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
-	defer cancel()
 	asked := relay.MillisOf(time.Now()) // what is heard meanwhile is newer than the answer
-	in, err := a.inChat(ctx, chat)
-	if err != nil {
+	err := a.book.AskMember(ctx, chat, askAgain)
+	switch {
+	case errors.Is(err, feishu.ErrNoToken):
+		return false, fmt.Errorf("%w: the bot has made no call to Feishu since the start", errUndecided)
+	case err != nil:
 		a.problems.set("membership", err)
 		return false, fmt.Errorf("%w: %w", errUndecided, err)
 	}
-	a.membersAsked.again(string(chat), 0)
-	answer := a.book.Chat(chat)
-	answer.ID, answer.In, answer.Asked = chat, feishu.No, time.Now()
+	in := a.book.Chat(chat).In == feishu.Yes
 	if in {
-		answer.In = feishu.Yes
 		a.chats.saw(relay.DefaultChannel, chat, asked)
 	}
-	a.book.SetChat(answer)
 	return in, nil
-}
-
-// inChat asks in the three ways there are, since each wants another scope.
-func (a *app) inChat(ctx context.Context, chat relay.ChatID) (bool, error) {
-	in, err := a.api.InChat(ctx, chat)
-	if err == nil && in { // also where the group is dissolved
-		if answer, cerr := a.api.Chat(ctx, chat); cerr == nil && answer.In == feishu.No {
-			return false, nil
-		}
-	}
-	if err == nil || ctx.Err() != nil {
-		return in, err
-	}
-	self := a.selfAsked(ctx)
-	if bots, berr := a.api.ChatBots(ctx, chat); berr == nil && self.OpenID != "" {
-		return slices.ContainsFunc(bots, func(b feishu.Bot) bool { return b.OpenID == self.OpenID }), nil
-	}
-	answer, cerr := a.api.Chat(ctx, chat)
-	if cerr == nil && answer.In == feishu.No {
-		return false, nil
-	}
-	return false, errors.Join(err, cerr) // that Feishu shows a chat's basics says nothing
-}
-
-// asked remembers when something may be asked again, about a chat or a person.
-type asked struct {
-	mu   sync.Mutex
-	next map[string]time.Time // guarded by mu
-}
-
-// due reports whether it may be asked now, and if so, not again for a pause.
-func (a *asked) due(about string, pause time.Duration) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	due := !time.Now().Before(a.next[about])
-	if due {
-		a.set(about, pause)
-	}
-	return due
-}
-
-// set is called with mu held.
-func (a *asked) set(about string, pause time.Duration) {
-	if a.next == nil || len(a.next) >= maxAsked {
-		a.next = map[string]time.Time{}
-	}
-	a.next[about] = time.Now().Add(pause)
-}
-
-// again allows the next question after another pause.
-func (a *asked) again(about string, pause time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.set(about, pause)
 }
 
 // introduce asks Feishu until it says who the bot is.
 func (a *app) introduce(ctx context.Context) {
-	for pauses := wait.NewBackoff(time.Second, time.Minute); a.askSelf(ctx).OpenID == ""; {
+	for pauses := wait.NewBackoff(time.Second, time.Minute); a.askSelf(ctx, 0).OpenID == ""; {
 		if pauses.Sleep(ctx) != nil {
 			return
 		}
@@ -351,14 +249,8 @@ func (a *app) chatKind(ctx context.Context, chat relay.ChatID) (string, error) {
 	if known := a.book.Chat(chat); known.Kind != "" {
 		return known.Kind, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
-	defer cancel()
-	answer, err := a.api.Chat(ctx, chat)
-	if err != nil {
-		return "", err
-	}
-	a.book.SetChat(answer)
-	return answer.Kind, nil
+	err := a.book.AskChat(ctx, chat, 0)
+	return a.book.Chat(chat).Kind, err
 }
 
 // mentionsOf is what a message's mentions say, in the relay's words: an id of
@@ -438,62 +330,33 @@ func (a *app) person(ctx context.Context, m *feishu.Message) string {
 	if known.Name != "" {
 		pause = personDay
 	}
-	if m.ChatType != feishu.ChatGroup || !a.api.Ready() || !a.personsAsked.due(string(id), pause) {
+	if m.ChatType != feishu.ChatGroup {
 		return known.Name
 	}
 	ctx, cancel := context.WithTimeout(ctx, personWait)
 	defer cancel()
-	name, err := a.api.User(ctx, id)
-	if err != nil || name == "" {
-		return known.Name // no scope for it, most often
-	}
-	a.book.LearnName(string(id), feishu.Who{Name: name})
-	return name
+	_ = a.book.AskPerson(ctx, id, pause) // the bot has no scope for it, most often
+	known, _ = a.book.Name(string(id))
+	return known.Name
 }
 
 // nameChat has Feishu asked what a group is called, once a day: groups are renamed. Nobody waits for the answer.
-func (a *app) nameChat(chat relay.ChatID) {
-	if !a.api.Ready() || !a.chatsAsked.due(string(chat), personDay) {
-		return
-	}
-	select {
-	case a.toName <- chat:
-	default:
-		a.chatsAsked.again(string(chat), 0) // with the next message
-	}
-}
-
-// nameChats asks Feishu for the names of the groups that nameChat was given, one at a time, until ctx is done.
-func (a *app) nameChats(ctx context.Context) {
-	for {
-		select {
-		case chat := <-a.toName:
-			a.askChatName(ctx, chat)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
+func (a *app) nameChat(chat relay.ChatID) { a.askChatName(noWait, chat) }
 
 func (a *app) askChatName(ctx context.Context, chat relay.ChatID) {
-	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
-	defer cancel()
-	answer, err := a.api.Chat(ctx, chat)
-	if err != nil { // the bot has no scope for it, most often
-		return
-	}
-	a.book.LearnSelf(feishu.Self{Tenant: cmp.Or(a.book.Self().Tenant, answer.Tenant)})
-	if a.book.SetChat(feishu.Chat{ID: chat, Name: answer.Name, In: answer.In}); answer.In == feishu.No {
-		a.left(chat)
-	}
+	_ = a.book.Ask(ctx, "group "+string(chat), personDay, func(ctx context.Context) error {
+		err := a.book.AskChat(ctx, chat, feishuAsked)
+		if err == nil && a.book.Chat(chat).In == feishu.No {
+			a.left(chat)
+		}
+		return err // the bot has no scope for it, most often
+	})
 }
 
 // chatLives reports whether a chat is not known to be dissolved, or to be one that the bot is not in. Feishu is asked
 // once a day and at the first message after the start.
 func (a *app) chatLives(ctx context.Context, chat relay.ChatID) bool {
-	if a.api.Ready() && a.chatsAsked.due(string(chat), personDay) {
-		a.askChatName(ctx, chat)
-	}
+	a.askChatName(ctx, chat)
 	return a.book.Chat(chat).In != feishu.No
 }
 

@@ -51,7 +51,12 @@ func TestNativeBotWhoseSidecarIsGone(t *testing.T) {
 	botA, botB := n.bots(apps, a, b)
 	n.reply(botB, heard{ID: n.says("go")}, "", "over the relay")
 	n.until("BotA's sidecar knows BotB's open_id", func() bool {
-		book, _ := os.ReadFile(filepath.Join(n.dir, "relay", "chats", "agent_a.feishu.json"))
+		files, _ := filepath.Glob(filepath.Join(n.dir, "relay", "feishu", "agent_a", "*.jsonl"))
+		var book []byte
+		for _, file := range files {
+			data, _ := os.ReadFile(file)
+			book = append(book, data...)
+		}
 		id := n.OpenID(apps[0].ID, apps[1].ID)
 		return regexp.MustCompile(`"open_id": ?"` + id + `"[^}]*"agent_name": ?"agent_b"`).Match(book)
 	})

@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"httpapi":                   {"httpapi/viewer", "outcome", "policy", "relay", "steer", "transcript", "internal/safefile", "internal/web", "internal/weborigin", "dedup", "internal/attempts", "internal/jsonl"},
 	"mailapi":                   {"relay", "mailbox", "mailbox/agent", "internal/spelling", "internal/web", "internal/wait"},
 	"internal/web":              {"relay", "mailbox"},
-	"feishu":                    {"feishu/content", "relay", "mention", "internal/jsontree", "internal/runes", "internal/safefile"},
+	"feishu":                    {"book", "feishu/content", "relay", "mention", "internal/jsontree", "internal/runes"},
 	"feishu/content":            {"relay", "internal/jsontree", "internal/runes"},
 	"feishu/conn":               {"feishu", "dedup", "internal/wait"},
 	"feishu/longconn":           {"dedup", "feishu", "feishu/conn", "relay", "internal/wait"},

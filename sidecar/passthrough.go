@@ -61,7 +61,8 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 func passThrough(ctx context.Context, cfg Config, log *slog.Logger, why error, pause time.Duration) (err error) {
 	cfg.BaseURL = cmp.Or(cfg.BaseURL, &defaultBase)
 	opts := gatewayOptions(&cfg, log, nil)
-	opts.Host, opts.Book, opts.API = noHost{log}, feishu.OpenBook(nil, "", log), feishu.NewAPI(cfg.BaseURL.String(), "", "")
+	opts.Host, opts.API = noHost{log}, feishu.NewAPI(cfg.BaseURL.String(), "", "")
+	opts.Book = feishu.NewDirectory(nil, opts.API, log)
 	if cfg.Mailbox.Gateway { // calls about private chats with agents do not reach Feishu; the bot is to try again
 		if opts.Peers, err = peerchat.Open(peerchat.Options{Self: opts.Book.Self, Closed: true, Logger: log}); err != nil {
 			return err

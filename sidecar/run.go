@@ -126,7 +126,6 @@ func (s *Sidecar) runFeishu(ctx context.Context, serving, reading *sync.WaitGrou
 	if s.speak != nil {
 		reading.Go(func() { s.keep(ctx, "connector", s.speak.connector.Run) })
 	}
-	reading.Go(func() { s.app.nameChats(ctx) })
 	if s.native != nil {
 		reading.Go(func() { s.app.countConnections(ctx, s.connections) })
 	}

@@ -2,7 +2,6 @@ package connector
 
 import (
 	"log/slog"
-	"os"
 	"testing"
 
 	"feishu-relay/feishu"
@@ -24,15 +23,8 @@ func TestWithTheStandIn(t *testing.T) {
 	group := sim.AddGroup("G", a.ID, b.ID, sim.AddUser("Tom").ID)
 
 	events, up := make(chan []byte, 8), make(chan struct{}, 8)
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := feishu.OpenBook(root, "book.json", slog.New(slog.DiscardHandler))
-	t.Cleanup(func() {
-		known.Close()
-		root.Close()
-	})
+	known := feishu.NewDirectory(nil, feishu.NewAPI(base, a.ID, ""), nil)
+	t.Cleanup(func() { known.Close() })
 	known.LearnBot(feishu.Bot{OpenID: relay.OpenID(sim.OpenID(a.ID, b.ID)), Name: "BotB"})
 	c, err := New(Options{
 		BaseURL: base, AppID: a.ID, AppSecret: a.Secret, Logger: slog.New(slog.DiscardHandler),

@@ -95,7 +95,8 @@ func (d *draft) size() int {
 		n += len(element)
 	}
 	if d.Card != nil {
-		n += d.Card.Size()
+		data, _ := d.Card.MarshalJSON()
+		return n + len(data)
 	}
 	return n
 }
@@ -832,7 +833,6 @@ func (g *Gateway) askChat(id relay.ChatID) {
 		if chat.Kind == "" {
 			return // the bot is no longer in the chat, so Feishu does not return its kind
 		}
-		chat.ID, chat.Asked = id, time.Now()
 		g.opts.Book.SetChat(chat)
 	}, func() {
 		if known() {

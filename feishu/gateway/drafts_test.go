@@ -57,13 +57,8 @@ func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)
 		t.Fatal(err)
 	}
 	defer root.Close()
-	bookDir, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer bookDir.Close()
 	r := &rig{t: t, app: "cli_desk", host: &host{said: make(chan Sent, 64)}, counts: &counts{m: map[string]int{}}}
-	r.book = feishu.OpenBook(bookDir, "book.json", slog.New(slog.DiscardHandler))
+	r.book = feishu.NewDirectory(nil, feishu.NewAPI("http://127.0.0.1:1", r.app, ""), nil)
 	defer r.book.Close()
 	r.book.LearnSelf(feishu.Self{AppID: r.app, OpenID: "ou_self"})
 	r.book.SawChat(group, feishu.ChatGroup)

@@ -130,7 +130,7 @@ type Options struct {
 	Listens   net.Addr               // where the gateway itself listens; nil: not known, and a loop is not noticed
 
 	Root *os.Root // this agent's own folder for drafts; nil: drafts live in memory
-	Book *feishu.Book
+	Book *feishu.Directory
 	API  *feishu.API
 	Host Host
 

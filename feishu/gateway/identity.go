@@ -199,7 +199,7 @@ func (g *Gateway) chatAnswer(t *tapped) {
 		return
 	}
 	chat.Kind = cmp.Or(chat.Kind, feishu.ChatGroup)
-	chat.ID, chat.Asked = t.chat, time.Now()
+	chat.ID = t.chat
 	g.opts.Book.SetChat(chat)
 	g.drafts.poke()
 }

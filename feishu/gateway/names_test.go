@@ -108,6 +108,7 @@ func TestNamesOfAnswersAreRemembered(t *testing.T) {
 	}
 	r.stop()
 	_ = r.book.Close()
+	_ = r.store.Close()
 	r = newRigIn(t, dir, up, func(o *Options) { o.Root = nil }).knowGroup()
 	r.send("interactive", card)
 	if m := r.said(); m.Text != "@BotB look" {

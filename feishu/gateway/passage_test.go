@@ -69,7 +69,7 @@ func TestASlowPassage(t *testing.T) {
 			time.Sleep(time.Minute)
 			return feishu.Passage{Verdict: feishu.Keep, After: func(context.Context) error { done = true; return nil }}, nil
 		}}
-		g, err := New(Options{Upstream: mustURL("http://feishu"), AppID: app, Book: feishu.OpenBook(nil, "", nil),
+		g, err := New(Options{Upstream: mustURL("http://feishu"), AppID: app, Book: feishu.NewDirectory(nil, feishu.NewAPI("http://feishu", app, ""), nil),
 			API: feishu.NewAPI("http://feishu", app, ""), Host: h, Webhook: bot.options()})
 		if err != nil {
 			t.Fatal(err)

@@ -291,7 +291,8 @@ type rig struct {
 	t      testing.TB
 	up     *upstream
 	host   *host
-	book   *feishu.Book
+	book   *feishu.Directory
+	store  *feishu.Store
 	url    string
 	app    string
 	client *http.Client
@@ -339,7 +340,12 @@ func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *ri
 	base, _ := url.Parse(up.URL)
 	r := &rig{t: t, up: up, host: &host{said: make(chan Sent, 256)}, app: app, counts: &counts{m: map[string]int{}},
 		client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
-	r.book = feishu.OpenBook(root, "book.json", slog.New(slog.DiscardHandler))
+	store, err := feishu.OpenStore(dir+"/book", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.store = store
+	r.book = feishu.NewDirectory(store, feishu.NewAPI(up.URL, app, ""), nil)
 	o := Options{Upstream: base, AppID: app, Root: root, Book: r.book, API: feishu.NewAPI(up.URL, app, ""), Host: r.host, Loopback: true,
 		Settle: 20 * time.Millisecond, EditSettle: 40 * time.Millisecond, MaxAge: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Counter: r.counts.add}
@@ -363,6 +369,7 @@ func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *ri
 		front.Close()
 		_ = r.Close()
 		_ = r.book.Close()
+		_ = r.store.Close()
 		_ = root.Close()
 	})
 	return r

@@ -55,7 +55,7 @@ func newLab(t *testing.T, o func(*Options)) *lab {
 	}
 	r := &rig{t: t, host: &host{said: make(chan Sent, 64)}, app: l.a.ID, counts: &counts{m: map[string]int{}}}
 	l.rig = r
-	r.book = feishu.OpenBook(root, "book.json", slog.New(slog.DiscardHandler))
+	r.book = feishu.NewDirectory(nil, feishu.NewAPI(simURL, l.a.ID, ""), nil)
 	opts := Options{Upstream: mustURL(simURL), Root: root, Book: r.book, API: feishu.NewAPI(simURL, l.a.ID, ""), Host: r.host, Loopback: true,
 		Settle: 50 * time.Millisecond, EditSettle: 100 * time.Millisecond, Counter: r.counts.add,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))}

@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -121,15 +119,8 @@ func (f *fake) sender(t testing.TB) *Sender {
 	return s
 }
 
-func book(t testing.TB) *feishu.Book {
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := feishu.OpenBook(root, "book.json", slog.New(slog.DiscardHandler))
-	t.Cleanup(func() {
-		b.Close()
-		root.Close()
-	})
+func book(t testing.TB) *feishu.Directory {
+	b := feishu.NewDirectory(nil, feishu.NewAPI("", "", ""), nil)
+	t.Cleanup(func() { b.Close() })
 	return b
 }

@@ -55,14 +55,14 @@ const (
 // Sender sends for one bot. It may be used by many goroutines.
 type Sender struct {
 	api     *feishu.API
-	book    *feishu.Book // has the bots that can be mentioned, and learns which chats the bot is in
+	book    *feishu.Directory // has the bots that can be mentioned, and learns which chats the bot is in
 	count   func(feishu.Counted)
 	limits  *limits
 	backoff time.Duration // before the first further attempt; doubles
 }
 
 // New returns a sender. count gets the values of Counted.
-func New(api *feishu.API, book *feishu.Book, count func(feishu.Counted)) *Sender {
+func New(api *feishu.API, book *feishu.Directory, count func(feishu.Counted)) *Sender {
 	return &Sender{api: api, book: book, count: count, limits: newLimits(), backoff: 500 * time.Millisecond}
 }
 

@@ -1,13 +1,10 @@
 package feishu_test
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,47 +12,49 @@ import (
 	"feishu-relay/relay"
 )
 
-func openRoot(t testing.TB) *os.Root {
+// openDirectory returns the directory that is kept in a folder; "": in memory only.
+func openDirectory(t testing.TB, dir string) (*feishu.Directory, *feishu.Store) {
 	t.Helper()
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
+	var store *feishu.Store
+	if dir != "" {
+		var err error
+		if store, err = feishu.OpenStore(dir, nil); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+	}
+	d := feishu.NewDirectory(store, feishu.NewAPI("http://127.0.0.1:1", "cli_self", ""), nil)
+	t.Cleanup(func() { d.Close() })
+	return d, store
+}
+
+// reopened is the directory that a store has after a restart.
+func reopened(t testing.TB, dir string, d *feishu.Directory, store *feishu.Store) *feishu.Directory {
+	t.Helper()
+	if err := errors.Join(d.Close(), store.Close()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { root.Close() })
-	return root
+	again, _ := openDirectory(t, dir)
+	return again
 }
 
-func openBook(t testing.TB, root *os.Root) *feishu.Book {
-	t.Helper()
-	b := feishu.OpenBook(root, "book.json", slog.New(slog.NewTextHandler(t.Output(), nil)))
-	t.Cleanup(func() { b.Close() })
-	return b
-}
-
-func TestBookIsRemembered(t *testing.T) {
-	root := openRoot(t)
-	b := openBook(t, root)
+func TestDirectoryIsRemembered(t *testing.T) {
+	dir := t.TempDir()
+	b, store := openDirectory(t, dir)
 	b.LearnSelf(feishu.Self{AppID: "cli_self", Name: "BotB", OpenID: "ou_self"})
 	b.LearnBot(feishu.Bot{OpenID: "ou_a", Name: "BotA", Agent: "agent_a"})
 	b.LearnBot(feishu.Bot{OpenID: "ou_c"})
-	asked := time.Now()
-	b.SetChat(feishu.Chat{ID: "oc_1", Kind: "group", Topic: true, Name: "群", Asked: asked})
+	b.SetChat(feishu.Chat{ID: "oc_1", Kind: "group", Topic: true, Name: "群"})
 	b.SawChat("oc_1", "")
 	b.LeftChat("oc_2")
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := root.Stat("book.json"); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("file %v, %v", info, err)
-	}
-	again := openBook(t, root)
+	again := reopened(t, dir, b, store)
 	if diff := cmp.Diff(again.Self(), b.Self()); diff != "" {
 		t.Errorf("self (-got +want):\n%s", diff)
 	}
 	if diff := cmp.Diff(again.Bots(), []feishu.Bot{{OpenID: "ou_a", Name: "BotA", Agent: "agent_a"}, {OpenID: "ou_c"}}); diff != "" {
 		t.Errorf("bots (-got +want):\n%s", diff)
 	}
-	want := feishu.Chat{ID: "oc_1", Kind: "group", Topic: true, Name: "群", In: feishu.Yes, Asked: asked.UTC().Round(0)}
+	want := feishu.Chat{ID: "oc_1", Kind: "group", Topic: true, Name: "群", In: feishu.Yes}
 	if diff := cmp.Diff(again.Chat("oc_1"), want); diff != "" {
 		t.Errorf("chat (-got +want):\n%s", diff)
 	}
@@ -67,8 +66,8 @@ func TestBookIsRemembered(t *testing.T) {
 	}
 }
 
-func TestBookSelf(t *testing.T) {
-	b := openBook(t, nil)
+func TestDirectorySelf(t *testing.T) {
+	b, _ := openDirectory(t, "")
 	for _, step := range []struct {
 		learn   feishu.Self
 		changed bool
@@ -89,7 +88,7 @@ func TestBookSelf(t *testing.T) {
 	}
 }
 
-func TestBookBots(t *testing.T) {
+func TestDirectoryBots(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		learn []feishu.Bot
@@ -109,7 +108,7 @@ func TestBookBots(t *testing.T) {
 		{"seen again goes to the end", []feishu.Bot{{OpenID: "ou_1"}, {OpenID: "ou_2"}, {OpenID: "ou_1"}}, []feishu.Bot{{OpenID: "ou_2"}, {OpenID: "ou_1"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := openBook(t, nil)
+			b, _ := openDirectory(t, "")
 			b.LearnSelf(feishu.Self{AppID: "cli_self", OpenID: "ou_self"})
 			for _, bot := range tt.learn {
 				b.LearnBot(bot)
@@ -121,7 +120,7 @@ func TestBookBots(t *testing.T) {
 	}
 }
 
-func TestBookAgent(t *testing.T) {
+func TestDirectoryAgent(t *testing.T) {
 	for _, tt := range []struct {
 		name                 string
 		bots                 []feishu.Bot
@@ -140,7 +139,7 @@ func TestBookAgent(t *testing.T) {
 		{"never seen at Feishu", []feishu.Bot{{Agent: "a", AppID: "cli_a", Name: "A"}}, "a", "cli_a", "A", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := openBook(t, nil)
+			b, _ := openDirectory(t, "")
 			for _, bot := range tt.bots {
 				b.LearnBot(bot)
 			}
@@ -152,8 +151,8 @@ func TestBookAgent(t *testing.T) {
 	}
 }
 
-func TestBookChats(t *testing.T) {
-	b := openBook(t, nil)
+func TestDirectoryChats(t *testing.T) {
+	b, _ := openDirectory(t, "")
 	chat := func(want feishu.Chat) {
 		t.Helper()
 		want.ID = "oc_1"
@@ -184,9 +183,9 @@ func TestBookChats(t *testing.T) {
 	}
 }
 
-func TestBookForgetsTheOldest(t *testing.T) {
-	root := openRoot(t)
-	b := openBook(t, root)
+func TestDirectoryForgetsTheOldest(t *testing.T) {
+	dir := t.TempDir()
+	b, store := openDirectory(t, dir)
 	for i := range 1_001 {
 		b.LearnBot(feishu.Bot{OpenID: relay.OpenID(fmt.Sprint("ou_", i))})
 		if i == 500 {
@@ -199,7 +198,7 @@ func TestBookForgetsTheOldest(t *testing.T) {
 			b.SawChat("oc_0", "")
 		}
 	}
-	check := func(b *feishu.Book) {
+	check := func(b *feishu.Directory) {
 		t.Helper()
 		_, first := b.Bot("ou_0")
 		_, second := b.Bot("ou_1")
@@ -211,42 +210,12 @@ func TestBookForgetsTheOldest(t *testing.T) {
 		}
 	}
 	check(b)
-	if err := b.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	check(openBook(t, root))
-}
-
-func TestBookKeepsABrokenFileAside(t *testing.T) {
-	for name, content := range map[string]string{"torn": `{"self":{"name":"SECRET`, "another type": `[]`, "empty": ""} {
-		t.Run(name, func(t *testing.T) {
-			root := openRoot(t)
-			if err := root.WriteFile("book.json", []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			var said bytes.Buffer
-			b := feishu.OpenBook(root, "book.json", slog.New(slog.NewTextHandler(&said, nil)))
-			defer b.Close()
-			if kept, err := root.ReadFile("book.json.broken"); err != nil || string(kept) != content {
-				t.Errorf("kept %q, %v", kept, err)
-			}
-			if n := strings.Count(said.String(), "are invalid;"); n != 1 || strings.Contains(said.String(), "SECRET") {
-				t.Errorf("said %s", said.String())
-			}
-			b.LearnSelf(feishu.Self{Name: "new"})
-			if err := b.Flush(); err != nil {
-				t.Fatal(err)
-			}
-			if got := openBook(t, root).Self().Name; got != "new" {
-				t.Errorf("name %q", got)
-			}
-		})
-	}
+	check(reopened(t, dir, b, store))
 }
 
 // A bot that was removed and added has a new open_id. Its app sees its own bot under a new id as well.
 func TestABotThatWasAddedAgain(t *testing.T) {
-	b := feishu.OpenBook(nil, "", nil)
+	b, _ := openDirectory(t, "")
 	b.LearnBot(feishu.Bot{Agent: "bota", AppID: "cli_a", Name: "BotA", OpenID: "ou_old"})
 	first, again := b.Added("bota", "BotA", "ou_own1"), b.Added("bota", "BotA", "ou_own1")
 	if first || again || !b.Added("bota", "BotA", "ou_own2") {
@@ -261,7 +230,7 @@ func TestABotThatWasAddedAgain(t *testing.T) {
 }
 
 func TestAMentionOfTheBotHasItsNewName(t *testing.T) {
-	b := feishu.OpenBook(nil, "", nil)
+	b, _ := openDirectory(t, "")
 	b.LearnSelf(feishu.Self{AppID: "cli_a", OpenID: "ou_a", Name: "BotA"})
 	b.LearnMentions([]feishu.Mention{{OpenID: "ou_a", Name: "Release Bot"}})
 	if got := b.Self().Name; got != "Release Bot" {

@@ -1,0 +1,169 @@
+package feishu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+const (
+	askWait   = 10 * time.Second // for the answer to a question, of one or more calls
+	askAgain  = 10 * time.Second // before a question that Feishu did not answer is asked again
+	maxAsking = 16               // questions at a time; one more is not asked
+	maxAsked  = 20_000           // questions whose last answer is remembered
+)
+
+var errBusy = errors.New("too many questions to Feishu are under way")
+
+// reply is how a question was answered last.
+type reply struct {
+	at  time.Time
+	err error
+}
+
+// Ask has f ask Feishu the question that key names, on another goroutine, and waits for its end or that of ctx. f gets
+// a context of its own, of 10 s. Who asks while the question is under way waits for the same answer. If it was asked
+// within a time, or Feishu could not be reached in the last 10 s, it counts as answered as it was then.
+func (d *Directory) Ask(ctx context.Context, key string, within time.Duration, f func(context.Context) error) error {
+	if last, ok := d.recent(key, within); ok {
+		return last.err
+	}
+	if !d.api.Ready() {
+		return ErrNoToken
+	}
+	done := d.questions.DoChan(key, func() (any, error) {
+		if last, ok := d.recent(key, within); ok {
+			return nil, last.err
+		}
+		select {
+		case d.asking <- struct{}{}:
+			defer func() { <-d.asking }()
+		default:
+			return nil, errBusy
+		}
+		ctx, cancel := context.WithTimeout(d.ctx, askWait)
+		defer cancel()
+		err := d.answer(ctx, f)
+		d.asked.Add(key, reply{time.Now(), err})
+		return nil, err
+	})
+	select {
+	case r := <-done:
+		return r.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// recent returns the last answer to a question if it counts.
+func (d *Directory) recent(key string, within time.Duration) (reply, bool) {
+	last, ok := d.asked.Get(key)
+	if last.err != nil && CodeOf(last.err) == 0 {
+		within = min(within, askAgain)
+	}
+	return last, ok && time.Since(last.at) < within
+}
+
+// answer calls f. A panic, as on an answer that nobody has thought of, is an error: the bot's calls go on.
+func (d *Directory) answer(ctx context.Context, f func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.Error("a panic was caught in a question to Feishu", "stack", string(debug.Stack()))
+			err = errors.New("asking Feishu panicked")
+		}
+	}()
+	return f(ctx)
+}
+
+// AskSelf learns who the bot is.
+func (d *Directory) AskSelf(ctx context.Context, within time.Duration) error {
+	return d.Ask(ctx, "self", within, func(ctx context.Context) error {
+		self, err := d.api.BotInfo(ctx)
+		if err == nil {
+			d.LearnSelf(self)
+		}
+		return err
+	})
+}
+
+// AskChat learns the kind and the name of a chat, and whether it is dissolved.
+func (d *Directory) AskChat(ctx context.Context, id relay.ChatID, within time.Duration) error {
+	return d.Ask(ctx, "chat "+string(id), within, func(ctx context.Context) error {
+		chat, err := d.api.Chat(ctx, id)
+		if err == nil {
+			d.LearnSelf(Self{Tenant: chat.Tenant})
+			d.SetChat(chat)
+		}
+		return err
+	})
+}
+
+// AskBots learns the bots of a chat.
+func (d *Directory) AskBots(ctx context.Context, chat relay.ChatID, within time.Duration) error {
+	return d.Ask(ctx, "bots "+string(chat), within, func(ctx context.Context) error {
+		bots, err := d.api.ChatBots(ctx, chat)
+		if err == nil {
+			d.LearnChatBots(bots)
+		}
+		return err
+	})
+}
+
+// AskPeople learns the names of a chat's people by their open_id, union_id or user_id.
+func (d *Directory) AskPeople(ctx context.Context, chat relay.ChatID, idType string, within time.Duration) error {
+	return d.Ask(ctx, "people "+idType+" "+string(chat), within, func(ctx context.Context) error {
+		names, err := d.api.ChatMembers(ctx, chat, idType)
+		for id, name := range names {
+			d.LearnName(id, Who{Name: name})
+		}
+		return err
+	})
+}
+
+// AskPerson learns the name of a person.
+func (d *Directory) AskPerson(ctx context.Context, id relay.OpenID, within time.Duration) error {
+	return d.Ask(ctx, "person "+string(id), within, func(ctx context.Context) error {
+		name, err := d.api.User(ctx, id)
+		d.LearnName(string(id), Who{Name: name})
+		return err
+	})
+}
+
+// AskMember learns whether the bot is in a chat, in the three ways that there are, since each needs another scope. An
+// error is no answer; that of a question too many, which comes after ten at once and two a second, is not remembered.
+func (d *Directory) AskMember(ctx context.Context, id relay.ChatID, within time.Duration) error {
+	key := "member " + string(id)
+	if _, ok := d.recent(key, within); !ok && !d.members.Allow() {
+		return errBusy
+	}
+	return d.Ask(ctx, key, within, func(ctx context.Context) error {
+		chat, chatErr := d.api.Chat(ctx, id) // its In is No or not known
+		in, err := chat.In, error(nil)
+		if in == Unknown {
+			in, err = d.member(ctx, id)
+		}
+		if in == Unknown {
+			return fmt.Errorf("whether the bot is in the chat: %w", errors.Join(err, chatErr))
+		}
+		d.SetChat(Chat{ID: id, In: in})
+		return nil
+	})
+}
+
+func (d *Directory) member(ctx context.Context, id relay.ChatID) (Membership, error) {
+	is := map[bool]Membership{false: No, true: Yes}
+	in, err := d.api.InChat(ctx, id)
+	if err == nil {
+		return is[in], nil
+	}
+	bots, botsErr := d.api.ChatBots(ctx, id)
+	if self := d.Self().OpenID; botsErr == nil && self != "" {
+		return is[slices.ContainsFunc(bots, func(b Bot) bool { return b.OpenID == self })], nil
+	}
+	return Unknown, err
+}

@@ -1,0 +1,179 @@
+package feishu_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+// fakeAnswers is a Feishu in this process, which counts what it is asked.
+type fakeAnswers struct {
+	mu     sync.Mutex
+	asked  map[string]int
+	answer func(path string) string
+}
+
+func (f *fakeAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	path := strings.TrimPrefix(r.URL.Path, "/open-apis/")
+	f.mu.Lock()
+	f.asked[path]++
+	f.mu.Unlock()
+	w := httptest.NewRecorder()
+	body := f.answer(path)
+	if body == "" {
+		return nil, errors.New("no network")
+	}
+	_, _ = io.WriteString(w, body)
+	return w.Result(), nil
+}
+
+// calls is how many calls there were since the last time.
+func (f *fakeAnswers) calls() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, times := range f.asked {
+		n += times
+	}
+	clear(f.asked)
+	return n
+}
+
+// asking runs a test with a directory and its Feishu, and a clock that can be turned.
+func asking(t *testing.T, f func(t *testing.T, d *feishu.Directory, up *fakeAnswers)) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &fakeAnswers{asked: map[string]int{}}
+		api := feishu.NewAPI("http://feishu", "cli_a", "secret", feishu.WithHTTPClient(&http.Client{Transport: up}))
+		api.SawToken("t-a")
+		d := feishu.NewDirectory(nil, api, nil)
+		defer d.Close()
+		f(t, d, up)
+	})
+}
+
+// In a company where 1,500 people write, Feishu is asked for each name once, and not once a message.
+func TestEachPersonIsAskedAboutOnce(t *testing.T) {
+	asking(t, func(t *testing.T, d *feishu.Directory, up *fakeAnswers) {
+		up.answer = func(path string) string { return `{"code":0,"data":{"user":{"name":"` + path + `"}}}` }
+		for range 3 {
+			for i := range 1500 {
+				id := relay.OpenID(fmt.Sprint("ou_", i))
+				if err := d.AskPerson(t.Context(), id, 24*time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				if who, _ := d.Name(string(id)); who.Name != "contact/v3/users/"+string(id) {
+					t.Fatalf("%s is called %q", id, who.Name)
+				}
+			}
+		}
+		if n := up.calls(); n != 1500 {
+			t.Errorf("%d questions", n)
+		}
+		time.Sleep(24 * time.Hour)
+		_ = d.AskPerson(t.Context(), "ou_1", 24*time.Hour)
+		if n := up.calls(); n != 1 {
+			t.Errorf("%d questions a day later", n)
+		}
+	})
+}
+
+// A refusal is an answer; a network that fails is tried again soon.
+func TestQuestionsThatFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer string
+		again  time.Duration
+	}{
+		"refused":    {`{"code":99991672,"msg":"no scope"}`, time.Hour},
+		"no network": {"", 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asking(t, func(t *testing.T, d *feishu.Directory, up *fakeAnswers) {
+				up.answer = func(string) string { return c.answer }
+				for _, pause := range []time.Duration{0, c.again - time.Second, time.Second} {
+					time.Sleep(pause)
+					if err := d.AskBots(t.Context(), "oc_1", time.Hour); err == nil {
+						t.Error("no error")
+					}
+				}
+				if n := up.calls(); n != 2 {
+					t.Errorf("%d questions", n)
+				}
+			})
+		})
+	}
+}
+
+// Many who ask at the same time wait for one answer, none longer than it wants; a panic is an error.
+func TestQuestionsAtTheSameTime(t *testing.T) {
+	asking(t, func(t *testing.T, d *feishu.Directory, up *fakeAnswers) {
+		asked := 0
+		slow := func(context.Context) error {
+			asked++
+			time.Sleep(5 * time.Second)
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := d.Ask(ctx, "key", time.Minute, slow); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		for range 3 {
+			if err := d.Ask(t.Context(), "key", time.Minute, slow); err != nil {
+				t.Error(err)
+			}
+		}
+		if asked != 1 {
+			t.Errorf("asked %d times", asked)
+		}
+		if err := d.Ask(t.Context(), "other", time.Minute, func(context.Context) error { panic("boom") }); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+// Each way to find out whether the bot is in a chat needs another scope. A dissolved group has no bot.
+func TestMembership(t *testing.T) {
+	const refused, group = `{"code":99991672,"msg":"no scope"}`, `{"code":0,"data":{"chat_mode":"group"}}`
+	for name, c := range map[string]struct {
+		chat, inChat, bots string
+		want               feishu.Membership
+	}{
+		"in it":     {group, `{"code":0,"data":{"is_in_chat":true}}`, refused, feishu.Yes},
+		"not in it": {group, `{"code":0,"data":{"is_in_chat":false}}`, refused, feishu.No},
+		"dissolved": {`{"code":0,"data":{"chat_status":"dissolved_save"}}`, `{"code":0,"data":{"is_in_chat":true}}`,
+			refused, feishu.No},
+		"by the chat":        {`{"code":232009,"msg":"x"}`, refused, refused, feishu.No},
+		"by its bots":        {refused, refused, `{"code":0,"data":{"items":[{"bot_id":"ou_self"}]}}`, feishu.Yes},
+		"not among its bots": {refused, refused, `{"code":0,"data":{"items":[{"bot_id":"ou_b"}]}}`, feishu.No},
+		"nobody answers":     {refused, refused, refused, feishu.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asking(t, func(t *testing.T, d *feishu.Directory, up *fakeAnswers) {
+				d.LearnSelf(feishu.Self{OpenID: "ou_self"})
+				up.answer = func(path string) string {
+					switch {
+					case strings.HasSuffix(path, "/is_in_chat"):
+						return c.inChat
+					case strings.HasSuffix(path, "/bots"):
+						return c.bots
+					}
+					return c.chat
+				}
+				err := d.AskMember(t.Context(), "oc_1", time.Hour)
+				if got := d.Chat("oc_1").In; got != c.want || (err == nil) != (c.want != feishu.Unknown) {
+					t.Errorf("got %v, %v", got, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,523 @@
+package feishu
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+
+	"feishu-relay/book"
+	"feishu-relay/internal/runes"
+	"feishu-relay/relay"
+)
+
+// Bounds of a directory; beyond them the entry that was unused for longest is removed, and learned again when it
+// occurs.
+const (
+	maxBots  = 1_000
+	maxChats = 10_000
+	maxNames = 10_000
+)
+
+// Self is the app's own bot.
+type Self struct {
+	AppID  string       `json:"app_id,omitempty"`
+	Name   string       `json:"name,omitempty"`
+	OpenID relay.OpenID `json:"open_id,omitempty"`
+	Tenant string       `json:"tenant_key,omitempty"`
+}
+
+// Membership is whether the bot is in a chat.
+type Membership int
+
+// The values of a Membership.
+const (
+	Unknown Membership = iota
+	Yes
+	No
+)
+
+// Chat is what is known of a chat. The zero value of a field means unknown.
+type Chat struct {
+	ID    relay.ChatID `json:"id"`
+	Kind  string       `json:"kind,omitempty"`  // group, p2p
+	Topic bool         `json:"topic,omitempty"` // a group of topics; known where Kind came from Feishu's answer
+	Name  string       `json:"name,omitempty"`
+	In    Membership   `json:"in,omitempty"`
+
+	Tenant string `json:"-"` // its tenant_key, in Feishu's answer
+}
+
+// Directory is what this app knows: itself, the bots beside it, the names behind ids, and its chats. What it does not
+// know it asks Feishu for ([Directory.Ask]). It is safe for concurrent use. Make one with [NewDirectory].
+type Directory struct {
+	api       *API
+	store     *Store
+	log       *slog.Logger
+	questions singleflight.Group
+	asked     *lru.Cache[string, reply] // by the key of a question
+	asking    chan struct{}             // holds a value for each question under way
+	members   *rate.Limiter             // of questions about memberships: they count against the bot's own limits
+	ctx       context.Context           // of questions
+	cancel    context.CancelFunc
+
+	disk   sync.Mutex // held while changes are written; taken before mu
+	failed bool       // the last write failed, which was logged; guarded by disk
+
+	mu      sync.Mutex
+	self    Self                               // guarded by mu
+	bots    []Bot                              // guarded by mu; oldest first
+	chats   *simplelru.LRU[relay.ChatID, Chat] // guarded by mu
+	names   *simplelru.LRU[string, Who]        // by open_id, union_id, user_id or app_id; guarded by mu
+	version uint64                             // guarded by mu
+	renamed uint64                             // guarded by mu
+	unsaved map[mark]bool                      // guarded by mu
+	saver   *time.Timer                        // saves what is unsaved; nil: closed; guarded by mu
+}
+
+// mark names a record.
+type mark struct{ kind, key string }
+
+// The kinds of records. The own bot and the list of bots have one record each.
+const (
+	kindSelf = "self"
+	kindBots = "bots"
+	kindChat = "chat"
+	kindName = "name"
+)
+
+// NewDirectory returns the directory that is kept in a store; nil: in memory only. What cannot be read is learned again.
+// Close it.
+func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
+	d := &Directory{api: api, store: store, log: cmp.Or(log, slog.New(slog.DiscardHandler)),
+		asking: make(chan struct{}, maxAsking), members: rate.NewLimiter(2, 10), unsaved: map[mark]bool{}}
+	d.asked, _ = lru.New[string, reply](maxAsked) // these fail only for a size below 1
+	d.chats, _ = simplelru.NewLRU(maxChats, func(id relay.ChatID, _ Chat) { d.unsaved[mark{kindChat, string(id)}] = true })
+	d.names, _ = simplelru.NewLRU(maxNames, func(id string, _ Who) { d.unsaved[mark{kindName, id}] = true })
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	err := errors.Join(
+		load(store, kindSelf, func(_ string, self Self) { d.LearnSelf(self) }),
+		load(store, kindBots, func(_ string, bots []Bot) {
+			for _, bot := range bots {
+				d.LearnBot(bot)
+			}
+		}),
+		load(store, kindChat, func(_ string, chat Chat) { d.SetChat(chat) }),
+		load(store, kindName, d.LearnName))
+	if err != nil {
+		d.log.Warn("the stored ids of bots and chats cannot be read; they are learned again", "err", err)
+	}
+	clear(d.unsaved)
+	d.saver = time.AfterFunc(saveDelay, func() { _ = d.Flush() }) // Flush logs its error
+	d.saver.Stop()
+	return d
+}
+
+// load passes each record of a kind to learn. One that cannot be read is left out: it is learned again.
+func load[T any](s *Store, kind string, learn func(key string, value T)) error {
+	return s.Each(kind, func(key string, value json.RawMessage) {
+		var v T
+		if json.Unmarshal(value, &v) == nil {
+			learn(key, v)
+		}
+	})
+}
+
+// Forget forgets everything, as where the app is another one.
+func (d *Directory) Forget() error {
+	d.mu.Lock()
+	for _, id := range d.chats.Keys() {
+		d.chats.Remove(id) // which marks it
+	}
+	for _, id := range d.names.Keys() {
+		d.names.Remove(id)
+	}
+	d.self, d.bots = Self{}, nil
+	d.changed(kindSelf, "")
+	d.changed(kindBots, "")
+	d.mu.Unlock()
+	return d.Flush()
+}
+
+// Self returns what is known of the own bot.
+func (d *Directory) Self() Self {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.self
+}
+
+// LearnSelf sets the fields that s has. It reports whether anything changed;
+// another app than the known one is ignored.
+func (d *Directory) LearnSelf(s Self) (changed bool) {
+	if checkIDs("", s.AppID, "", string(s.OpenID), "", s.Tenant) != nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.AppID != "" && d.self.AppID != "" && s.AppID != d.self.AppID {
+		return false
+	}
+	now := Self{AppID: cmp.Or(s.AppID, d.self.AppID), Name: cmp.Or(bounded(s.Name), d.self.Name),
+		OpenID: cmp.Or(s.OpenID, d.self.OpenID), Tenant: cmp.Or(s.Tenant, d.self.Tenant)}
+	if now == d.self {
+		return false
+	}
+	d.self = now
+	d.bots = slices.DeleteFunc(d.bots, d.isSelf)
+	d.changed(kindSelf, "")
+	return true
+}
+
+// isSelf reports whether bot is the own one. The caller holds mu.
+func (d *Directory) isSelf(bot Bot) bool {
+	return bot.OpenID != "" && bot.OpenID == d.self.OpenID || bot.AppID != "" && bot.AppID == d.self.AppID
+}
+
+// LearnBot sets the fields that bot has on the bot with its open_id, app id or agent name, or adds it. An id belongs to
+// one bot, so that others with one of the ids are the same bot, or outdated. The app's own bot, and one without any id,
+// is ignored.
+func (d *Directory) LearnBot(bot Bot) {
+	bot.Name = bounded(bot.Name)
+	if checkIDs("", string(bot.OpenID), "", bot.AppID, "", string(bot.Agent)) != nil || bot.unknown() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isSelf(bot) {
+		return
+	}
+	now, merged, rest := bot, []Bot(nil), make([]Bot, 0, len(d.bots)+1)
+	for _, other := range slices.Backward(d.bots) { // what was learned last counts
+		sameAgent := same(other.Agent, bot.Agent)
+		switch {
+		case same(other.OpenID, bot.OpenID), same(other.AppID, bot.AppID), sameAgent && agree(other, bot):
+			merged, now = append(merged, other), overlay(other, now)
+			continue
+		case sameAgent: // it moved to another app
+			other.Agent = ""
+		}
+		if !other.unknown() {
+			rest = append(rest, other)
+		}
+	}
+	slices.Reverse(rest)
+	rest = append(rest, now)
+	d.bots = rest[max(0, len(rest)-maxBots):]
+	if slices.ContainsFunc(merged, func(o Bot) bool { return differ(o.Name, now.Name) || differ(o.OpenID, now.OpenID) }) {
+		d.renamed++
+	}
+	if len(merged) != 1 || merged[0] != now {
+		d.changed(kindBots, "")
+	}
+}
+
+func (b *Bot) unknown() bool { return b.OpenID == "" && b.AppID == "" && b.Agent == "" }
+
+func same[T ~string](a, b T) bool   { return a != "" && a == b }
+func differ[T ~string](a, b T) bool { return a != "" && b != "" && a != b }
+
+// agree reports whether a and b can be one bot: no id of theirs differs.
+func agree(a, b Bot) bool {
+	return !differ(a.OpenID, b.OpenID) && !differ(a.AppID, b.AppID) && !differ(a.Agent, b.Agent)
+}
+
+// overlay returns old with the fields that bot has.
+func overlay(old, bot Bot) Bot {
+	return Bot{OpenID: cmp.Or(bot.OpenID, old.OpenID), AppID: cmp.Or(bot.AppID, old.AppID),
+		Name: cmp.Or(bot.Name, old.Name), Agent: cmp.Or(bot.Agent, old.Agent)}
+}
+
+// Bot returns the bot with that open_id as this app sees it, or with that app id.
+func (d *Directory) Bot(id relay.OpenID) (Bot, bool) {
+	return d.find(func(o Bot) bool { return same(o.OpenID, id) }, func(o Bot) bool { return same(o.AppID, string(id)) })
+}
+
+// find returns the first bot that matches the first of two conditions that any bot matches.
+func (d *Directory) find(conditions ...func(Bot) bool) (bot Bot, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, matches := range conditions {
+		if i := slices.IndexFunc(d.bots, matches); i >= 0 {
+			return d.bots[i], true
+		}
+	}
+	return Bot{}, false
+}
+
+// Agent returns the bot of an agent on the relay: the one with that name, else the one with the app id, else the only
+// known bot with the bot's name. A bot without an open_id is not found.
+func (d *Directory) Agent(name relay.AgentName, appID, botName string) (Bot, bool) {
+	bot, ok := d.find(
+		func(o Bot) bool { return o.OpenID != "" && same(o.Agent, name) },
+		func(o Bot) bool { return o.OpenID != "" && same(o.AppID, appID) })
+	if ok {
+		return bot, true
+	}
+	found := slices.DeleteFunc(d.Bots(), func(o Bot) bool {
+		itself := o.OpenID == "" && (same(o.Agent, name) || same(o.AppID, appID)) // whose open_id is unknown
+		return itself || !same(strings.TrimSpace(o.Name), strings.TrimSpace(botName))
+	})
+	if len(found) != 1 || found[0].OpenID == "" || !agree(found[0], Bot{AppID: appID, Agent: name}) {
+		return Bot{}, false
+	}
+	return found[0], true
+}
+
+// LearnChatBots learns the bots of a chat. An id of another bot with the name of one of them is forgotten: a bot that
+// was removed and added has a new one.
+func (d *Directory) LearnChatBots(bots []Bot) {
+	d.forget(func(o Bot) bool {
+		return slices.ContainsFunc(bots, func(n Bot) bool { return same(bounded(n.Name), o.Name) }) &&
+			!slices.ContainsFunc(bots, func(n Bot) bool { return n.OpenID == o.OpenID })
+	})
+	for _, bot := range bots {
+		d.LearnBot(bot)
+	}
+}
+
+// Added learns that the app of an agent, whose bot has a name, sees its own bot under own. It reports whether that has
+// changed: then the app was removed and added, and the bot's id is forgotten.
+func (d *Directory) Added(agent relay.AgentName, name string, own relay.OpenID) bool {
+	key := "own/" + string(agent) // among the names, since it is no id of this app's
+	was, _ := d.Name(key)
+	if own == "" || was.Name == string(own) {
+		return false
+	}
+	d.LearnName(key, Who{Name: string(own)})
+	if was.Name == "" {
+		return false
+	}
+	d.forget(func(o Bot) bool { return o.Agent == agent || o.Agent == "" && same(o.Name, bounded(name)) })
+	return true
+}
+
+// forget forgets the open_ids of the bots that match.
+func (d *Directory) forget(matches func(Bot) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, o := range d.bots {
+		if o.OpenID != "" && matches(o) {
+			d.bots[i].OpenID = ""
+			d.renamed++
+			d.changed(kindBots, "")
+		}
+	}
+	d.bots = slices.DeleteFunc(d.bots, func(o Bot) bool { return o.unknown() })
+}
+
+// Bots returns all known bots, the last seen at the end.
+func (d *Directory) Bots() []Bot {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.bots)
+}
+
+// Version grows with every change except those of names alone.
+func (d *Directory) Version() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.version
+}
+
+// Renamed grows when a known bot has another name or open_id.
+func (d *Directory) Renamed() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.renamed
+}
+
+// changed records a change of a record. The caller holds mu.
+func (d *Directory) changed(kind, key string) {
+	if kind != kindName {
+		d.version++
+	}
+	if len(d.unsaved) == 0 && d.saver != nil {
+		d.saver.Reset(saveDelay)
+	}
+	d.unsaved[mark{kind, key}] = true
+}
+
+// bounded returns name in one line, cut to the length of an identifier.
+func bounded(name string) string {
+	return strings.ToValidUTF8(runes.Cut(strings.TrimSpace(runes.OneLine(name)), relay.MaxID), "")
+}
+
+// Who is the person or bot of an id. Either field may be empty.
+type Who struct {
+	Name  string          `json:"name,omitempty"`
+	Agent relay.AgentName `json:"agent_name,omitempty"` // of a bot that this app saw under the id
+}
+
+// LearnName sets the fields that w has for an id: an open_id, union_id, user_id
+// or app_id, of a person or a bot, or a [StandIn].
+func (d *Directory) LearnName(id string, w Who) {
+	w.Name = bounded(w.Name)
+	if id == "" || w == (Who{}) || checkIDs("", id, "", string(w.Agent)) != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old, _ := d.names.Get(id)
+	now := Who{Name: cmp.Or(w.Name, old.Name), Agent: cmp.Or(w.Agent, old.Agent)}
+	d.names.Add(id, now)
+	if now != old {
+		d.changed(kindName, id)
+	}
+}
+
+// Name returns the person or bot of an id; false if it is unknown.
+func (d *Directory) Name(id string) (Who, bool) {
+	bot, _ := d.Bot(relay.OpenID(id))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w, _ := d.names.Peek(id)
+	w = Who{Name: cmp.Or(bot.Name, w.Name), Agent: cmp.Or(bot.Agent, w.Agent)}
+	return w, w != Who{}
+}
+
+// LearnMentions learns the names of those that a message mentions, and the bots
+// among them.
+func (d *Directory) LearnMentions(mentions []Mention) {
+	for _, m := range mentions {
+		if self := d.Self(); same(m.OpenID, self.OpenID) {
+			d.LearnSelf(Self{Name: m.Name})
+		}
+		_, known := d.Bot(m.OpenID)
+		if m.Type == SenderBot || m.AppID != "" || known {
+			d.LearnBot(Bot{OpenID: m.OpenID, AppID: m.AppID, Name: m.Name})
+		}
+		for _, id := range m.IDs() {
+			d.LearnName(id, Who{Name: m.Name})
+		}
+	}
+}
+
+// Chat returns what is known of a chat; for an unknown one only its id is set.
+func (d *Directory) Chat(id relay.ChatID) Chat {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c, _ := d.chats.Peek(id)
+	c.ID = id
+	return c
+}
+
+// SawChat records that the bot is in a chat: an event came from it, or Feishu accepted
+// a message for it. kind is group or p2p; other values are ignored.
+func (d *Directory) SawChat(id relay.ChatID, kind string) {
+	d.update(id, func(c *Chat) {
+		c.In = Yes
+		if kind == ChatGroup || kind == ChatP2P {
+			c.Kind = kind
+		}
+	})
+}
+
+// LeftChat records that the bot is no longer in a chat.
+func (d *Directory) LeftChat(id relay.ChatID) {
+	d.update(id, func(c *Chat) { c.In = No })
+}
+
+// SetChat sets the fields that chat has.
+func (d *Directory) SetChat(chat Chat) {
+	d.update(chat.ID, func(c *Chat) {
+		if chat.Kind != "" {
+			c.Kind, c.Topic = chat.Kind, chat.Topic
+		}
+		c.Name = cmp.Or(bounded(chat.Name), c.Name)
+		c.In = cmp.Or(chat.In, c.In)
+	})
+}
+
+func (d *Directory) update(id relay.ChatID, change func(*Chat)) {
+	if id == "" || relay.CheckID(string(id)) != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old, _ := d.chats.Peek(id)
+	now := old
+	now.ID = id
+	change(&now)
+	d.chats.Add(id, now)
+	if now != old {
+		d.changed(kindChat, string(id))
+	}
+}
+
+const (
+	saveDelay = 200 * time.Millisecond // for which changes are gathered before they are written
+	saveAgain = 10 * time.Second       // after a write that failed
+)
+
+// Flush writes what has changed.
+func (d *Directory) Flush() error {
+	d.disk.Lock()
+	defer d.disk.Unlock()
+	d.mu.Lock()
+	var records []book.Record
+	for m := range d.unsaved {
+		records = append(records, book.Record{Kind: m.kind, Key: m.key, Value: d.value(m)})
+	}
+	clear(d.unsaved)
+	d.mu.Unlock()
+	err := d.store.Put(records...)
+	if err != nil {
+		err = fmt.Errorf("write the ids of bots and chats: %w", err)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, r := range records {
+			d.unsaved[mark{r.Kind, r.Key}] = true
+		}
+		if d.saver != nil {
+			d.saver.Reset(saveAgain)
+		}
+		if !d.failed {
+			d.log.Warn("ids of bots and chats cannot be stored; kept in memory for now", "err", err)
+		}
+	}
+	d.failed = err != nil
+	return err
+}
+
+// value is what a record has now; nil if it is gone. The caller holds mu.
+func (d *Directory) value(m mark) any {
+	switch m.kind {
+	case kindSelf:
+		return d.self
+	case kindBots:
+		return slices.Clone(d.bots)
+	case kindChat:
+		if chat, ok := d.chats.Peek(relay.ChatID(m.key)); ok {
+			return chat
+		}
+	case kindName:
+		if who, ok := d.names.Peek(m.key); ok {
+			return who
+		}
+	}
+	return nil
+}
+
+// Close ends the questions to Feishu and writes what has changed. What changes later is only written by Flush. It may
+// be called more than once.
+func (d *Directory) Close() error {
+	d.cancel()
+	d.mu.Lock()
+	if d.saver != nil {
+		d.saver.Stop()
+		d.saver = nil
+	}
+	d.mu.Unlock()
+	return d.Flush()
+}
