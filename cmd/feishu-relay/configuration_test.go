@@ -51,17 +51,6 @@ func TestVariablesAreInConfigurationPage(t *testing.T) {
 	}
 }
 
-// The short tables of the READMEs name variables that exist.
-func TestReadmesNameVariables(t *testing.T) {
-	for _, name := range []string{"README.md", "README.zh.md"} {
-		for _, row := range variableRow.FindAllStringSubmatch(read(t, name).text, -1) {
-			if !slices.ContainsFunc(variables(), func(s setting) bool { return s.name == row[1] }) {
-				t.Errorf("%s: %s is no variable", name, row[1])
-			}
-		}
-	}
-}
-
 func (s setting) row() string {
 	initial := "`" + s.def + "`"
 	if s.def == "" {

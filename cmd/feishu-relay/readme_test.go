@@ -106,85 +106,81 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// verb is behind the program's name, where that begins a command line.
-var verb = regexp.MustCompile("(?m)(?:^ *|[`/(]|=[^ ]* )feishu-relay +([a-z]+)\\b")
+// others are variables and words like them that are not ours.
+const others = "AGENT_BUSY AGENT_OFFLINE FEISHU_ALLOWED_USERS FEISHU_ALLOW_ALL_USERS FEISHU_ALLOW_BOTS " +
+	"FEISHU_CONNECTION_MODE FEISHU_DOMAIN FEISHU_REQUIRE_MENTION HTTPS_PROXY HTTP_PROXY INVALID_MESSAGE LC_ALL " +
+	"LC_MESSAGES MESSAGE_ID MISSING_TOOLS NODE_EXTRA_CA_CERTS NODE_USE_ENV_PROXY NO_COLOR NO_PROXY O_APPEND " +
+	"RATE_LIMITED REQUESTS_CA_BUNDLE SSL_CERT_FILE TASK_ID TASK_NOT_FOUND"
 
-// What is told to run is there, and the READMEs name every command.
-func TestDocsNameTheCommands(t *testing.T) {
-	var known []string
-	for _, c := range commands() {
-		known = append(known, c.name)
+var inBraces = regexp.MustCompile(`\{[^}]+\}`)
+
+// What the docs tell to run, to call, to set or to read is there, and they name every command and route.
+func TestDocsNameWhatIsThere(t *testing.T) {
+	clearEnvironment(t, nil)
+	routes := apitest.Routes(t, httpapi.New(httpapi.Options{Mail: mailapi.New(mailapi.Options{})}))
+	makefile, metrics, variables := read(t, "Makefile").text, read(t, "docs/metrics.md").text, variables()
+	checks := []struct {
+		what, pattern string
+		there         func(found string) bool
+	}{
+		{"command or flag", "(?m)(?:^ *|[`/(]|=[^ ]* )feishu-relay((?: +[^\\s`|;&#>]+)+)", func(found string) bool {
+			words := strings.Fields(found)
+			if !regexp.MustCompile(`^[a-z]+$`).MatchString(words[0]) {
+				words = slices.Insert(words, 0, "run")
+			}
+			_, help, unknown := program(t, words[0], "--help")
+			if len(words) > 1 && !strings.HasPrefix(words[1], "-") {
+				_, more, _ := program(t, words[0], words[1], "--help")
+				help += more
+			}
+			return unknown == "" && !slices.ContainsFunc(words, func(word string) bool {
+				return strings.HasPrefix(word, "--") && word != "--help" &&
+					!regexp.MustCompile(word[1:]+`[\s\]=]`).MatchString(help)
+			})
+		}},
+		{"target of make", "(?m)(?:^|[` ])make ([a-z-]+)\\b", func(found string) bool {
+			return strings.Contains(makefile, "\n"+found+":")
+		}},
+		{"route", "\\b((?:GET|POST|DELETE) /[^\\s`?,]*)", func(found string) bool { return slices.Contains(routes, found) }},
+		{"route", "http://127\\.0\\.0\\.1:8[78][089]7(/[^\\s'\"?>)`]*)", func(found string) bool {
+			return slices.ContainsFunc(routes, func(route string) bool {
+				_, path, _ := strings.Cut(route, " ")
+				return regexp.MustCompile("^" + inBraces.ReplaceAllString(path, "[^/]+") + "$").MatchString(found)
+			})
+		}},
+		{"variable", `\b([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b`, func(found string) bool {
+			return slices.Contains(strings.Fields(others), found) ||
+				slices.ContainsFunc(variables, func(s setting) bool { return s.name == found })
+		}},
+		{"metric", `\b(feishu_relay_[a-z_]+)`, func(found string) bool {
+			return found == "feishu_relay_native" || strings.Contains(metrics, "\n| `"+found+"` |")
+		}},
+		{"file", "^`((?:deploy|docs|feishu|internal|mailbox|scripts|sidecar)/[\\w./-]+)`$", func(found string) bool {
+			_, err := os.Stat(filepath.Join(root, found))
+			return err == nil
+		}},
 	}
 	for _, p := range pages(t) {
 		for _, text := range p.code() {
-			for _, m := range verb.FindAllStringSubmatch(text, -1) {
-				if !slices.Contains(known, m[1]) {
-					t.Errorf("%s: there is no command %q", p.name, m[1])
+			for _, c := range checks {
+				for _, m := range regexp.MustCompile(c.pattern).FindAllStringSubmatch(text, -1) {
+					if !c.there(m[1]) {
+						t.Errorf("%s: there is no %s %s", p.name, c.what, m[1])
+					}
 				}
 			}
 		}
 	}
 	for _, name := range []string{"README.md", "README.zh.md"} {
-		text := strings.Join(read(t, name).code(), "\n")
-		for _, c := range known {
-			if !regexp.MustCompile("[` \\[]" + c + "[` \\]]").MatchString(text) {
-				t.Errorf("%s: the command %s is not named", name, c)
+		for _, c := range commands() {
+			if !strings.Contains(read(t, name).text, "`"+c.name+"`") {
+				t.Errorf("%s: the command %s is not named", name, c.name)
 			}
 		}
 	}
-}
-
-var target = regexp.MustCompile("(?m)(?:^|[` ])make ([a-z]+)\\b")
-
-func TestDocsNameTargetsOfMake(t *testing.T) {
-	makefile := read(t, "Makefile").text
-	for _, p := range pages(t) {
-		for _, text := range p.code() {
-			for _, m := range target.FindAllStringSubmatch(text, -1) {
-				if !strings.Contains(makefile, "\n"+m[1]+":") {
-					t.Errorf("%s: there is no target %q in the Makefile", p.name, m[1])
-				}
-			}
-		}
-	}
-}
-
-var (
-	namedRoute = regexp.MustCompile("\\b(GET|POST|DELETE) (/[^\\s`?,]*)")
-	calledURL  = regexp.MustCompile("http://127\\.0\\.0\\.1:8[78][089]7(/[^\\s'\"?>)`]*)")
-	inBraces   = regexp.MustCompile(`\{[^}]+\}`)
-)
-
-// The routes that the docs name or call are there, and between them docs/api.md
-// and docs/mailbox.md name all.
-func TestDocsNameTheRoutes(t *testing.T) {
-	var known []string
-	var paths []*regexp.Regexp
-	for _, r := range apitest.Routes(t, httpapi.New(httpapi.Options{Mail: mailapi.New(mailapi.Options{})})) {
-		known = append(known, r)
-		_, path, _ := strings.Cut(r, " ")
-		paths = append(paths, regexp.MustCompile("^"+inBraces.ReplaceAllString(path, "[^/]+")+"$"))
-	}
-	for _, p := range pages(t) {
-		if p.name == "docs/performance.md" || strings.HasPrefix(p.name, "deploy") {
-			continue // Feishu's routes, and what an ingress names
-		}
-		text := strings.Join(p.code(), "\n")
-		for _, m := range namedRoute.FindAllStringSubmatch(text, -1) {
-			if !slices.Contains(known, m[1]+" "+m[2]) {
-				t.Errorf("%s: there is no route %s %s", p.name, m[1], m[2])
-			}
-		}
-		for _, m := range calledURL.FindAllStringSubmatch(text, -1) {
-			if !slices.ContainsFunc(paths, func(path *regexp.Regexp) bool { return path.MatchString(m[1]) }) {
-				t.Errorf("%s: there is no route %s", p.name, m[1])
-			}
-		}
-	}
-	all := read(t, "docs/api.md").text + read(t, "docs/mailbox.md").text
-	for _, r := range known {
-		if r != "GET /viewer/{file}" && !strings.Contains(all, "`"+r+"`") {
-			t.Errorf("neither docs/api.md nor docs/mailbox.md names %s", r)
+	for _, r := range routes {
+		if r != "GET /viewer/{file}" && !strings.Contains(read(t, "docs/api.md").text, "`"+r+"`") {
+			t.Errorf("docs/api.md does not name %s", r)
 		}
 	}
 }

@@ -30,6 +30,9 @@ func TestCommandLineScripts(t *testing.T) { runScripts(t, "testdata/cli") }
 // TestOperatorScripts is about status, why and the logs.
 func TestOperatorScripts(t *testing.T) { runScripts(t, "testdata/operator") }
 
+// TestDocsScripts runs what pages tell to paste.
+func TestDocsScripts(t *testing.T) { runScripts(t, "testdata/docs") }
+
 func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
