@@ -85,10 +85,10 @@ func (e *Entry) byBot() bool { return e.Role == RoleAssistant || e.Role == "" }
 // reset.
 type Count struct {
 	// Turns counts neighbouring messages of one sender once.
-	Turns bool `envconfig:"BOT_REPLY_DEPTH_COUNT" default:"messages" oneof:"messages|turns" desc:"what the depth counts: messages, or turns, where consecutive messages of one bot count once"`
+	Turns bool `envconfig:"BOT_REPLY_DEPTH_COUNT" default:"messages" oneof:"messages|turns" desc:"what the depth counts; turns: consecutive messages of one bot count once"`
 	// IdleReset is the length of a pause that ends the count like a person's message; 0:
 	// none.
-	IdleReset time.Duration `envconfig:"BOT_REPLY_IDLE_RESET" default:"0" range:"0s..8760h" desc:"a pause this long resets the depth, as a person's message does; 0: no pause does"`
+	IdleReset time.Duration `envconfig:"BOT_REPLY_IDLE_RESET" default:"0" range:"0s..8760h" desc:"a pause this long resets the depth, like a person's message; 0: never"`
 }
 
 // Limits are the numbers of the three tiers.
@@ -98,9 +98,9 @@ type Limits struct {
 	// Threshold passes messages at most this deep without a judge.
 	Threshold int `envconfig:"BOT_REPLY_LLM_THRESHOLD" default:"1" range:"0..1000" desc:"a message up to this depth passes without the judge"`
 	// Check asks the judge about depths between the two; without it they pass.
-	Check bool `envconfig:"BOT_REPLY_LLM_CHECK" default:"true" desc:"ask the judge about messages between the threshold and the limit; without it they pass"`
+	Check bool `envconfig:"BOT_REPLY_LLM_CHECK" default:"true" desc:"asks the judge between the threshold and the limit; without it these messages pass"`
 	// OnErrorAllow passes a message on which the judge gave no verdict.
-	OnErrorAllow bool `envconfig:"BOT_REPLY_LLM_ON_ERROR" default:"deny" oneof:"deny|allow" desc:"what becomes of a message when the judge fails: stop it (deny) or pass it (allow)"`
+	OnErrorAllow bool `envconfig:"BOT_REPLY_LLM_ON_ERROR" default:"deny" oneof:"deny|allow" desc:"what happens to a message when the judge fails"`
 	// Timeout bounds the wait for the judge; 0 or less means DefaultTimeout.
 	Timeout time.Duration `envconfig:"BOT_REPLY_LLM_TIMEOUT" default:"10s" range:"100ms..5m" desc:"how long the judge may take"`
 	// Count is for the caller to pass to Depth; Decide does not read it.
