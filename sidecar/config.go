@@ -84,7 +84,7 @@ type Config struct {
 	MaxAge       time.Duration `envconfig:"RELAY_MAX_AGE" default:"10m" range:"1s..24h" desc:"a message that no channel to the bot accepted for this long goes to the transcript only"`
 	UserMessages bool          `envconfig:"RELAY_USER_MESSAGES" default:"true" desc:"sends people's messages to the other sidecars, for their transcripts"`
 	OutboxSync   bool          `envconfig:"RELAY_FSYNC" default:"false" desc:"accepts a message only when it is on the disk: survives a power cut, and takes milliseconds"`
-	DedupSize    int           `envconfig:"DEDUP_SIZE" default:"5000" range:"1..1000000" desc:"how many message ids are remembered to drop repeats"`
+	DedupSize    int           `envconfig:"DEDUP_SIZE" default:"5000" range:"1..1000000" desc:"message ids that are remembered, to drop repeats"`
 
 	GroupsFile      string `envconfig:"GROUPS_FILE" is:"path" unset:"$DATA_DIR/groups.json" desc:"names, members and limits of groups, in JSON; optional, read again when it changes"`
 	GroupPolicy     string `envconfig:"GROUP_POLICY" default:"auto" oneof:"auto|mention|open" desc:"which messages this bot gets: what the limits pass, or only those that name it (mention); open matters to POST /v1/decide only"`
@@ -118,7 +118,7 @@ type JudgeConfig struct {
 // GatewayConfig configures the gateway that a bot's own Feishu SDK is pointed at.
 // Without an address there is no gateway.
 type GatewayConfig struct {
-	Addr       string        `envconfig:"GATEWAY_ADDR" is:"address" unset:"no gateway" desc:"where the bot's Feishu SDK connects, such as 127.0.0.1:8788"`
+	Addr       string        `envconfig:"GATEWAY_ADDR" is:"address" unset:"no gateway" desc:"where the gateway listens for the bot's Feishu SDK, such as 127.0.0.1:8788"`
 	TLS        string        `envconfig:"GATEWAY_TLS" default:"off" oneof:"off|auto|file" desc:"off: plain HTTP; auto: a certificate of an own CA, $DATA_DIR/ca.pem; file: your certificate"`
 	CertFile   string        `envconfig:"GATEWAY_CERT_FILE" is:"path" unset:"none" desc:"the certificate (PEM); required by GATEWAY_TLS=file"`
 	KeyFile    string        `envconfig:"GATEWAY_KEY_FILE" is:"path" unset:"none" desc:"the key of GATEWAY_CERT_FILE (PEM); required by GATEWAY_TLS=file"`
