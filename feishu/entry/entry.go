@@ -1,5 +1,5 @@
 // Package entry is the port where a bot reaches the gateway. It serves all three
-// ways to direct a bot to the gateway (docs/frameworks.md, The three ways in):
+// ways to direct a bot to the gateway (docs/frameworks.md, Ways to connect):
 //
 //   - base URL: requests go to the [Options] Handler as they came, also
 //     `//callback/…`, which no router has tidied up;
