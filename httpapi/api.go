@@ -23,11 +23,8 @@
 package httpapi
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -35,7 +32,9 @@ import (
 	"feishu-relay/dedup"
 	"feishu-relay/internal/attempts"
 	"feishu-relay/internal/web"
+	"feishu-relay/internal/webapi"
 	"feishu-relay/internal/weborigin"
+	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -55,7 +54,7 @@ type Mail interface {
 	Routes() []web.Route
 	// Outbound sends a message that a bot reports on the channel [relay.MailChannel].
 	// Its error is a [*relay.Error].
-	Outbound(r *http.Request, out relay.Outbound) (answer any, err error)
+	Outbound(ctx context.Context, out relay.Outbound) (relay.Sent, error)
 }
 
 // Options of the API. All functions are required.
@@ -66,7 +65,7 @@ type Options struct {
 	Ended       *dedup.Window // signed-out sessions, at least [MaxEnded]; nil: in memory only
 	Send        func(context.Context, relay.Outbound) (relay.Sent, error)
 	Hear        func(ctx context.Context, h relay.Heard, steers bool) (relay.Sent, error) // false: h is no command
-	Decide      func(context.Context, relay.Question) (any, error)
+	Decide      func(context.Context, relay.Question) (policy.Decision, error)
 	Status      func() any
 	Ready       func() error
 	Visible     func(channel string, chat relay.ChatID) bool // whether the bot is in the chat
@@ -77,7 +76,7 @@ type Options struct {
 	Depths      func([]transcript.Entry) []int                // of each entry, counted among all; nil: not shown
 	Stream      *Stream                                       // nil: INJECT_URL delivers
 	Deliveries  Deliveries                                    // nil: no deliveries to a bot
-	Say         func(context.Context, Saying) (any, error)    // POST /v1/send; nil: no connector
+	Say         func(context.Context, Saying) (Said, error)   // POST /v1/send; nil: no connector
 	File        OpenFile                                      // GET /v1/messages/{message_id}/files/{key}
 	CA          []byte                                        // the gateway's certificate authority, PEM; may be nil
 	Events      *Events
@@ -90,19 +89,18 @@ type Options struct {
 
 type api struct {
 	Options
+	web      *webapi.API
 	sessions *sessions
 	routes   []web.Route
 }
 
 // New returns the handler of all routes.
 func New(o Options) http.Handler {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Failures == nil {
-		o.Failures = attempts.New()
-	}
-	a := &api{Options: o, sessions: newSessions(cmp.Or(o.AdminToken, o.Token), o.Name, o.Ended)}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Failures = cmp.Or(o.Failures, attempts.New())
+	a := &api{Options: o, sessions: newSessions(cmp.Or(o.AdminToken, o.Token), o.Name, o.Ended),
+		web: &webapi.API{MaxBody: maxBody, Invalid: relay.CodeInvalidRequest, Logger: o.Logger,
+			Other: relay.Errorf(web.CodeInternal, "see the sidecar's log")}}
 	mux, guarded := http.NewServeMux(), http.NewServeMux()
 	a.mount(mux, guarded)
 	mux.Handle("/", a.guard(jsonErrors(guarded)))
@@ -114,7 +112,7 @@ func (a *api) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		session, forged := "", false
 		if a.Token != "" {
-			given, ok := bearer(r)
+			given, ok := bearer(r.Header.Get("Authorization"))
 			if !ok {
 				session, forged = a.sessions.of(r)
 			}
@@ -136,7 +134,7 @@ func (a *api) guard(next http.Handler) http.Handler {
 				if ok || forged {
 					why = "the token is wrong; " + why
 				}
-				web.WriteError(w, &relay.Error{Code: web.CodeUnauthorized, Message: why})
+				web.WriteError(w, relay.Errorf(web.CodeUnauthorized, "%s", why))
 				return
 			}
 		} else if !localHost(r.Host) {
@@ -158,20 +156,21 @@ func (a *api) guard(next http.Handler) http.Handler {
 	})
 }
 
-func bearer(r *http.Request) (token string, ok bool) {
-	return strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+func bearer(authorization string) (token string, ok bool) {
+	return strings.CutPrefix(authorization, "Bearer ")
 }
 
-// byPerson reports whether a request that guard lets pass is a person's: all are without ADMIN_TOKEN.
-func (a *api) byPerson(r *http.Request) bool {
-	given, ok := bearer(r)
+// byPerson reports whether a request with this authorization that guard lets pass is a person's: all are without
+// ADMIN_TOKEN.
+func (a *api) byPerson(authorization string) bool {
+	given, ok := bearer(authorization)
 	return a.AdminToken == "" || !ok || isToken(given, a.AdminToken)
 }
 
 // people serves what is a person's alone.
 func (a *api) people(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !a.byPerson(r) {
+		if !a.byPerson(r.Header.Get("Authorization")) {
 			web.WriteError(w, errPeople)
 			return
 		}
@@ -205,57 +204,41 @@ func localHost(hostport string) bool {
 	return weborigin.Loopback(hostport) || strings.HasSuffix(weborigin.Name(hostport), ".localhost")
 }
 
-func (a *api) healthz(*http.Request) (any, error) { return alive, nil }
+// Health is the answer of GET /healthz and /readyz.
+type Health struct {
+	Status string `json:"status"`
+}
 
-var alive = map[string]string{"status": "alive"}
+var alive = Health{"alive"}
 
-func (a *api) readyz(*http.Request) (any, error) {
+func (a *api) healthz(context.Context, webapi.None) (Health, error) { return alive, nil }
+
+func (a *api) readyz(context.Context, webapi.None) (Health, error) {
 	if err := a.Ready(); err != nil {
-		return nil, &relay.Error{Code: web.CodeNotReady, Message: err.Error()}
+		return Health{}, relay.Errorf(web.CodeNotReady, "%v", err)
 	}
-	return map[string]string{"status": "ready"}, nil
+	return Health{"ready"}, nil
 }
 
 func (a *api) metrics(w http.ResponseWriter, r *http.Request) { a.Metrics.ServeHTTP(w, r) }
 
-func (a *api) status(*http.Request) (any, error) { return a.Status(), nil }
-
-// json serves what handle returns.
-func (a *api) json(status int, handle web.Handler) http.HandlerFunc {
-	return web.Serve(status, maxBody, handle, a.fail)
+// ca serves the certificate authority that a bot's SDK must trust for TLS with
+// the gateway.
+func (a *api) ca(w http.ResponseWriter, _ *http.Request) {
+	if len(a.CA) == 0 {
+		web.WriteError(w, relay.Errorf(web.CodeNoCA, "the gateway makes its own certificates only with GATEWAY_TLS=auto"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-pem-file")
+	_, _ = w.Write(a.CA) // fails if the caller is gone
 }
+
+func (a *api) status(context.Context, webapi.None) (any, error) { return a.Status(), nil }
 
 // fail answers with err, and logs an error whose text the caller does not get.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if _, ok := errors.AsType[*relay.Error](err); !ok && r.Context().Err() == nil {
-		a.Logger.Error("request failed", "route", r.Pattern, "err", err)
-	}
-	web.WriteError(w, err)
+	web.WriteError(w, a.web.Refusal(r.Context(), r.Pattern, err))
 }
-
-// readJSON reads a request's body into v. Unknown fields are ignored.
-func readJSON(r *http.Request, v any) error {
-	data, err := web.ReadBody(r)
-	if err != nil {
-		return err
-	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		return errEmpty
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		if errors.Is(err, relay.ErrTime) {
-			return web.Invalid("ts: %v", err)
-		}
-		field, reason := web.Unfit(err)
-		if field != "" {
-			return web.Invalid("field %q: %s", field, reason)
-		}
-		return web.Invalid("%s", reason)
-	}
-	return nil
-}
-
-var errEmpty = web.Invalid("the body is empty; it must be a JSON object")
 
 // jsonErrors turns the mux's own plain answers (no such route, wrong method)
 // into the API's format.

@@ -15,6 +15,7 @@ import (
 
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/test/apitest"
+	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -29,8 +30,8 @@ func TestEveryRouteAnswers(t *testing.T) {
 		{"GET", "/readyz", "", 200, `{"status":"ready"}`},
 		{"POST", "/v1/outbound", `{"chat_id":"oc_x","content":"hi"}`, 202, `{"relay_msg_id":"r1","relayed":true}`},
 		{"POST", "/v1/inbound", `{"chat_id":"oc_x","content":"hi","sender":"Ann"}`, 202, `{"relay_msg_id":"u1","relayed":false}`},
-		{"POST", "/v1/decide", `{"chat_id":"oc_x","content":"","sender_agent_name":"agent_b"}`, 200, `{"allow":true,"depth":1,"tier":"threshold"}`},
-		{"POST", "/v1/decide", `{"chat_id":"oc_x","content":"hi","role":"user"}`, 200, `{"allow":true,"depth":1,"tier":"threshold"}`},
+		{"POST", "/v1/decide", `{"chat_id":"oc_x","content":"","sender_agent_name":"agent_b"}`, 200, `{"allow":true,"depth":1,"reason":"","tier":"threshold"}`},
+		{"POST", "/v1/decide", `{"chat_id":"oc_x","content":"hi","role":"user"}`, 200, `{"allow":true,"depth":1,"reason":"","tier":"threshold"}`},
 		{"GET", "/v1/status", "", 200, `{"agent":"agent_a"}`},
 		{"GET", "/v1/transcripts", "", 200, `{"transcripts":[{"channel":"feishu","chat_id":"oc_x","bytes":5,"modified":7}]}`},
 		{"GET", "/v1/transcripts/feishu/oc_x", "", 200, `{"channel":"feishu","chat_id":"oc_x","entries":[{"role":"user","content":"last 50 of oc_x","sender":"","message_id":"","ts":0}]}`},
@@ -96,9 +97,9 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"torn", "POST", "/v1/outbound", ok[:20], 400, "invalid_request", "byte"},
 		{"two objects", "POST", "/v1/outbound", ok + ok, 400, "invalid_request", "byte"},
 		{"not UTF-8", "POST", "/v1/outbound", strings.Replace(ok, "hi", "\xff", 1), 400, "invalid_request", "UTF-8"},
-		{"a number for a string", "POST", "/v1/outbound", strings.Replace(ok, `"oc_x"`, "7", 1), 400, "invalid_request", `"chat_id": want a string, got number`},
-		{"a string for an object", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"metadata":"x","content"`, 1), 400, "invalid_request", `"metadata": want an object, got string`},
-		{"an object for an array", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"mentions":{},"content"`, 1), 400, "invalid_request", `"mentions": want an array, got object`},
+		{"a number for a string", "POST", "/v1/outbound", strings.Replace(ok, `"oc_x"`, "7", 1), 400, "invalid_request", `chat_id: want a string, got number`},
+		{"a string for an object", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"metadata":"x","content"`, 1), 400, "invalid_request", `metadata: want an object, got string`},
+		{"an object for an array", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"mentions":{},"content"`, 1), 400, "invalid_request", `mentions: want an array, got object`},
 		{"an invalid ts", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"ts":"soon","content"`, 1), 400, "invalid_request", ""},
 		{"no chat", "POST", "/v1/outbound", `{"content":"hi"}`, 400, "invalid_request", "chat_id"},
 		{"blank content", "POST", "/v1/outbound", `{"chat_id":"oc_x","content":" \n"}`, 400, "invalid_request", "content"},
@@ -149,7 +150,7 @@ func TestErrorsFromBehind(t *testing.T) {
 			f.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			f.Send = func(context.Context, relay.Outbound) (relay.Sent, error) { return relay.Sent{}, behind }
 			f.Hear = func(context.Context, relay.Heard, bool) (relay.Sent, error) { return relay.Sent{}, behind }
-			f.Decide = func(context.Context, relay.Question) (any, error) { return nil, behind }
+			f.Decide = func(context.Context, relay.Question) (policy.Decision, error) { return policy.Decision{}, behind }
 			f.chats = func() ([]transcript.Chat, error) { return nil, behind }
 			f.tail = func(string, string, int) ([]transcript.Entry, error) { return nil, behind }
 			body := `{"chat_id":"oc_x","content":"TEXT","sender_agent_name":"b"}`

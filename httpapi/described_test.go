@@ -4,6 +4,9 @@ import (
 	"io"
 	"net/http"
 	"testing"
+
+	"feishu-relay/httpapi"
+	"feishu-relay/internal/test/apitest"
 )
 
 // The same answers that the other tests look at, this time by the document.
@@ -26,3 +29,5 @@ func TestTheOtherRoutesAreDescribed(t *testing.T) {
 		call(t, f, tt.method, tt.path, tt.body)
 	}
 }
+
+func TestTheDocumentHasTheTypes(t *testing.T) { apitest.Typed(t, httpapi.Routes()) }

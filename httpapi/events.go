@@ -251,7 +251,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	}
 	all := r.URL.Query().Get("outcomes")
 	if all != "" && all != "all" {
-		a.fail(w, r, web.Invalid("outcomes: want all, or nothing"))
+		a.fail(w, r, a.web.Wrong("outcomes", "want all, or nothing"))
 		return
 	}
 	out, err := newEventWriter(w)

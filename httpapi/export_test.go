@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 
 	"feishu-relay/internal/web"
+	"feishu-relay/internal/webapi"
 	"feishu-relay/relay"
 )
 
@@ -62,4 +63,11 @@ func ServeSignedOut(next http.Handler, r *http.Request) {
 	s := newSessions("token", "name", nil)
 	_ = s.end("id")
 	s.serve(next, httptest.NewRecorder(), r, "id")
+}
+
+// Routes are the routes of an API without mail.
+func Routes() []web.Route {
+	a := &api{web: &webapi.API{}}
+	a.mount(http.NewServeMux(), http.NewServeMux())
+	return a.routes
 }

@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"bytes"
-	"cmp"
-	"errors"
-	"net/http"
+	"context"
+	"encoding/json"
 
-	"feishu-relay/internal/web"
+	"feishu-relay/internal/webapi"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
 )
@@ -26,48 +24,47 @@ type Groups interface {
 	Continue(channel string, chat relay.ChatID, bots []relay.AgentName) (steer.Group, error)
 }
 
-// groups serves GET /v1/groups.
-func (a *api) groups(*http.Request) (any, error) {
-	return map[string]any{"groups": web.List(a.Groups.Groups())}, nil
+// GroupList is the answer of GET /v1/groups.
+type GroupList struct {
+	Groups  []steer.Group `json:"groups"`
+	Earlier string        `json:"earlier,omitempty"`
 }
 
-// ofGroup serves a route of one group, with its chat in the path and its channel in the
-// query.
-func ofGroup(do func(r *http.Request, channel string, chat relay.ChatID) (any, error)) web.Handler {
-	return func(r *http.Request) (any, error) {
-		channel := cmp.Or(r.URL.Query().Get("channel"), relay.DefaultChannel)
-		chat := r.PathValue("chat")
-		if err := cmp.Or(relay.CheckField("channel", channel), relay.CheckField("chat", chat)); err != nil {
-			return nil, err
-		}
-		return do(r, channel, relay.ChatID(chat))
-	}
-}
-
-// bare serves a route of one group whose request has no body.
-func (a *api) bare(do func(Groups, string, relay.ChatID) (steer.Group, error)) web.Handler {
-	return ofGroup(func(_ *http.Request, channel string, chat relay.ChatID) (any, error) {
-		return do(a.Groups, channel, chat)
+func (a *api) groups(_ context.Context, in webapi.Paged) (out GroupList, err error) {
+	out.Groups, out.Earlier, err = webapi.Page(a.Groups.Groups(), in, func(g *steer.Group) webapi.Place {
+		return webapi.Place{Key: g.Channel + "/" + string(g.ChatID)}
 	})
+	return out, err
 }
 
-func (a *api) patchGroup(r *http.Request, channel string, chat relay.ChatID) (any, error) {
-	body, err := web.ReadBody(r)
-	if err != nil {
-		return nil, err
-	}
-	if len(bytes.TrimSpace(body)) == 0 {
-		return nil, errEmpty
-	}
-	return a.Groups.Patch(channel, chat, body)
+// oneGroup names a group.
+type oneGroup struct {
+	Chat    relay.ChatID `path:"chat"`
+	Channel string       `query:"channel" default:"feishu"`
 }
 
-func (a *api) continueGroup(r *http.Request, channel string, chat relay.ChatID) (any, error) {
-	var asked struct {
+// change returns a route of one group whose request has no body.
+func (a *api) change(do func(Groups, string, relay.ChatID) (steer.Group, error)) func(context.Context, oneGroup) (
+	steer.Group, error) {
+	return func(_ context.Context, in oneGroup) (steer.Group, error) { return do(a.Groups, in.Channel, in.Chat) }
+}
+
+type groupPatch struct {
+	oneGroup
+	Body json.RawMessage
+}
+
+func (a *api) patchGroup(_ context.Context, in groupPatch) (steer.Group, error) {
+	return a.Groups.Patch(in.Channel, in.Chat, in.Body)
+}
+
+type groupContinue struct {
+	oneGroup
+	Body struct {
 		Bots []relay.AgentName `json:"bots"`
-	}
-	if err := readJSON(r, &asked); err != nil && !errors.Is(err, errEmpty) {
-		return nil, err
-	}
-	return a.Groups.Continue(channel, chat, asked.Bots)
+	} `body:"optional"`
+}
+
+func (a *api) continueGroup(_ context.Context, in groupContinue) (steer.Group, error) {
+	return a.Groups.Continue(in.Channel, in.Chat, in.Body.Bots)
 }

@@ -34,8 +34,8 @@ func cutCursor(text string) (cursor string, until int64, ok bool) {
 
 // withNotices merges the notices up to a time into the entries of a page, by time. It returns
 // the time from which the page has notices.
-func (a *api) withNotices(channel, chat string, page transcript.Page, text string, until int64,
-	entries []shownEntry) ([]shownEntry, int64, error) {
+func (a *api) withNotices(in transcriptPage, page transcript.Page, until int64, entries []ShownEntry) (
+	[]ShownEntry, int64, error) {
 	if a.Notices == nil {
 		return entries, until, nil
 	}
@@ -48,7 +48,7 @@ func (a *api) withNotices(channel, chat string, page transcript.Page, text strin
 	if page.Earlier == "" {
 		from = math.MinInt64
 	}
-	notices, err := a.Notices(channel, chat, maxNotices, until-1)
+	notices, err := a.Notices(in.Channel, in.ChatID, maxNotices, until-1)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -56,17 +56,17 @@ func (a *api) withNotices(channel, chat string, page transcript.Page, text strin
 	if len(notices) == maxNotices {
 		from = max(from, notices[0].TS)
 	}
-	merged := make([]shownEntry, 0, len(entries)+len(notices))
+	merged := make([]ShownEntry, 0, len(entries)+len(notices))
 	next := 0
 	for _, n := range notices {
-		if n.TS < from || !n.Contains(text) {
+		if n.TS < from || !n.Contains(string(in.Text)) {
 			continue
 		}
 		for next < len(entries) && entries[next].TS <= n.TS {
 			merged = append(merged, entries[next])
 			next++
 		}
-		merged = append(merged, shownEntry{Entry: n})
+		merged = append(merged, ShownEntry{Entry: n})
 	}
 	return append(merged, entries[next:]...), from, nil
 }

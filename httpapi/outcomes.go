@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
-	"net/http"
 	"time"
 
 	"feishu-relay/internal/web"
@@ -21,35 +19,31 @@ type Outcomes interface {
 
 var _ Outcomes = (*outcome.Log)(nil)
 
-const (
-	outcomesShown = 1000 // in an answer by default
-	maxOutcomes   = 5000 // in an answer at most
-)
-
 var errNotInChat = relay.Errorf(web.CodeNotFound, "the bot is not in this chat, or has no message of it")
 
-// outcomes serves GET /v1/outcomes: the outcomes of a chat's newest messages.
-func (a *api) outcomes(r *http.Request) (any, error) {
-	q := r.URL.Query()
-	channel, chat := cmp.Or(q.Get("channel"), relay.DefaultChannel), relay.ChatID(q.Get("chat_id"))
-	limit, ok := web.Limit(r, outcomesShown, maxOutcomes)
-	if !ok {
-		return nil, web.Invalid("limit: want a number from 1 to %d", maxOutcomes)
+// OutcomeList is the answer of GET /v1/outcomes: the outcomes of a chat's newest messages.
+type OutcomeList struct {
+	Channel  string            `json:"channel"`
+	ChatID   relay.ChatID      `json:"chat_id"`
+	Outcomes []outcome.Outcome `json:"outcomes"` // oldest first
+	Complete bool              `json:"complete"`
+}
+
+type outcomes struct {
+	Channel string       `query:"channel" default:"feishu"`
+	ChatID  relay.ChatID `query:"chat_id"`
+	Limit   int          `query:"limit" range:"1..5000" default:"1000"`
+}
+
+func (a *api) outcomes(ctx context.Context, in outcomes) (OutcomeList, error) {
+	if in.ChatID == "" {
+		return OutcomeList{}, a.web.Wrong("chat_id", "is missing")
 	}
-	if chat == "" {
-		return nil, web.Invalid("chat_id is missing")
+	if !a.Visible(in.Channel, in.ChatID) {
+		return OutcomeList{}, errNotInChat
 	}
-	if err := cmp.Or(relay.CheckField("channel", channel), relay.CheckField("chat_id", chat)); err != nil {
-		return nil, err
-	}
-	if !a.Visible(channel, chat) {
-		return nil, errNotInChat
-	}
-	found, complete, err := a.Outcomes.Recent(r.Context(), channel, chat, limit)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"channel": channel, "chat_id": chat, "outcomes": web.List(found), "complete": complete}, nil
+	found, complete, err := a.Outcomes.Recent(ctx, in.Channel, in.ChatID, in.Limit)
+	return OutcomeList{in.Channel, in.ChatID, web.List(found), complete}, err
 }
 
 // watchOutcomes returns a channel of the outcomes from now on, of chats that

@@ -15,6 +15,7 @@ import (
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/sse"
 	"feishu-relay/internal/test/apitest"
+	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -46,9 +47,9 @@ func newFakes() *fakes {
 			f.heard = append(f.heard, h)
 			return relay.Sent{RelayMsgID: "u1"}, nil
 		},
-		Decide: func(_ context.Context, q relay.Question) (any, error) {
+		Decide: func(_ context.Context, q relay.Question) (policy.Decision, error) {
 			f.decided = append(f.decided, q)
-			return map[string]any{"allow": true, "tier": "threshold", "depth": 1}, nil
+			return policy.Decision{Allow: true, Tier: "threshold", Depth: 1}, nil
 		},
 		Status:      func() any { return map[string]string{"agent": "agent_a"} },
 		Ready:       func() error { return nil },

@@ -7,34 +7,35 @@ import (
 
 	"feishu-relay/httpapi/viewer"
 	"feishu-relay/internal/web"
+	"feishu-relay/internal/webapi"
 )
 
 // mount adds the routes to the mux for all callers and to the guarded one.
 // docs/openapi.yaml describes each route.
 func (a *api) mount(all, guarded *http.ServeMux) {
-	ok, accepted := http.StatusOK, http.StatusAccepted
-	page := viewer.Handler().ServeHTTP
+	const ok, accepted = http.StatusOK, http.StatusAccepted
+	page, w := viewer.Handler().ServeHTTP, a.web
 	a.routes = []web.Route{
 		web.On("GET /v1", a.index),
-		web.On("GET /v1/status", a.json(ok, a.status)),
+		webapi.JSON(w, "GET /v1/status", ok, a.status),
 		web.On("GET /v1/stream", a.stream).As(web.LongLived),
 		web.On("GET /v1/events", a.events).As(web.LongLived),
-		web.On("GET /v1/transcripts", a.json(ok, a.transcripts)),
-		web.On("GET /v1/transcripts/{channel}/{chat_id}", a.json(ok, a.transcript)),
+		webapi.JSON(w, "GET /v1/transcripts", ok, a.transcripts),
+		webapi.JSON(w, "GET /v1/transcripts/{channel}/{chat_id}", ok, a.transcript),
 		web.On("GET /v1/messages/{message_id}/files/{key}", a.file),
-		web.On("GET /v1/outcomes", a.json(ok, a.outcomes)),
-		web.On("GET /v1/groups", a.json(ok, a.groups)),
-		web.On("GET /v1/groups/{chat}", a.json(ok, a.bare(Groups.Group))),
-		web.On("PATCH /v1/groups/{chat}", a.json(ok, ofGroup(a.patchGroup))).As(web.People),
-		web.On("DELETE /v1/groups/{chat}/settings", a.json(ok, a.bare(Groups.Forget))).As(web.People),
-		web.On("POST /v1/groups/{chat}/continue", a.json(ok, ofGroup(a.continueGroup))).As(web.People),
-		web.On("POST /v1/groups/{chat}/stop", a.json(ok, a.bare(Groups.Stop))).As(web.People),
-		web.On("POST /v1/outbound", a.json(accepted, a.outbound)),
-		web.On("POST /v1/inbound", a.json(accepted, a.inbound)),
-		web.On("POST /v1/decide", a.json(ok, a.decide)),
-		web.On("POST /v1/send", a.json(ok, a.say)),
-		web.On("GET /v1/deliveries", a.json(ok, a.deliveries)),
-		web.On("POST /v1/deliveries/{relay_msg_id}", a.json(ok, a.settleDelivery)),
+		webapi.JSON(w, "GET /v1/outcomes", ok, a.outcomes),
+		webapi.JSON(w, "GET /v1/groups", ok, a.groups),
+		webapi.JSON(w, "GET /v1/groups/{chat}", ok, a.change(Groups.Group)),
+		webapi.JSON(w, "PATCH /v1/groups/{chat}", ok, a.patchGroup).As(web.People),
+		webapi.JSON(w, "DELETE /v1/groups/{chat}/settings", ok, a.change(Groups.Forget)).As(web.People),
+		webapi.JSON(w, "POST /v1/groups/{chat}/continue", ok, a.continueGroup).As(web.People),
+		webapi.JSON(w, "POST /v1/groups/{chat}/stop", ok, a.change(Groups.Stop)).As(web.People),
+		webapi.JSON(w, "POST /v1/outbound", accepted, a.outbound),
+		webapi.JSON(w, "POST /v1/inbound", accepted, a.inbound),
+		webapi.JSON(w, "POST /v1/decide", ok, a.decide),
+		webapi.JSON(w, "POST /v1/send", ok, a.say),
+		webapi.JSON(w, "GET /v1/deliveries", ok, a.deliveries),
+		webapi.JSON(w, "POST /v1/deliveries/{relay_msg_id}", ok, a.settleDelivery),
 	}
 	if a.Mail != nil {
 		a.routes = append(a.routes, a.Mail.Routes()...)
@@ -42,8 +43,8 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 	a.routes = append(a.routes,
 		web.On("GET /ca.pem", a.ca),
 		web.On("GET /metrics", a.metrics),
-		web.On("GET /healthz", a.json(ok, a.healthz)).As(web.Public),
-		web.On("GET /readyz", a.json(ok, a.readyz)).As(web.Public),
+		webapi.JSON(w, "GET /healthz", ok, a.healthz).As(web.Public),
+		webapi.JSON(w, "GET /readyz", ok, a.readyz).As(web.Public),
 		web.On("GET /{$}", page).As(web.People),
 		web.On("GET /viewer/{file}", page).As(web.People),
 		web.On("POST /sign-in", a.signIn).As(web.Public),

@@ -32,7 +32,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	if ack := r.URL.Query().Get("ack"); ack != "" {
 		does, err := strconv.ParseBool(ack)
 		if err != nil {
-			a.fail(w, r, web.Invalid("ack: want true or false, got %.20q", ack))
+			a.fail(w, r, a.web.Wrong("ack", "want true or false"))
 			return
 		}
 		params.ack = &does

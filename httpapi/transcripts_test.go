@@ -182,8 +182,22 @@ func TestTranscriptList(t *testing.T) {
 		`"last":{"role":"user","content":"hi","sender":"","message_id":"om_1","ts":0}}`; first != want {
 		t.Errorf("got %s\nwant %s", first, want)
 	}
-	if chats, with := strings.Count(w.Body.String(), `"chat_id"`), strings.Count(w.Body.String(), `"last"`); chats != 700 || with != 500 {
-		t.Errorf("%d chats, %d with their last message", chats, with)
+	found, pages := map[string]bool{}, 0
+	for query := ""; pages == 0 || query != ""; pages++ {
+		var list httpapi.TranscriptList
+		w := call(t, f, "GET", "/v1/transcripts?limit=300"+query, "")
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || len(list.Transcripts) > 300 {
+			t.Fatalf("%v: %d chats on a page", err, len(list.Transcripts))
+		}
+		for _, c := range list.Transcripts {
+			found[c.ChatID] = true
+		}
+		if query = ""; list.Earlier != "" {
+			query = "&before=" + list.Earlier
+		}
+	}
+	if len(found) != 700 || pages != 3 {
+		t.Errorf("%d chats on %d pages", len(found), pages)
 	}
 	if strings.Contains(w.Body.String(), "oc_secret") {
 		t.Error("a chat that is not the bot's is listed")

@@ -60,13 +60,9 @@ func wantSendable(t *testing.T, reached any) {
 	case agent.Draft:
 		e = r.Envelope
 		e.ID, e.From, e.Timestamp, e.Trace = "msg_1", "agent_a", noon, []mailbox.AgentID{"agent_a"}
-		if e.Task == nil { // made up for a new one; for a step it is the one that is open
+		if e.Task == nil || e.Task.ID == "" { // made up for a new one; for a step it is the one that is open
 			e.Task = &mailbox.Task{ID: "t1"}
 		}
-	case agent.TaskDraft:
-		e.To, e.Type, e.Callback = r.To, mailbox.TypeTask, r.Callback
-		e.Task = &mailbox.Task{ID: "t1", State: mailbox.Pending, Deadline: r.Deadline}
-		e.Content.Parts = withText(r.Text, r.Data)
 	case agent.TaskUpdate:
 		e.Type, e.Task = mailbox.TypeTaskUpdate, &mailbox.Task{ID: r.TaskID, State: r.State}
 		e.Content.Parts = withText(r.Text, r.Parts)

@@ -10,44 +10,36 @@ import (
 	"feishu-relay/relay"
 )
 
-const (
-	maxLines  = 16              // connections at once, registered or not; one more is refused
-	linesStop = 2 * time.Second // how long Close waits for them
-)
+// linesStop is how long Close waits for the connections.
+const linesStop = 2 * time.Second
 
-// Lines are the WebSockets at /v1/mailbox/ws. The zero value is usable.
+// Lines are the WebSockets at /v1/mailbox/ws. The zero value is usable. That no more than one stays registered, and how
+// long one may wait before that, bounds them.
 type Lines struct {
-	mu     sync.Mutex
-	open   map[*context.CancelCauseFunc]struct{} // guarded by mu
-	closed bool                                  // guarded by mu
-	left   sync.WaitGroup
+	mu   sync.Mutex
+	all  context.Context         // of every connection; guarded by mu, as the rest is
+	stop context.CancelCauseFunc // ends all
+	left sync.WaitGroup
 }
 
-// join adds a connection. Its context ends, with web.ErrStopping as the cause,
-// when the lines are closed; the caller calls leave when the connection has
-// ended.
-func (l *Lines) join(ctx context.Context) (turn context.Context, leave func(), err error) {
+// begin has the caller hold mu.
+func (l *Lines) begin() {
+	if l.all == nil {
+		l.all, l.stop = context.WithCancelCause(context.Background())
+	}
+}
+
+// join adds a connection. Its turn ends with the cause given to end, or with web.ErrStopping when the lines are
+// closed. The caller calls l.left.Done when the connection has ended.
+func (l *Lines) join() (turn context.Context, end context.CancelCauseFunc, err *relay.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return nil, nil, &relay.Error{Code: web.CodeStopping, Message: web.ErrStopping.Error()}
+	if l.begin(); l.all.Err() != nil {
+		return nil, nil, relay.Errorf(web.CodeStopping, "%s", web.ErrStopping)
 	}
-	if len(l.open) >= maxLines {
-		return nil, nil, relay.Errorf(web.CodeTooManyLines, "close one of the %d others", maxLines)
-	}
-	turn, end := context.WithCancelCause(ctx)
-	if l.open == nil {
-		l.open = map[*context.CancelCauseFunc]struct{}{}
-	}
-	l.open[&end] = struct{}{}
 	l.left.Add(1)
-	return turn, func() {
-		end(context.Canceled)
-		l.mu.Lock()
-		delete(l.open, &end)
-		l.mu.Unlock()
-		l.left.Done()
-	}, nil
+	turn, end = context.WithCancelCause(l.all)
+	return turn, end, nil
 }
 
 // Close tells the bots that the sidecar stops, and waits up to linesStop for
@@ -55,10 +47,8 @@ func (l *Lines) join(ctx context.Context) (turn context.Context, leave func(), e
 // It may be called more than once.
 func (l *Lines) Close() {
 	l.mu.Lock()
-	l.closed = true
-	for end := range l.open {
-		(*end)(web.ErrStopping)
-	}
+	l.begin()
+	l.stop(web.ErrStopping)
 	l.mu.Unlock()
 	wait.Group(&l.left, linesStop)
 }

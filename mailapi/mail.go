@@ -1,70 +1,69 @@
 package mailapi
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"time"
 
-	"feishu-relay/internal/web"
+	"feishu-relay/internal/webapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 )
 
-// maxReason is the most bytes of a nack's message; more is refused.
-const maxReason = 4 << 10
+const (
+	maxReason = 4 << 10 // bytes of a nack's message; more is refused
+	maxDead   = 4 << 20 // bytes of the envelopes of a page of dead letters; the rest is on the next page
+)
 
-// codes are the codes that a nack may have, in the order in which errors list
-// them.
-var codes = []mailbox.Code{mailbox.AgentBusy, mailbox.AgentOffline, mailbox.InvalidMessage,
-	mailbox.TaskNotFound, mailbox.Unauthorized, mailbox.RateLimited}
-
-// inbox serves GET /v1/mailbox/inbox: the messages that wait for the bot. It
+// Inbox is the answer of GET /v1/mailbox/inbox: the messages that wait for the bot. It
 // delivers none.
-func (a *API) inbox(r *http.Request) (any, error) {
-	n, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
-	waiting, total, err := a.Mailbox.Inbox(r.Context(), n)
-	if err != nil {
-		return nil, err
-	}
-	messages, err := asJSON(waiting)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"messages": messages, "total": total}, nil
+type Inbox struct {
+	Messages []json.RawMessage `json:"messages"` // as the stores hold them, with the goal of each
+	Total    int               `json:"total"`
 }
 
-// drain serves POST /v1/mailbox/inbox/drain: the messages in its answer wait until
-// they are confirmed, such as by its cursor; with a limit of 0 that is all it does.
-func (a *API) drain(r *http.Request) (any, error) {
-	query := r.URL.Query()
-	n, err := limit(r)
-	if query.Get("limit") == "0" && query.Get("cursor") != "" {
-		n, err = 0, nil
-	}
+type inbox struct {
+	Limit int `query:"limit" range:"1..200" default:"50"`
+}
+
+func (a *API) inbox(ctx context.Context, in inbox) (Inbox, error) {
+	waiting, total, err := a.Mailbox.Inbox(ctx, in.Limit)
 	if err != nil {
-		return nil, err
+		return Inbox{}, err
 	}
-	goal := query.Get("goal")
-	if err := checkOptional("goal", goal); err != nil {
-		return nil, err
+	messages, err := asJSON(waiting)
+	return Inbox{messages, total}, err
+}
+
+// Drained is the answer of POST /v1/mailbox/inbox/drain.
+type Drained struct {
+	Messages []json.RawMessage `json:"messages"`
+	Rendered string            `json:"rendered"`
+	Dropped  int               `json:"dropped"`
+	Waiting  int               `json:"waiting"`
+	Cursor   string            `json:"cursor"`
+}
+
+type drain struct {
+	Limit  int    `query:"limit" range:"0..200" default:"50"`
+	Goal   mailID `query:"goal"`
+	Cursor string `query:"cursor"`
+}
+
+// drain returns messages, which wait until they are confirmed, such as by the cursor; with a limit of 0 it only
+// confirms.
+func (a *API) drain(ctx context.Context, in drain) (Drained, error) {
+	if in.Limit == 0 && in.Cursor == "" {
+		return Drained{}, mailbox.Invalid("limit", "want a number from 1 to 200, or a cursor")
 	}
-	drained, err := a.Mailbox.Drain(r.Context(), n, goal, query.Get("cursor"))
+	d, err := a.Mailbox.Drain(ctx, in.Limit, string(in.Goal), in.Cursor)
 	if err != nil {
-		return nil, err
+		return Drained{}, err
 	}
-	messages, err := asJSON(drained.Messages)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"messages": messages, "rendered": drained.Rendered,
-		"dropped": drained.Dropped, "waiting": drained.Waiting, "cursor": drained.Cursor}, nil
+	messages, err := asJSON(d.Messages)
+	return Drained{messages, d.Rendered, d.Dropped, d.Waiting, d.Cursor}, err
 }
 
 // asJSON returns messages as the stores hold them, with the goal of each.
@@ -84,50 +83,33 @@ func asJSON(mail []agent.Mail) ([]json.RawMessage, error) {
 	return all, nil
 }
 
-// sendMail serves POST /v1/mailbox/messages: an envelope of any type, of which
-// most fields are optional.
-func (a *API) sendMail(r *http.Request) (any, error) {
-	draft, err := readDraft(r)
-	if err != nil {
-		return nil, err
-	}
-	return a.Mailbox.Send(r.Context(), draft)
+// envelope is an envelope of any type, of which most fields are optional.
+type envelope struct {
+	Body map[string]json.RawMessage
 }
 
-func readDraft(r *http.Request) (d agent.Draft, err error) {
-	var fields map[string]json.RawMessage
-	if err := readMail(r, &fields); err != nil {
-		return d, err
-	}
-	if fields == nil { // null
-		fields = map[string]json.RawMessage{}
-	}
-	for _, name := range []string{"forwardOf", "forward_of"} {
-		id, err := takeID(fields, name)
-		if err != nil {
-			return d, err
+func (a *API) sendMail(ctx context.Context, in envelope) (agent.Sent, error) {
+	return a.send(ctx, in.Body)
+}
+
+// send sends an envelope and forward_of. The mailbox checks the sender.
+func (a *API) send(ctx context.Context, fields map[string]json.RawMessage) (agent.Sent, error) {
+	var d agent.Draft
+	for _, name := range []string{"forward_of", "forwardOf"} {
+		if string(fields[name]) == `""` {
+			delete(fields, name)
 		}
-		d.ForwardOf = cmp.Or(id, d.ForwardOf)
+		_ = json.Unmarshal(fields[name], &d.ForwardOf) // what it is decode checks
 	}
-	d.Envelope, err = envelope(fields)
-	return d, err
+	var err error
+	if d.Envelope, err = decode(fields); err != nil {
+		return agent.Sent{}, err
+	}
+	return a.Mailbox.Send(ctx, d)
 }
 
-// takeID removes an optional id from fields and returns it.
-func takeID(fields map[string]json.RawMessage, name string) (id string, err error) {
-	raw, given := fields[name]
-	if !given {
-		return "", nil
-	}
-	delete(fields, name)
-	if json.Unmarshal(raw, &id) != nil {
-		return "", mailbox.Invalid(name, "want a string")
-	}
-	return id, checkOptional(name, id)
-}
-
-// envelope reads an envelope to send. The mailbox checks the sender.
-func envelope(fields map[string]json.RawMessage) (mailbox.Envelope, error) {
+// decode reads an envelope to send, of fields that are JSON.
+func decode(fields any) (mailbox.Envelope, error) {
 	raw, err := relay.Marshal(fields)
 	if err != nil {
 		return mailbox.Envelope{}, err
@@ -135,51 +117,53 @@ func envelope(fields map[string]json.RawMessage) (mailbox.Envelope, error) {
 	return mailbox.DecodeDraft(raw)
 }
 
-// byID calls do for the message that the path names, and answers with its id.
-func (a *API) byID(do func(Mailbox, context.Context, string) error) web.Handler {
-	return func(r *http.Request) (any, error) {
-		id := r.PathValue("id")
-		if err := checkMailID("id", id); err != nil {
-			return nil, err
-		}
-		if err := do(a.Mailbox, r.Context(), id); err != nil {
-			return nil, about("id", http.StatusNotFound, err)
-		}
-		return map[string]string{"id": id}, nil
+type oneMessage struct {
+	ID mailID `path:"id"`
+}
+
+// MessageID is the answer of routes that settle a message or send a dead letter again.
+type MessageID struct {
+	ID mailID `json:"id"`
+}
+
+func (a *API) ack(ctx context.Context, in oneMessage) (MessageID, error) {
+	return MessageID(in), a.Mailbox.Ack(ctx, string(in.ID))
+}
+
+func (a *API) replay(ctx context.Context, in oneMessage) (MessageID, error) {
+	return MessageID(in), a.Mailbox.Replay(ctx, string(in.ID))
+}
+
+type nack struct {
+	ID   mailID `path:"id"`
+	Body struct {
+		Code string `json:"code" enum:"AGENT_BUSY|AGENT_OFFLINE|INVALID_MESSAGE|TASK_NOT_FOUND|UNAUTHORIZED|RATE_LIMITED"`
+
+		Message string `json:"message"`
 	}
 }
 
-// nack serves POST /v1/mailbox/messages/{id}/nack: the bot refuses it.
-func (a *API) nack(r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	var body struct {
-		Code    mailbox.Code `json:"code"`
-		Message string       `json:"message"`
-		Reason  string       `json:"reason"` // the same
-	}
-	err := checkMailID("id", id)
-	if err == nil {
-		err = readMail(r, &body)
-	}
-	body.Message = cmp.Or(body.Message, body.Reason)
-	switch {
-	case err != nil:
-	case !slices.Contains(codes, body.Code):
-		err = mailbox.Invalid("code", "want one of %s", joined(codes))
-	case len(body.Message) > maxReason:
-		err = mailbox.Invalid("message", "has %d bytes, at most %d", len(body.Message), maxReason)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := a.Mailbox.Nack(r.Context(), id, body.Code, body.Message); err != nil {
-		return nil, about("id", http.StatusNotFound, err)
-	}
-	return map[string]string{"id": id, "code": string(body.Code)}, nil
+// Nack is the answer of POST /v1/mailbox/messages/{id}/nack.
+type Nack struct {
+	ID   mailID `json:"id"`
+	Code string `json:"code"`
 }
 
-// deadLetter is a dead letter with its envelope as the stores hold it.
-type deadLetter struct {
+func (a *API) nack(ctx context.Context, in nack) (Nack, error) {
+	if n := len(in.Body.Message); n > maxReason {
+		return Nack{}, mailbox.Invalid("message", "has %d bytes, at most %d", n, maxReason)
+	}
+	return Nack{in.ID, in.Body.Code}, a.Mailbox.Nack(ctx, string(in.ID), mailbox.Code(in.Body.Code), in.Body.Message)
+}
+
+// DeadLetters is the answer of GET /v1/mailbox/dead-letters.
+type DeadLetters struct {
+	DeadLetters []DeadLetter `json:"dead_letters"`
+	Earlier     string       `json:"earlier,omitempty"`
+}
+
+// DeadLetter is a dead letter with its envelope as the stores hold it.
+type DeadLetter struct {
 	ID       string          `json:"id"`
 	Code     mailbox.Code    `json:"code"`
 	Reason   string          `json:"reason"`
@@ -188,18 +172,30 @@ type deadLetter struct {
 	Envelope json.RawMessage `json:"envelope"`
 }
 
-func (a *API) deadLetters(r *http.Request) (any, error) {
+type deadLetters struct {
+	Limit  int    `query:"limit" range:"1..200" default:"50"`
+	Before string `query:"before"`
+}
+
+func (a *API) deadLetters(_ context.Context, in deadLetters) (out DeadLetters, err error) {
 	dead, err := a.Mailbox.DeadLetters()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	rows := []deadLetter{}
-	for _, d := range dead {
+	place := func(d *agent.DeadLetter) webapi.Place { return webapi.Place{At: d.DeadAt.UnixMilli(), Key: d.ID} }
+	page, earlier, err := webapi.Page(dead, webapi.Paged(in), place)
+	out = DeadLetters{[]DeadLetter{}, earlier}
+	for i, size := 0, 0; i < len(page); i++ {
+		d := &page[i]
 		envelope, err := mailbox.Encode(d.Envelope)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
-		rows = append(rows, deadLetter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, envelope})
+		if size += len(envelope); size > maxDead && i > 0 {
+			out.Earlier = place(&page[i-1]).String()
+			break
+		}
+		out.DeadLetters = append(out.DeadLetters, DeadLetter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, envelope})
 	}
-	return map[string]any{"dead_letters": rows}, nil
+	return out, err
 }

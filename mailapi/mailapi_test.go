@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"feishu-relay/internal/test/apitest"
+	"feishu-relay/mailapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 )
@@ -45,14 +49,16 @@ var mailCalls = []struct {
 	{"POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"hi"}`, 202, `{"id":"msg_1"}`},
 	{"POST", "/v1/mailbox/messages/msg_b1/ack", "", 200, `{"id":"msg_b1"}`},
 	{"POST", "/v1/mailbox/messages/msg_b1/nack", `{"code":"AGENT_BUSY","message":"later"}`, 200, `{"id":"msg_b1","code":"AGENT_BUSY"}`},
-	{"GET", "/v1/mailbox/tasks", "", 200, `{"tasks":[` + fmt.Sprintf(record, "t3", "received", "working") + `,` +
-		fmt.Sprintf(record, "t2", "sent", "working") + `,` + fmt.Sprintf(record, "t2", "received", "rejected") + `]}`},
+	{"GET", "/v1/mailbox/tasks", "", 200, `{"tasks":[` + fmt.Sprintf(record, "t2", "received", "rejected") + `,` +
+		fmt.Sprintf(record, "t3", "received", "working") + `,` + fmt.Sprintf(record, "t2", "sent", "working") + `]}`},
 	{"POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"do it"}`, 202, `{"id":"msg_1","task_id":"t1","note":"it waits"}`},
 	{"GET", "/v1/mailbox/tasks/t3", "", 200, `{"tasks":[` + fmt.Sprintf(record, "t3", "received", "working") + `]}`},
 	{"POST", "/v1/mailbox/tasks/t3", `{"state":"completed","text":"done"}`, 200, fmt.Sprintf(record, "t3", "received", "completed")},
 	{"GET", "/v1/mailbox/dead-letters", "", 200, `{"dead_letters":[{"id":"msg_d","code":"AGENT_OFFLINE","reason":"not taken","attempts":4,
 		"dead_at":"2026-04-26T12:00:00Z","envelope":` + fmt.Sprintf(mail, "d", "") + `}]}`},
 	{"POST", "/v1/mailbox/dead-letters/msg_d/replay", "", 202, `{"id":"msg_d"}`},
+	{"POST", "/v1/outbound", `{"channel":"mailbox","chat_id":"agent_b","content":"hi","metadata":{"mailbox_type":"task"}}`, 202,
+		`{"relay_msg_id":"msg_1","relayed":true,"task_id":"t1","note":"it waits"}`},
 	{"GET", "/v1/mailbox/schemas", "", 200, `{"schemas":["envelope","task","agent","message"]}`},
 	{"POST", "/mcp", `{}`, 200, `{"jsonrpc":"2.0","method":"POST"}`},
 }
@@ -79,21 +85,14 @@ func TestEveryMailboxRouteAnswers(t *testing.T) {
 }
 
 func TestAnswersOfAnEmptyMailbox(t *testing.T) {
-	b := newBox()
-	b.goals, b.records = nil, nil
-	b.agents = func() ([]mailbox.Card, error) { return nil, nil }
-	b.listPeers = func() (agent.Peers, error) { return agent.Peers{Note: "none"}, nil }
-	b.inbox = func(int) ([]agent.Mail, int, error) { return nil, 0, nil }
-	b.drain = func(int) (agent.Drained, error) { return agent.Drained{}, nil }
-	b.deadLetters = func() ([]agent.DeadLetter, error) { return nil, nil }
 	for path, want := range map[string]string{
-		"GET /v1/peers": `{"peers":[],"note":"none"}`, "GET /v1/peers/self/goals": `{"goals":[]}`,
+		"GET /v1/peers": `{"peers":[]}`, "GET /v1/peers/self/goals": `{"goals":[]}`,
 		"GET /v1/mailbox/agents": `{"agents":[]}`, "GET /v1/mailbox/inbox": `{"messages":[],"total":0}`,
 		"POST /v1/mailbox/inbox/drain": `{"messages":[],"rendered":"","dropped":0,"waiting":0,"cursor":""}`,
 		"GET /v1/mailbox/tasks":        `{"tasks":[]}`, "GET /v1/mailbox/dead-letters": `{"dead_letters":[]}`,
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		w := call(t, withMailbox(b), method, path, "")
+		w := call(t, withMailbox(&box{empty: true}), method, path, "")
 		if diff := cmp.Diff(apitest.Object(t, w.Body.Bytes()), apitest.Object(t, []byte(want))); w.Code != 200 || diff != "" {
 			t.Errorf("%s: %d (-got +want):\n%s", path, w.Code, diff)
 		}
@@ -118,6 +117,11 @@ func TestSchemasAreServed(t *testing.T) {
 func TestWhatReachesTheMailbox(t *testing.T) {
 	deadline := time.Date(2026, 4, 26, 11, 0, 0, 0, time.UTC)
 	text := func(s string) mailbox.Part { return mailbox.Part{Type: "text", Text: s} }
+	draft := func(task mailbox.Task, priority mailbox.Priority, of string, result *mailbox.Callback, parts ...mailbox.Part) agent.Draft {
+		task.State = mailbox.Pending
+		return agent.Draft{ForwardOf: of, Envelope: mailbox.Envelope{To: "agent_b", Type: mailbox.TypeTask, Priority: priority, Hops: 3,
+			Task: &task, Callback: result, Content: mailbox.Content{Parts: parts}}}
+	}
 	for _, tt := range []struct {
 		name, method, path, body string
 		want                     any
@@ -135,20 +139,19 @@ func TestWhatReachesTheMailbox(t *testing.T) {
 		{"a drain that only confirms", "POST", "/v1/mailbox/inbox/drain?limit=0&cursor=c7", ``, drained{0, "", "c7"}},
 		{"a drain of one goal", "POST", "/v1/mailbox/inbox/drain?goal=g%2F1", ``, drained{50, "g/1", ""}},
 		{"a foreign id", "POST", "/v1/mailbox/messages/..%2Fx/ack", ``, "../x"},
-		{"a refusal", "POST", "/v1/mailbox/messages/m%201/nack", `{"code":"RATE_LIMITED"}`, refusal{"m 1", mailbox.RateLimited, ""}},
+		{"a refusal", "POST", "/v1/mailbox/messages/m%201/nack", `{"code":"RATE_LIMITED"}`, refused{"m 1", mailbox.RateLimited, ""}},
 		{"a replay", "POST", "/v1/mailbox/dead-letters/..%2F..%2Fetc/replay", ``, "../../etc"},
 		{"a task by text", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"do it","deadline":"2026-04-26T13:00:00+02:00","priority":1,
 			"callback":{"channel":"feishu","chat_id":"oc_x"},"task_id":"t/1","forward_of":"msg_b1"}`,
-			agent.TaskDraft{To: "agent_b", Text: "do it", TaskID: "t/1", Deadline: deadline, Priority: 1, ForwardOf: "msg_b1",
-				Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_x"}}},
+			draft(mailbox.Task{ID: "t/1", Deadline: deadline}, 1, "msg_b1", &mailbox.Callback{Channel: "feishu", ChatID: "oc_x"}, text("do it"))},
 		{"a task by content", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","content":"do it","deadline":null,"task_id":""}`,
-			agent.TaskDraft{To: "agent_b", Text: "do it"}},
+			draft(mailbox.Task{}, 2, "", nil, text("do it"))},
 		{"a task of parts", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"do","parts":[{"type":"file","path":"/a"},{"type":"text","text":"it"}]}`,
-			agent.TaskDraft{To: "agent_b", Text: "do\nit", Data: []mailbox.Part{{Type: "file", Path: "/a"}}}},
+			draft(mailbox.Task{}, 2, "", nil, text("do"), mailbox.Part{Type: "file", Path: "/a"}, text("it"))},
 		{"a task of parts and a blank", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":" ","parts":[{"type":"text","text":"it"}]}`,
-			agent.TaskDraft{To: "agent_b", Text: "it"}},
+			draft(mailbox.Task{}, 2, "", nil, text("it"))},
 		{"a task of data", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","content":{"job":[1]}}`,
-			agent.TaskDraft{To: "agent_b", Data: []mailbox.Part{{Type: "data", Data: json.RawMessage(`{"job":[1]}`)}}}},
+			draft(mailbox.Task{}, 2, "", nil, mailbox.Part{Type: "data", Data: json.RawMessage(`{"job":[1]}`)})},
 		{"a step", "POST", "/v1/mailbox/tasks/t1", `{"state":"working"}`, agent.TaskUpdate{TaskID: "t1", State: mailbox.Working}},
 		{"a step with a blank", "POST", "/v1/mailbox/tasks/t1", `{"state":"completed","text":" \n","parts":[{"type":"text","text":"it"}]}`,
 			agent.TaskUpdate{TaskID: "t1", State: mailbox.Completed, Text: "it"}},
@@ -171,6 +174,20 @@ func TestWhatReachesTheMailbox(t *testing.T) {
 			agent.Draft{Envelope: mailbox.Envelope{ID: "msg-1", From: "agent_a", To: "agent_b", Type: "test_request", Priority: 1, Hops: 3, Timestamp: deadline,
 				Trace: []mailbox.AgentID{"agent_a"}, ReplyTo: "msg-0", Metadata: mailbox.Metadata{RequiresAck: true, CorrelationID: "c"},
 				Content: mailbox.Content{Parts: []mailbox.Part{{Type: "data", Data: json.RawMessage(`{"suite":"a"}`)}}}}}},
+		{"a text on the mailbox channel", "POST", "/v1/outbound", `{"channel":"mailbox","chat_id":"coder","content":"do <it>"}`,
+			agent.Draft{Envelope: mailbox.Envelope{To: "coder", Type: "message", Priority: 3, Hops: 3,
+				Content: mailbox.Content{Parts: []mailbox.Part{text("do <it>")}}}}},
+		{"a task on the mailbox channel", "POST", "/v1/outbound", `{"channel":"mailbox","chat_id":"coder","content":"do","message_id":"m1",
+			"metadata":{"mailbox_type":"task","mailbox_ttl":2,"mailbox_priority":1,"mailbox_forward_of":"m0","correlation_id":"c1","reply_to":"m9",
+			"mailbox_task":{"id":"t1","state":"pending","deadline":"2026-04-26T11:00:00Z"},"mailbox_callback":{"channel":"feishu","chat_id":"oc_x"},
+			"mailbox_parts":[{"type":"file","path":"/a"}],"other":7}}`,
+			agent.Draft{ForwardOf: "m0", Envelope: mailbox.Envelope{ID: "m1", To: "coder", Type: "task", Priority: 1, Hops: 2, ReplyTo: "m9",
+				Task: &mailbox.Task{ID: "t1", State: "pending", Deadline: deadline}, Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_x"},
+				Content:  mailbox.Content{Parts: []mailbox.Part{text("do"), {Type: "file", Path: "/a"}}},
+				Metadata: mailbox.Metadata{CorrelationID: "c1"}}}},
+		{"parts on the mailbox channel", "POST", "/v1/outbound", `{"channel":"mailbox","chat_id":"coder","metadata":{"mailbox_parts":[{"type":"file","path":"/a"}]}}`,
+			agent.Draft{Envelope: mailbox.Envelope{To: "coder", Type: "message", Priority: 3, Hops: 3,
+				Content: mailbox.Content{Parts: []mailbox.Part{{Type: "file", Path: "/a"}}}}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBox()
@@ -178,25 +195,77 @@ func TestWhatReachesTheMailbox(t *testing.T) {
 			if w.Code >= 300 {
 				t.Fatalf("got %d %s", w.Code, w.Body)
 			}
-			if diff := cmp.Diff(b.reached, []any{tt.want}); diff != "" {
+			if diff := cmp.Diff(b.reached, []any{tt.want}, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-got +want):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestTasksAreFiltered(t *testing.T) {
-	for query, want := range map[string]int{"": 3, "?state=working": 2, "?direction=received": 2, "?state=working&direction=sent": 1,
-		"?state=completed": 0, "?state=&direction=": 3} {
-		w := ask(withMailbox(newBox()), "GET", "/v1/mailbox/tasks"+query, "")
-		var got struct{ Tasks []agent.TaskRecord }
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Tasks) != want {
-			t.Errorf("%q: got %s, want %d tasks", query, w.Body, want)
+func TestTasksAreFilteredAndPaged(t *testing.T) {
+	for query, want := range map[string]int{"?": 3, "?state=working": 2, "?direction=received": 2, "?state=working&direction=sent": 1,
+		"?state=completed": 0, "/t2?": 2} {
+		found, before := map[string]bool{}, ""
+		for pages := 0; pages == 0 || before != ""; pages++ {
+			var got mailapi.Tasks
+			w := call(t, withMailbox(newBox()), "GET", "/v1/mailbox/tasks"+query+"&limit=2&before="+url.QueryEscape(before), "")
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Tasks) > 2 || pages > 1 {
+				t.Fatalf("%q: got %s", query, w.Body)
+			}
+			for _, r := range got.Tasks {
+				found[string(r.Direction)+r.ID] = true
+			}
+			before = got.Earlier
+		}
+		if len(found) != want {
+			t.Errorf("%q: got %v, want %d tasks", query, found, want)
 		}
 	}
-	w := call(t, withMailbox(newBox()), "GET", "/v1/mailbox/tasks/t2", "")
-	var got struct{ Tasks []agent.TaskRecord }
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Tasks) != 2 {
-		t.Errorf("two of one id: got %s", w.Body)
+}
+
+// A page of dead letters is bounded in bytes.
+func TestDeadLettersArePaged(t *testing.T) {
+	b := newBox()
+	for i := range 10 {
+		d := b.dead[0]
+		d.ID, d.DeadAt = fmt.Sprint("msg_", i), noon.Add(time.Duration(i)*time.Second)
+		d.Envelope.Content.Parts = []mailbox.Part{{Type: mailbox.PartData, Data: json.RawMessage(`"` + strings.Repeat("x", 1_000_000) + `"`)}}
+		b.dead = append(b.dead, d)
 	}
+	var ids []string
+	for before := "x"; before != ""; {
+		var got mailapi.DeadLetters
+		w := call(t, withMailbox(b), "GET", "/v1/mailbox/dead-letters?before="+strings.TrimPrefix(before, "x"), "")
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Body.Len() > 5<<20 || len(got.DeadLetters) == 0 {
+			t.Fatalf("%d bytes: %v", w.Body.Len(), err)
+		}
+		for _, d := range got.DeadLetters {
+			ids = append(ids, d.ID)
+		}
+		before = got.Earlier
+	}
+	if want := "msg_9 msg_8 msg_7 msg_6 msg_5 msg_4 msg_3 msg_2 msg_1 msg_0 msg_d"; strings.Join(ids, " ") != want {
+		t.Errorf("got %v", ids)
+	}
+	apitest.WantError(t, call(t, withMailbox(b), "GET", "/v1/mailbox/dead-letters?before=x.y", ""), 400, "invalid_request")
+}
+
+// The document has every route, with the parameters and fields of its types.
+func TestTheDocument(t *testing.T) {
+	doc, err := apitest.Contract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			documented = append(documented, method+" "+path)
+		}
+	}
+	slices.Sort(documented)
+	routes := apitest.Routes(t, withMailbox(newBox()).handler())
+	if diff := cmp.Diff(documented, slices.Sorted(slices.Values(routes))); diff != "" {
+		t.Errorf("routes (-documented +served):\n%s", diff)
+	}
+	apitest.Typed(t, mailapi.New(mailapi.Options{Mailbox: newBox()}).Routes())
 }

@@ -1,80 +1,62 @@
 package mailapi
 
 import (
+	"context"
 	"encoding/json"
-	"net/http"
-	"time"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 )
 
 // mailFields maps keys of a message's metadata to the envelope's fields.
 var mailFields = map[string]string{"mailbox_type": "type", "mailbox_ttl": "ttl", "mailbox_trace": "trace",
-	"mailbox_task": "task", "mailbox_callback": "callback", "mailbox_priority": "priority", "reply_to": "reply_to"}
+	"mailbox_task": "task", "mailbox_callback": "callback", "mailbox_priority": "priority", "reply_to": "reply_to",
+	"correlation_id": "correlation_id", "mailbox_forward_of": "forward_of"}
 
-// Outbound sends a message that a bot reports on the mailbox channel.
-func (a *API) Outbound(r *http.Request, out relay.Outbound) (any, error) {
+// Outbound sends a message that a bot reports on the mailbox channel. Its error is a [*relay.Error].
+func (a *API) Outbound(ctx context.Context, out relay.Outbound) (relay.Sent, error) {
 	if a.Mailbox == nil {
-		return nil, errOff
+		return relay.Sent{}, errOff
 	}
-	draft, err := mailOf(out)
-	if err != nil {
-		return nil, a.refusal(r, err)
+	fields, err := mailOf(out)
+	if err == nil {
+		sent, failed := a.send(ctx, fields)
+		if err = failed; err == nil {
+			return relay.Sent{RelayMsgID: relay.MessageID(sent.ID), Relayed: true, TaskID: sent.TaskID,
+				ExpiresAt: sent.ExpiresAt, Note: sent.Note}, nil
+		}
 	}
-	sent, err := a.Mailbox.Send(r.Context(), draft)
-	if err != nil {
-		return nil, a.refusal(r, err)
-	}
-	return struct {
-		relay.Sent
-		TaskID    string    `json:"task_id,omitempty"`
-		ExpiresAt time.Time `json:"expires_at,omitzero"`
-		Note      string    `json:"note,omitempty"`
-	}{relay.Sent{RelayMsgID: relay.MessageID(sent.ID), Relayed: true}, sent.TaskID, sent.ExpiresAt, sent.Note}, nil
+	return relay.Sent{}, a.web.Refusal(ctx, "POST /v1/outbound", err)
 }
 
-// mailOf converts out to an envelope. The content is its first part; further
-// parts are in mailbox_parts.
-func mailOf(out relay.Outbound) (d agent.Draft, err error) {
+// mailOf returns the fields of out's envelope. The content is its first part; further parts are in mailbox_parts.
+func mailOf(out relay.Outbound) (map[string]json.RawMessage, error) {
 	parts := []any{}
 	if out.Content != "" {
-		parts = append(parts, mailbox.Part{Type: mailbox.PartText, Text: out.Content})
+		parts = append(parts, mailbox.TextPart(out.Content))
 	}
-	if raw, given := out.Metadata["mailbox_parts"]; given {
-		var more []json.RawMessage
-		if err := json.Unmarshal(raw, &more); err != nil {
-			return d, mailbox.Invalid("metadata.mailbox_parts", "want a list of parts")
-		}
-		for _, p := range more {
-			parts = append(parts, p)
-		}
+	var more []json.RawMessage
+	if raw, given := out.Metadata["mailbox_parts"]; given && json.Unmarshal(raw, &more) != nil {
+		return nil, mailbox.Invalid("metadata.mailbox_parts", "want a list of parts")
+	}
+	for _, p := range more {
+		parts = append(parts, p)
 	}
 	fields := map[string]json.RawMessage{}
-	for name, value := range map[string]any{"to": out.ChatID, "content": map[string]any{"parts": parts}} {
-		if fields[name], err = relay.Marshal(value); err != nil {
-			return d, err
-		}
-	}
 	for name, field := range mailFields {
 		if raw, given := out.Metadata[name]; given {
 			fields[field] = raw
 		}
 	}
-	if raw, given := out.Metadata["correlation_id"]; given {
-		if fields["metadata"], err = relay.Marshal(map[string]json.RawMessage{"correlationId": raw}); err != nil {
-			return d, mailbox.Invalid("metadata.correlation_id", "is not JSON")
-		}
-	}
+	own := map[string]any{"to": out.ChatID, "content": map[string]any{"parts": parts}}
 	if out.MessageID != "" {
-		if fields["id"], err = relay.Marshal(out.MessageID); err != nil {
-			return d, err
+		own["id"] = out.MessageID
+	}
+	for name, value := range own {
+		var err error
+		if fields[name], err = relay.Marshal(value); err != nil {
+			return nil, err
 		}
 	}
-	if d.ForwardOf, err = takeID(out.Metadata, "mailbox_forward_of"); err != nil {
-		return d, err
-	}
-	d.Envelope, err = envelope(fields)
-	return d, err
+	return fields, nil
 }

@@ -1,136 +1,113 @@
 package mailapi
 
 import (
-	"cmp"
-	"net/http"
+	"context"
+	"math"
+	"slices"
 
 	"feishu-relay/internal/web"
+	"feishu-relay/internal/webapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 )
 
 // everybody is the receiver of a broadcast.
-const everybody mailbox.AgentID = "*"
+const everybody = "*"
 
-// peers serves GET /v1/peers: the result of list_peers (docs/protocol.md 6.7).
-func (a *API) peers(r *http.Request) (any, error) {
+// peers is the result of list_peers (docs/protocol.md 6.7).
+func (a *API) peers(ctx context.Context, _ webapi.None) (agent.Peers, error) {
 	if a.Mailbox == nil {
 		return agent.Peers{Peers: []agent.Peer{}, Note: mailbox.NoDirectory}, nil
 	}
-	peers, err := a.Mailbox.ListPeers(r.Context())
+	peers, err := a.Mailbox.ListPeers(ctx)
 	peers.Peers = web.List(peers.Peers)
 	return peers, err
 }
 
-// sendToPeer serves POST /v1/peers/{agent}/messages. The mailbox checks whether
-// it may be sent.
-func (a *API) sendToPeer(r *http.Request) (any, error) {
-	m, err := peerMessage(r)
-	if err != nil {
-		return nil, err
+type peerMessage struct {
+	Agent agentID `path:"agent"`
+	Body  struct {
+		Message       string `json:"message"`
+		CorrelationID mailID `json:"correlation_id"`
 	}
-	result, err := a.Mailbox.SendToPeer(r.Context(), m)
+}
+
+// sendToPeer leaves it to the mailbox whether the message may be sent.
+func (a *API) sendToPeer(ctx context.Context, in peerMessage) (agent.PeerResult, error) {
+	result, err := a.Mailbox.SendToPeer(ctx, agent.PeerMessage{To: mailbox.AgentID(in.Agent), Message: in.Body.Message,
+		CorrelationID: string(in.Body.CorrelationID)})
 	result.DeliveredTo, result.UnreachableReasons = web.List(result.DeliveredTo), web.List(result.UnreachableReasons)
 	return result, err
 }
 
-func peerMessage(r *http.Request) (m agent.PeerMessage, err error) {
-	to := everybody
-	if r.PathValue("agent") != string(everybody) {
-		if to, err = pathAgent(r, "to"); err != nil {
-			return m, err
-		}
-	}
-	var body struct {
-		Message       string `json:"message"`
-		CorrelationID string `json:"correlation_id"`
-		Body          string `json:"body"` // the message, by its name in payloads of peer inboxes
-	}
-	if err := readMail(r, &body); err != nil {
-		return m, err
-	}
-	if err := checkOptional("correlation_id", body.CorrelationID); err != nil {
-		return m, err
-	}
-	return agent.PeerMessage{To: to, Message: cmp.Or(body.Message, body.Body), CorrelationID: body.CorrelationID}, nil
-}
-
-// goalsAnswer is the answer of all routes about goals.
-type goalsAnswer struct {
+// Goals is the answer of all routes about goals.
+type Goals struct {
 	GoalID string   `json:"goal_id,omitempty"` // the new one
 	Goals  []string `json:"goals"`             // all live ones
 }
 
-func (a *API) goals(r *http.Request) (any, error) {
-	return goalsAnswer{Goals: web.List(a.Mailbox.Goals())}, nil
+func (a *API) goals(context.Context, webapi.None) (Goals, error) {
+	return Goals{Goals: web.List(a.Mailbox.Goals())}, nil
 }
 
-func (a *API) addGoal(r *http.Request) (any, error) {
-	var body struct {
-		GoalID string `json:"goal_id"`
-		Goal   string `json:"goal"` // the same, by another name
-	}
-	if _, err := readMailOrNone(r, &body); err != nil {
-		return nil, err
-	}
-	body.GoalID = cmp.Or(body.GoalID, body.Goal)
-	if err := checkOptional("goal_id", body.GoalID); err != nil {
-		return nil, err
-	}
-	goal, err := a.Mailbox.AddGoal(r.Context(), body.GoalID)
+type newGoal struct {
+	Body struct {
+		GoalID mailID `json:"goal_id"`
+	} `body:"optional"`
+}
+
+func (a *API) addGoal(ctx context.Context, in newGoal) (Goals, error) {
+	goal, err := a.Mailbox.AddGoal(ctx, string(in.Body.GoalID))
+	return Goals{goal, web.List(a.Mailbox.Goals())}, err
+}
+
+type oldGoal struct {
+	GoalID mailID `path:"goal_id"`
+}
+
+func (a *API) removeGoal(ctx context.Context, in oldGoal) (Goals, error) {
+	err := a.Mailbox.RemoveGoal(ctx, string(in.GoalID))
+	return Goals{Goals: web.List(a.Mailbox.Goals())}, err
+}
+
+// Agents is the answer of GET /v1/mailbox/agents: every agent's card, with its current status.
+type Agents struct {
+	Agents  []mailbox.Card `json:"agents"`
+	Earlier string         `json:"earlier,omitempty"`
+}
+
+func (a *API) agents(ctx context.Context, in webapi.Paged) (out Agents, err error) {
+	cards, err := a.Mailbox.Agents(ctx)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	return goalsAnswer{goal, web.List(a.Mailbox.Goals())}, nil
-}
-
-func (a *API) removeGoal(r *http.Request) (any, error) {
-	goal := r.PathValue("goal")
-	if err := checkMailID("goal_id", goal); err != nil {
-		return nil, err
+	out.Agents, out.Earlier, err = webapi.Page(cards, in, func(c *mailbox.Card) webapi.Place {
+		return webapi.Place{Key: string(c.AgentID)}
+	})
+	for i := range out.Agents {
+		c := &out.Agents[i]
+		c.Capabilities, c.AllowFrom = web.List(c.Capabilities), web.List(c.AllowFrom)
+		c.CurrentTasks = web.List(c.CurrentTasks)
 	}
-	if err := a.Mailbox.RemoveGoal(r.Context(), goal); err != nil {
-		return nil, about("goal_id", http.StatusNotFound, err)
-	}
-	return goalsAnswer{Goals: web.List(a.Mailbox.Goals())}, nil
-}
-
-// agents serves GET /v1/mailbox/agents: every agent's card, with its current status.
-func (a *API) agents(r *http.Request) (any, error) {
-	cards, err := a.Mailbox.Agents(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	all := []mailbox.Card{}
-	for _, c := range cards {
-		all = append(all, whole(c))
-	}
-	return map[string][]mailbox.Card{"agents": all}, nil
-}
-
-// whole returns c with empty lists in place of null.
-func whole(c mailbox.Card) mailbox.Card {
-	c.Capabilities, c.AllowFrom, c.CurrentTasks = web.List(c.Capabilities), web.List(c.AllowFrom), web.List(c.CurrentTasks)
-	return c
+	return out, err
 }
 
 var errNoAgent = relay.Errorf(web.CodeNotFound,
 	"no agent of that name is registered; GET /v1/mailbox/agents lists them")
 
-func (a *API) agent(r *http.Request) (any, error) {
-	id, err := pathAgent(r, "agent")
-	if err != nil {
-		return nil, err
+type namedAgent struct {
+	Agent agentID `path:"agent"`
+}
+
+func (a *API) agent(ctx context.Context, in namedAgent) (mailbox.Card, error) {
+	all, err := a.agents(ctx, webapi.Paged{Limit: math.MaxInt})
+	i := slices.IndexFunc(all.Agents, func(c mailbox.Card) bool { return string(c.AgentID) == string(in.Agent) })
+	switch {
+	case err != nil:
+		return mailbox.Card{}, err
+	case i < 0:
+		return mailbox.Card{}, errNoAgent
 	}
-	cards, err := a.Mailbox.Agents(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range cards {
-		if c.AgentID == id {
-			return whole(c), nil
-		}
-	}
-	return nil, errNoAgent
+	return all.Agents[i], nil
 }

@@ -15,127 +15,44 @@ import (
 	"feishu-relay/relay"
 )
 
-// box is a mailbox of functions that a test may replace. It notes what reaches it.
+// box is a mailbox in which everything succeeds, or fails with an error. It notes what reaches it.
 type box struct {
-	mailapi.Mailbox // what a test does not set must not be called
-	agents          func() ([]mailbox.Card, error)
-	listPeers       func() (agent.Peers, error)
-	sendToPeer      func(agent.PeerMessage) (agent.PeerResult, error)
-	goals           []string
-	addGoal         func(string) (string, error)
-	removeGoal      func(string) error
-	send            func(agent.Draft) (agent.Sent, error)
-	inbox           func(int) ([]agent.Mail, int, error)
-	drain           func(int) (agent.Drained, error)
-	ack             func(string) error
-	nack            func(string, mailbox.Code, string) error
-	sendTask        func(agent.TaskDraft) (agent.Sent, error)
-	updateTask      func(agent.TaskUpdate) (agent.TaskRecord, error)
-	records         []agent.TaskRecord
-	deadLetters     func() ([]agent.DeadLetter, error)
-	replay          func(string) error
-	attach          func(agent.Send) agent.Line
-	reached         []any
+	err     error
+	empty   bool // there is nothing in it
+	records []agent.TaskRecord
+	dead    []agent.DeadLetter
+	attach  func(agent.Send) agent.Line
+	reached []any
 }
 
-func (b *box) Self() mailbox.AgentID { return "agent_a" }
-
-func (b *box) Agents(context.Context) ([]mailbox.Card, error) { return b.agents() }
-
-func (b *box) ListPeers(context.Context) (agent.Peers, error) { return b.listPeers() }
-
-func (b *box) SendToPeer(_ context.Context, m agent.PeerMessage) (agent.PeerResult, error) {
-	b.reached = append(b.reached, m)
-	return b.sendToPeer(m)
-}
-
-func (b *box) Goals() []string { return b.goals }
-
-func (b *box) AddGoal(_ context.Context, goal string) (string, error) {
-	b.reached = append(b.reached, goal)
-	return b.addGoal(goal)
-}
-
-func (b *box) RemoveGoal(_ context.Context, goal string) error {
-	b.reached = append(b.reached, goal)
-	return b.removeGoal(goal)
-}
-
-func (b *box) Send(_ context.Context, d agent.Draft) (agent.Sent, error) {
-	b.reached = append(b.reached, d)
-	return b.send(d)
-}
-
-func (b *box) Inbox(_ context.Context, limit int) ([]agent.Mail, int, error) {
-	b.reached = append(b.reached, limit)
-	return b.inbox(limit)
-}
-
-// drained is what a drain was asked for.
 type drained struct {
-	Limit  int
-	Goal   string
-	Cursor string
+	Limit        int
+	Goal, Cursor string
 }
 
-func (b *box) Drain(_ context.Context, limit int, goal, cursor string) (agent.Drained, error) {
-	b.reached = append(b.reached, drained{limit, goal, cursor})
-	return b.drain(limit)
-}
-
-func (b *box) Ack(_ context.Context, id string) error {
-	b.reached = append(b.reached, id)
-	return b.ack(id)
-}
-
-// refusal is what Nack was given.
-type refusal struct {
+type refused struct {
 	ID      string
 	Code    mailbox.Code
 	Message string
 }
 
-func (b *box) Nack(_ context.Context, id string, code mailbox.Code, message string) error {
-	b.reached = append(b.reached, refusal{id, code, message})
-	return b.nack(id, code, message)
-}
-
-func (b *box) SendTask(_ context.Context, d agent.TaskDraft) (agent.Sent, error) {
-	b.reached = append(b.reached, d)
-	return b.sendTask(d)
-}
-
-func (b *box) UpdateTask(_ context.Context, u agent.TaskUpdate) (agent.TaskRecord, error) {
-	b.reached = append(b.reached, u)
-	return b.updateTask(u)
-}
-
-func (b *box) Tasks() []agent.TaskRecord { return b.records }
-
-func (b *box) Task(id string) (found []agent.TaskRecord) {
-	for _, r := range b.records {
-		if r.ID == id {
-			found = append(found, r)
-		}
+// answer notes what reached b, and is its answer.
+func answer[T any](b *box, reached any, full T) (out T, err error) {
+	if reached != nil {
+		b.reached = append(b.reached, reached)
 	}
-	return found
+	if b.empty || b.err != nil {
+		return out, b.err
+	}
+	return full, nil
 }
-
-func (b *box) DeadLetters() ([]agent.DeadLetter, error) { return b.deadLetters() }
-
-func (b *box) Replay(_ context.Context, id string) error {
-	b.reached = append(b.reached, id)
-	return b.replay(id)
-}
-
-func (b *box) Attach(send agent.Send) agent.Line { return b.attach(send) }
 
 var noon = time.Date(2026, 4, 26, 12, 0, 0, 0, time.UTC)
 
 // letter is an envelope to this agent.
 func letter(id string) mailbox.Envelope {
 	return mailbox.Envelope{ID: id, From: "agent_b", To: "agent_a", Timestamp: noon, Type: mailbox.TypeMessage, Priority: 3,
-		Hops: 3, Trace: []mailbox.AgentID{"agent_b"}, Content: mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: "a < b"}}}}
+		Hops: 3, Trace: []mailbox.AgentID{"agent_b"}, Content: mailbox.Content{Parts: []mailbox.Part{mailbox.TextPart("a < b")}}}
 }
 
 func task(id string, direction agent.Direction, state mailbox.TaskState) agent.TaskRecord {
@@ -143,58 +60,89 @@ func task(id string, direction agent.Direction, state mailbox.TaskState) agent.T
 		CreatedAt: noon, UpdatedAt: noon}
 }
 
-// newBox is a mailbox in which everything succeeds.
-func newBox() *box {
-	return &box{
-		goals: []string{"agent_a"},
-		agents: func() ([]mailbox.Card, error) {
-			return []mailbox.Card{{AgentID: "agent_a", Status: mailbox.Idle, MaxTasks: 3, RegisteredAt: noon, LastHeartbeat: noon},
-				{AgentID: "研究员", Description: "finds <things>", Capabilities: []string{"search"}, Status: mailbox.Offline,
-					AllowFrom: []mailbox.AgentID{"*"}, CurrentTasks: []string{"t1"}, Goals: []string{"g1"}, RegisteredAt: noon, LastHeartbeat: noon}}, nil
-		},
-		listPeers: func() (agent.Peers, error) {
-			return agent.Peers{Peers: []agent.Peer{{AgentID: "agent_b", Description: "<b>", Reachable: true, Status: mailbox.Idle}}}, nil
-		},
-		sendToPeer: func(agent.PeerMessage) (agent.PeerResult, error) {
-			return agent.PeerResult{DeliveredTo: []string{"g1"}}, nil
-		},
-		addGoal:    func(goal string) (string, error) { return "goal_" + goal, nil },
-		removeGoal: func(string) error { return nil },
-		send:       func(agent.Draft) (agent.Sent, error) { return agent.Sent{ID: "msg_1"}, nil },
-		inbox: func(int) ([]agent.Mail, int, error) {
-			return []agent.Mail{{Envelope: letter("msg_b1"), Goal: "g1"}}, 7, nil
-		},
-		drain: func(int) (agent.Drained, error) {
-			return agent.Drained{Messages: []agent.Mail{{Envelope: letter("msg_b1")}}, Rendered: "# PEER MESSAGES", Dropped: 1, Waiting: 2, Cursor: "c7"}, nil
-		},
-		ack:  func(string) error { return nil },
-		nack: func(string, mailbox.Code, string) error { return nil },
-		sendTask: func(agent.TaskDraft) (agent.Sent, error) {
-			return agent.Sent{ID: "msg_1", TaskID: "t1", Note: "it waits"}, nil
-		},
-		updateTask: func(u agent.TaskUpdate) (agent.TaskRecord, error) {
-			return task(u.TaskID, agent.Received, u.State), nil
-		},
-		records: []agent.TaskRecord{task("t3", agent.Received, mailbox.Working), task("t2", agent.Given, mailbox.Working),
-			task("t2", agent.Received, mailbox.Rejected)},
-		deadLetters: func() ([]agent.DeadLetter, error) {
-			return []agent.DeadLetter{{ID: "msg_d", Code: mailbox.AgentOffline, Reason: "not taken", Attempts: 4, DeadAt: noon, Envelope: letter("msg_d")}}, nil
-		},
-		replay: func(string) error { return nil },
+func (b *box) Self() mailbox.AgentID { return "agent_a" }
+
+func (b *box) Agents(context.Context) ([]mailbox.Card, error) {
+	return answer(b, nil, []mailbox.Card{
+		{AgentID: "agent_a", Status: mailbox.Idle, MaxTasks: 3, RegisteredAt: noon, LastHeartbeat: noon},
+		{AgentID: "研究员", Description: "finds <things>", Capabilities: []string{"search"}, Status: mailbox.Offline,
+			AllowFrom: []mailbox.AgentID{"*"}, CurrentTasks: []string{"t1"}, Goals: []string{"g1"}, RegisteredAt: noon,
+			LastHeartbeat: noon}})
+}
+
+func (b *box) ListPeers(context.Context) (agent.Peers, error) {
+	return answer(b, nil, agent.Peers{Peers: []agent.Peer{{AgentID: "agent_b", Description: "<b>", Reachable: true, Status: "idle"}}})
+}
+
+func (b *box) SendToPeer(_ context.Context, m agent.PeerMessage) (agent.PeerResult, error) {
+	return answer(b, m, agent.PeerResult{DeliveredTo: []string{"g1"}})
+}
+
+func (b *box) Goals() (goals []string) {
+	goals, _ = answer(b, nil, []string{"agent_a"})
+	return goals
+}
+
+func (b *box) AddGoal(_ context.Context, goal string) (string, error) {
+	return answer(b, goal, "goal_"+goal)
+}
+
+func (b *box) RemoveGoal(_ context.Context, goal string) error {
+	_, err := answer(b, goal, 0)
+	return err
+}
+
+func (b *box) Send(_ context.Context, d agent.Draft) (agent.Sent, error) {
+	sent := agent.Sent{ID: "msg_1"}
+	if d.Type == mailbox.TypeTask {
+		sent.TaskID, sent.Note = "t1", "it waits"
 	}
+	return answer(b, d, sent)
+}
+
+func (b *box) Inbox(_ context.Context, limit int) ([]agent.Mail, int, error) {
+	mail, err := answer(b, limit, []agent.Mail{{Envelope: letter("msg_b1"), Goal: "g1"}})
+	return mail, len(mail) * 7, err
+}
+
+func (b *box) Drain(_ context.Context, limit int, goal, cursor string) (agent.Drained, error) {
+	return answer(b, drained{limit, goal, cursor}, agent.Drained{Messages: []agent.Mail{{Envelope: letter("msg_b1")}},
+		Rendered: "# PEER MESSAGES", Dropped: 1, Waiting: 2, Cursor: "c7"})
+}
+
+func (b *box) Ack(ctx context.Context, id string) error    { return b.RemoveGoal(ctx, id) }
+func (b *box) Replay(ctx context.Context, id string) error { return b.RemoveGoal(ctx, id) }
+
+func (b *box) Nack(_ context.Context, id string, code mailbox.Code, message string) error {
+	_, err := answer(b, refused{id, code, message}, 0)
+	return err
+}
+
+func (b *box) UpdateTask(_ context.Context, u agent.TaskUpdate) (agent.TaskRecord, error) {
+	return answer(b, u, task(u.TaskID, agent.Received, u.State))
+}
+
+func (b *box) Tasks() []agent.TaskRecord { return b.records }
+
+func (b *box) DeadLetters() ([]agent.DeadLetter, error) { return answer(b, nil, b.dead) }
+
+func (b *box) Attach(send agent.Send) agent.Line { return b.attach(send) }
+
+func newBox() *box {
+	return &box{records: []agent.TaskRecord{task("t3", agent.Received, mailbox.Working), task("t2", agent.Given, mailbox.Working),
+		task("t2", agent.Received, mailbox.Rejected)},
+		dead: []agent.DeadLetter{{ID: "msg_d", Code: mailbox.AgentOffline, Reason: "not taken", Attempts: 4, DeadAt: noon,
+			Envelope: letter("msg_d")}}}
 }
 
 // fakes is what is behind the API: a mailbox, and what a test may replace.
 type fakes struct {
 	mailapi.Options
 	Token string
-	sent  []relay.Outbound
 }
 
-func newFakes() *fakes { return &fakes{} }
-
 func withMailbox(b *box) *fakes {
-	f := newFakes()
+	f := &fakes{}
 	f.Mailbox = b
 	f.MCP = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -203,21 +151,11 @@ func withMailbox(b *box) *fakes {
 	return f
 }
 
-// handler is the whole local API.
+// handler is the whole local API, of which nothing but mail works.
 func (f *fakes) handler() http.Handler {
-	return httpapi.New(httpapi.Options{
-		Token: f.Token,
-		Mail:  mailapi.New(f.Options),
-		Send: func(_ context.Context, out relay.Outbound) (relay.Sent, error) {
-			f.sent = append(f.sent, out)
-			return relay.Sent{RelayMsgID: "r1", Relayed: true}, nil
-		},
-		Events: &httpapi.Events{},
-		Logger: f.Logger,
-	})
+	return httpapi.New(httpapi.Options{Token: f.Token, Mail: mailapi.New(f.Options), Events: &httpapi.Events{}, Logger: f.Logger,
+		Send: func(context.Context, relay.Outbound) (relay.Sent, error) { panic("it went to the group, too") }})
 }
-
-func routes(t *testing.T) []string { return apitest.Routes(t, newFakes().handler()) }
 
 func ask(f *fakes, method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	return apitest.Ask(f.handler(), method, path, body, change...)

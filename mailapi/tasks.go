@@ -1,269 +1,153 @@
 package mailapi
 
 import (
-	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 
 	"feishu-relay/internal/web"
+	"feishu-relay/internal/webapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/relay"
 )
 
-var (
-	states = mailbox.TaskStates()
-	steps  = states[1:] // the states that an agent can report; a new task is pending
-)
-
-// tasks serves GET /v1/mailbox/tasks: tasks of this agent and those that it
+// Tasks is the answer of GET /v1/mailbox/tasks: tasks of this agent and those that it
 // gave to others, the newest first.
-func (a *API) tasks(r *http.Request) (any, error) {
-	state, err := oneOf(r, "state", states...)
-	var direction agent.Direction
-	if err == nil {
-		direction, err = oneOf(r, "direction", agent.Received, agent.Given)
-	}
-	if err != nil {
-		return nil, err
-	}
+type Tasks struct {
+	Tasks   []agent.TaskRecord `json:"tasks"`
+	Earlier string             `json:"earlier,omitempty"`
+}
+
+type tasks struct {
+	webapi.Paged
+	State     mailbox.TaskState `query:"state" enum:"|pending|accepted|working|completed|failed|rejected"`
+	Direction agent.Direction   `query:"direction" enum:"|received|sent"`
+}
+
+func (a *API) tasks(_ context.Context, in tasks) (Tasks, error) {
 	rows := slices.DeleteFunc(slices.Clone(a.Mailbox.Tasks()), func(t agent.TaskRecord) bool {
-		return state != "" && t.State != state || direction != "" && t.Direction != direction
+		return in.State != "" && t.State != in.State || in.Direction != "" && t.Direction != in.Direction
 	})
-	return taskRows(rows), nil
+	return page(rows, in.Paged)
 }
 
-// task serves GET /v1/mailbox/tasks/{id}: all tasks of that id, which several
-// agents may have given.
-func (a *API) task(r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	if err := checkMailID("id", id); err != nil {
-		return nil, err
+func page(rows []agent.TaskRecord, p webapi.Paged) (out Tasks, err error) {
+	out.Tasks, out.Earlier, err = webapi.Page(rows, p, func(t *agent.TaskRecord) webapi.Place {
+		return webapi.Place{At: t.CreatedAt.UnixMilli(), Key: string(t.Direction) + "/" + string(t.Peer) + "/" + t.ID}
+	})
+	for i := range out.Tasks {
+		out.Tasks[i].Trace = web.List(out.Tasks[i].Trace)
 	}
-	rows := a.Mailbox.Task(id)
+	return out, err
+}
+
+type oneTask struct {
+	ID mailID `path:"id"`
+	webapi.Paged
+}
+
+// task lists all tasks of an id, which several agents may have given.
+func (a *API) task(_ context.Context, in oneTask) (Tasks, error) {
+	others := func(t agent.TaskRecord) bool { return t.ID != string(in.ID) }
+	rows := slices.DeleteFunc(slices.Clone(a.Mailbox.Tasks()), others)
 	if len(rows) == 0 {
-		return nil, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "id",
-			Message: "no such task; GET /v1/mailbox/tasks lists them"}
+		return Tasks{}, mailbox.Refused(mailbox.TaskNotFound, "id", "no such task; GET /v1/mailbox/tasks lists them")
 	}
-	return taskRows(slices.Clone(rows)), nil
+	return page(rows, in.Paged)
 }
 
-func taskRows(rows []agent.TaskRecord) any {
-	for i := range rows {
-		rows[i].Trace = web.List(rows[i].Trace)
-	}
-	return map[string][]agent.TaskRecord{"tasks": web.List(rows)}
+// Said is what a task or a step of one says: a text, and further parts.
+type Said struct {
+	Text  text              `json:"text"`
+	Parts []json.RawMessage `json:"parts"`
 }
 
-// taskBody is the body of POST /v1/mailbox/tasks. The task is in Text and Parts,
-// or in Content in any form that an envelope's content may have.
-type taskBody struct {
-	To        string            `json:"to"`
-	Text      string            `json:"text"`
-	Parts     []json.RawMessage `json:"parts"`
-	Content   json.RawMessage   `json:"content"`
-	TaskID    string            `json:"task_id"`
-	Deadline  json.RawMessage   `json:"deadline"` // like an envelope's: ISO 8601, or seconds or milliseconds
-	Priority  json.RawMessage   `json:"priority"`
-	Callback  json.RawMessage   `json:"callback"`
-	ForwardOf string            `json:"forward_of"`
-}
-
-func (a *API) sendTask(r *http.Request) (any, error) {
-	draft, err := readTask(r)
-	if err != nil {
-		return nil, err
-	}
-	sent, err := a.Mailbox.SendTask(r.Context(), draft)
-	if err != nil {
-		return nil, taskField(err)
-	}
-	return sent, nil
-}
-
-func readTask(r *http.Request) (d agent.TaskDraft, err error) {
-	var body taskBody
-	if err := readMail(r, &body); err != nil {
-		return d, err
-	}
-	if strings.TrimSpace(body.Text) == "" {
-		body.Text = ""
-	}
-	inParts := body.Text != "" || len(body.Parts) > 0
+// envelope reads what is to be sent about a task: content, which may be nil, where s is empty, and the envelope's other
+// fields. An error names the envelope's field.
+func (s *Said) envelope(content json.RawMessage, fields map[string]any) (mailbox.Envelope, error) {
+	fields["content"] = content
 	switch {
-	case inParts && given(body.Content):
-		return d, mailbox.Invalid("content", "give text (and parts), or content")
-	case inParts:
-		if body.Content, err = contentOf(body.Text, body.Parts); err != nil {
-			return d, err
-		}
-	case !given(body.Content):
-		return d, mailbox.Invalid("text", "missing: say what is to be done")
+	case len(s.Parts) > 0:
+		fields["content"] = map[string]any{"parts": s.Parts}
+	case s.Text != "":
+		fields["content"] = s.Text
 	}
-	if err := cmp.Or(checkOptional("task_id", body.TaskID), checkOptional("forward_of", body.ForwardOf)); err != nil {
-		return d, err
+	e, err := decode(fields)
+	if len(s.Parts) > 0 && s.Text != "" {
+		e.Content.Parts = slices.Insert(e.Content.Parts, 0, mailbox.TextPart(string(s.Text)))
 	}
-	e, err := taskEnvelope(body)
-	if err != nil && inParts {
-		err = partField(err, body.Text)
-	}
-	if err != nil {
-		return d, taskField(err)
-	}
-	d = agent.TaskDraft{To: e.To, TaskID: body.TaskID, Callback: e.Callback, ForwardOf: body.ForwardOf}
-	d.Text, d.Data = split(e)
-	if given(body.Priority) {
-		d.Priority = e.Priority
-	}
-	if e.Task != nil {
-		d.Deadline = e.Task.Deadline
-	}
-	return d, nil
+	return e, err
 }
 
-// given reports whether a field of the body is present, and not null.
-func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+// newTask is a task to give. It is in Text and Parts, or in Content in any form that an envelope's content may have.
+type newTask struct {
+	Body struct {
+		Said
+		To        string          `json:"to"`
+		Content   json.RawMessage `json:"content"`
+		TaskID    mailID          `json:"task_id"`
+		Deadline  json.RawMessage `json:"deadline"` // like an envelope's: ISO 8601, or seconds or milliseconds
+		Priority  json.RawMessage `json:"priority"`
+		Callback  json.RawMessage `json:"callback"`
+		ForwardOf mailID          `json:"forward_of"`
+	} `body:"strict"`
+}
 
-// taskEnvelope converts the body to its envelope and reads that, so that one
-// parser checks both.
-func taskEnvelope(body taskBody) (mailbox.Envelope, error) {
-	task := map[string]any{"id": body.TaskID, "state": mailbox.Pending}
-	if body.TaskID == "" {
+func (a *API) sendTask(ctx context.Context, in newTask) (agent.Sent, error) {
+	b := &in.Body
+	given, inParts := len(b.Content) > 0 && string(b.Content) != "null", b.Text != "" || len(b.Parts) > 0
+	switch {
+	case inParts && given:
+		return agent.Sent{}, mailbox.Invalid("content", "give text (and parts), or content")
+	case !inParts && !given:
+		return agent.Sent{}, mailbox.Invalid("text", "missing: say what is to be done")
+	}
+	task := map[string]any{"id": b.TaskID, "state": mailbox.Pending, "deadline": b.Deadline}
+	if b.TaskID == "" {
 		task["id"] = "new" // the mailbox assigns the real one
 	}
-	if given(body.Deadline) {
-		task["deadline"] = body.Deadline
-	}
-	fields := map[string]json.RawMessage{"content": body.Content}
-	for name, value := range map[string]any{"to": body.To, "type": mailbox.TypeTask, "task": task} {
-		raw, err := relay.Marshal(value)
-		if err != nil {
-			return mailbox.Envelope{}, err
-		}
-		fields[name] = raw
-	}
-	for name, raw := range map[string]json.RawMessage{"priority": body.Priority, "callback": body.Callback} {
-		if given(raw) {
-			fields[name] = raw
-		}
-	}
-	return envelope(fields)
-}
-
-// contentOf returns the content of a text and further parts.
-func contentOf(text string, parts []json.RawMessage) (json.RawMessage, error) {
-	if text != "" {
-		first, err := relay.Marshal(mailbox.Part{Type: mailbox.PartText, Text: text})
-		if err != nil {
-			return nil, err
-		}
-		parts = slices.Concat([]json.RawMessage{first}, parts)
-	}
-	return relay.Marshal(map[string]any{"parts": parts})
-}
-
-// split returns the text of e, and its other parts.
-func split(e mailbox.Envelope) (text string, others []mailbox.Part) {
-	for _, p := range e.Content.Parts {
-		if p.Type != mailbox.PartText {
-			others = append(others, p)
-		}
-	}
-	return e.Text(), others
-}
-
-// taskField names the field of an error by its name in the body of a task.
-func taskField(err error) error {
-	e, ok := errors.AsType[*mailbox.Error](err)
-	switch {
-	case !ok || !strings.HasPrefix(e.Field, "task."):
-		return err
-	case e.Field == "task.id":
-		return inField("task_id", err)
-	}
-	return inField(strings.TrimPrefix(e.Field, "task."), err)
-}
-
-// partField names the field of an error by its name in a body with text and
-// parts; see contentOf.
-func partField(err error, text string) error {
-	e, ok := errors.AsType[*mailbox.Error](err)
-	if !ok || e.Field != "content" && !strings.HasPrefix(e.Field, "content.") {
-		return err
-	}
-	number, rest, _ := strings.Cut(strings.TrimPrefix(e.Field, "content.parts."), ".")
-	n, notPart := strconv.Atoi(number)
-	switch {
-	case notPart != nil && text == "":
-		return inField("parts", err)
-	case notPart != nil || n == 0 && text != "":
-		return inField("text", err)
-	case text != "":
-		n--
-	}
-	return inField(strings.TrimSuffix("parts."+strconv.Itoa(n)+"."+rest, "."), err)
-}
-
-// updateTask serves POST /v1/mailbox/tasks/{id}: a step of a task of this
-// agent.
-func (a *API) updateTask(r *http.Request) (any, error) {
-	update, err := readUpdate(r)
+	e, err := b.envelope(b.Content, map[string]any{"to": b.To, "type": mailbox.TypeTask, "task": task,
+		"priority": b.Priority, "callback": b.Callback})
 	if err != nil {
-		return nil, err
+		return agent.Sent{}, err
 	}
-	record, err := a.Mailbox.UpdateTask(r.Context(), update)
-	if err != nil {
-		return nil, about("state", http.StatusConflict, err)
+	e.Task.ID = string(b.TaskID)
+	return a.Mailbox.Send(ctx, agent.Draft{Envelope: e, ForwardOf: string(b.ForwardOf)})
+}
+
+type taskStep struct {
+	ID   mailID `path:"id"`
+	Body struct {
+		Said
+		State  mailbox.TaskState `json:"state" enum:"accepted|working|completed|failed|rejected"`
+		From   mailID            `json:"from"`
+		Result text              `json:"result"` // the text, by its purpose
+		Reason text              `json:"reason"` // likewise
+	}
+}
+
+// updateTask reports a step of a task of this agent.
+func (a *API) updateTask(ctx context.Context, in taskStep) (agent.TaskRecord, error) {
+	b := &in.Body
+	b.Text += b.Result + b.Reason
+	u := agent.TaskUpdate{TaskID: string(in.ID), State: b.State, From: mailbox.AgentID(b.From),
+		Text: string(b.Text)}
+	if len(b.Parts) > 0 {
+		e, err := b.envelope(nil, map[string]any{"to": "peer"}) // the mailbox fills in the receiver
+		if err != nil {
+			return agent.TaskRecord{}, err
+		}
+		isText := func(p mailbox.Part) bool { return p.Type == mailbox.PartText }
+		u.Text, u.Parts = e.Text(), slices.DeleteFunc(e.Content.Parts, isText)
+	}
+	record, err := a.Mailbox.UpdateTask(ctx, u)
+	if e, ok := errors.AsType[*mailbox.Error](err); ok && e.Field == "state" {
+		refusal := a.web.Refusal(ctx, "", err)
+		refusal.Status = http.StatusConflict
+		return record, refusal
 	}
 	record.Trace = web.List(record.Trace)
-	return record, nil
-}
-
-func readUpdate(r *http.Request) (u agent.TaskUpdate, err error) {
-	u.TaskID = r.PathValue("id")
-	if err := checkMailID("id", u.TaskID); err != nil {
-		return u, err
-	}
-	var body struct {
-		State mailbox.TaskState `json:"state"`
-		Text  string            `json:"text"`
-		Parts []json.RawMessage `json:"parts"`
-		From  mailbox.AgentID   `json:"from"`
-		// Other names of the text, by its purpose.
-		Result string `json:"result"`
-		Reason string `json:"reason"`
-	}
-	if err := readMail(r, &body); err != nil {
-		return u, err
-	}
-	body.Text = cmp.Or(body.Text, body.Result, body.Reason)
-	if !slices.Contains(steps, body.State) {
-		return u, mailbox.Invalid("state", "want one of %s", joined(steps))
-	}
-	u.State, u.From = body.State, body.From
-	if err := inField("from", mailbox.CheckAgent(u.From)); u.From != "" && err != nil {
-		return u, err
-	}
-	if strings.TrimSpace(body.Text) == "" {
-		body.Text = ""
-	}
-	if body.Text == "" && len(body.Parts) == 0 {
-		return u, nil
-	}
-	content, err := contentOf(body.Text, body.Parts)
-	if err != nil {
-		return u, err
-	}
-	// The mailbox fills in the receiver when it sends this.
-	e, err := envelope(map[string]json.RawMessage{
-		"to": json.RawMessage(`"somebody"`), "type": json.RawMessage(`"message"`), "content": content})
-	if err != nil {
-		return u, partField(err, body.Text)
-	}
-	u.Text, u.Parts = split(e)
-	return u, nil
+	return record, err
 }

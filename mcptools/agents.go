@@ -15,7 +15,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxPeers is the most agents that list_peers names, and maxDescription the
+// maxPeers is the most agents that list_peers names, those that can be reached first, and maxDescription the
 // most bytes of what each says of itself; a note tells when there are more.
 const (
 	maxPeers       = 200
@@ -28,22 +28,22 @@ func listPeers(s *service, ctx context.Context, _ struct{}) (agent.Peers, error)
 	}
 	out, err := s.Mailbox.ListPeers(ctx)
 	out.Peers = list(out.Peers)
+	slices.SortStableFunc(out.Peers, func(x, y agent.Peer) int {
+		return cmp.Compare(fmt.Sprint(y.Reachable), fmt.Sprint(x.Reachable)) // true is behind false
+	})
+	if more := len(out.Peers) - maxPeers; more > 0 {
+		out.Peers = out.Peers[:maxPeers]
+		out.Note = strings.TrimPrefix(fmt.Sprintf("%s; %d more agents are left out", out.Note, more), "; ")
+	}
 	for i := range out.Peers {
 		out.Peers[i].Description = cut(out.Peers[i].Description, maxDescription)
-	}
-	if more := len(out.Peers) - maxPeers; more > 0 {
-		// Whom one can reach comes first, else the order stays.
-		others := slices.DeleteFunc(slices.Clone(out.Peers), func(p agent.Peer) bool { return p.Reachable })
-		out.Peers = slices.DeleteFunc(out.Peers, func(p agent.Peer) bool { return !p.Reachable })
-		out.Peers = append(out.Peers, others...)[:maxPeers]
-		out.Note = strings.TrimPrefix(fmt.Sprintf("%s; %d more agents are left out", out.Note, more), "; ")
 	}
 	return out, err
 }
 
 type sendToPeerArguments struct {
-	To            name   `json:"to" jsonschema:"agent_id of the receiver, as list_peers shows it; \"*\": all"`
-	Message       string `json:"message" jsonschema:"what to tell it, at most 64 KiB"`
+	To            name   `json:"to"`
+	Message       string `json:"message"`
 	CorrelationID name   `json:"correlation_id,omitempty"`
 }
 
@@ -57,65 +57,47 @@ func sendToPeer(s *service, ctx context.Context, in sendToPeerArguments) (agent.
 const maxDeadline = 30 * 24 * 60
 
 type sendTaskArguments struct {
-	To              name    `json:"to" jsonschema:"agent_id of the receiver, as list_peers shows it"`
+	To              name    `json:"to"`
 	Task            string  `json:"task"`
 	Deadline        string  `json:"deadline,omitempty"`
 	DeadlineMinutes minutes `json:"deadline_minutes,omitempty"`
 	CallbackChatID  name    `json:"callback_chat_id,omitempty"`
-	CallbackChannel name    `json:"callback_channel,omitempty" jsonschema:"the channel of that chat (default feishu)"`
+	CallbackChannel name    `json:"callback_channel,omitempty"`
 	ForwardOf       name    `json:"forward_of,omitempty"`
 }
 
 func sendTask(s *service, ctx context.Context, in sendTaskArguments) (agent.Sent, error) {
-	d := agent.TaskDraft{To: mailbox.AgentID(in.To), Text: in.Task, ForwardOf: string(in.ForwardOf)}
+	e := mailbox.Envelope{To: mailbox.AgentID(strings.TrimSpace(string(in.To))), Type: mailbox.TypeTask,
+		Hops: mailbox.DefaultHops, Task: &mailbox.Task{}}
+	e.Content.Parts = []mailbox.Part{mailbox.TextPart(in.Task)}
 	var err error
-	if d.Deadline, err = in.deadline(time.Now()); err != nil {
-		return agent.Sent{}, err
-	}
-	if d.Callback, err = in.callback(); err != nil {
-		return agent.Sent{}, err
-	}
-	if strings.TrimSpace(in.Task) == "" {
+	switch {
+	case strings.TrimSpace(in.Task) == "":
 		return agent.Sent{}, refuse("task: missing: say what is to be done")
+	case in.Deadline != "" && in.DeadlineMinutes != 0:
+		return agent.Sent{}, refuse("give deadline or deadline_minutes, not both")
+	case in.Deadline != "":
+		e.Task.Deadline, err = time.Parse(time.RFC3339, in.Deadline)
+	case in.DeadlineMinutes != 0:
+		e.Task.Deadline = time.Now().Add(time.Duration(in.DeadlineMinutes) * time.Minute)
 	}
-	return s.Mailbox.SendTask(ctx, d)
-}
-
-// deadline is when the task has to be done, or zero.
-func (in *sendTaskArguments) deadline(now time.Time) (time.Time, error) {
-	if in.Deadline == "" && in.DeadlineMinutes == 0 {
-		return time.Time{}, nil
-	}
-	if in.Deadline == "" {
-		return now.Add(time.Duration(in.DeadlineMinutes) * time.Minute), nil
-	}
-	if in.DeadlineMinutes != 0 {
-		return time.Time{}, refuse("give deadline or deadline_minutes, not both")
-	}
-	at, err := time.Parse(time.RFC3339, in.Deadline)
-	if err != nil {
-		return time.Time{}, refuse(
+	switch {
+	case err != nil:
+		return agent.Sent{}, refuse(
 			"deadline: want RFC 3339 with a zone, such as 2026-11-20T15:00:00Z; or give deadline_minutes")
+	case in.CallbackChatID != "":
+		e.Callback = &mailbox.Callback{Channel: string(cmp.Or(in.CallbackChannel, relay.DefaultChannel)),
+			ChatID: string(in.CallbackChatID)}
+	case in.CallbackChannel != "":
+		return agent.Sent{}, refuse("callback_channel: name the chat, too, in callback_chat_id")
 	}
-	return at, nil
-}
-
-// callback is the conversation that the result belongs in, or nil.
-func (in *sendTaskArguments) callback() (*mailbox.Callback, error) {
-	if in.CallbackChatID != "" {
-		return &mailbox.Callback{Channel: string(cmp.Or(in.CallbackChannel, relay.DefaultChannel)),
-			ChatID: string(in.CallbackChatID)}, nil
-	}
-	if in.CallbackChannel != "" {
-		return nil, refuse("callback_channel: name the chat, too, in callback_chat_id")
-	}
-	return nil, nil
+	return s.Mailbox.Send(ctx, agent.Draft{Envelope: e, ForwardOf: string(in.ForwardOf)})
 }
 
 type updateTaskArguments struct {
-	TaskID name   `json:"task_id,omitempty" jsonschema:"id of the task; may be left out while only one is open"`
-	State  step   `json:"state" jsonschema:"where it stands now"`
-	Text   string `json:"text,omitempty" jsonschema:"the result, the reason or the progress, at most 64 KiB"`
+	TaskID name   `json:"task_id,omitempty"`
+	State  step   `json:"state"`
+	Text   string `json:"text,omitempty"`
 	From   name   `json:"from,omitempty"`
 }
 
@@ -144,7 +126,7 @@ const (
 )
 
 type readInboxArguments struct {
-	Limit inboxCount `json:"limit,omitempty" jsonschema:"the most messages to return (default 20)"`
+	Limit inboxCount `json:"limit,omitempty"`
 	Goal  name       `json:"goal,omitempty"`
 	// Cursor is of an earlier result, whose messages do not come again.
 	Cursor name `json:"cursor,omitempty"`
@@ -167,9 +149,9 @@ type inboxMessage struct {
 }
 
 type inbox struct {
-	Messages []inboxMessage `json:"messages" jsonschema:"the most urgent first"`
-	Dropped  int            `json:"dropped" jsonschema:"older peer messages that there was no room for"`
-	Waiting  int            `json:"waiting" jsonschema:"messages besides these: call again"`
+	Messages []inboxMessage `json:"messages"`
+	Dropped  int            `json:"dropped"`
+	Waiting  int            `json:"waiting"`
 	Cursor   string         `json:"cursor,omitempty"`
 	Rendered string         `json:"-"`
 }
@@ -218,15 +200,14 @@ func (i inbox) content(string) []mcp.Content {
 			strings.TrimRight(i.Rendered, "\n"), i.Cursor)
 	}
 	for _, m := range i.Messages {
-		b.WriteString("<about")
-		mailbox.WriteAttribute(&b, "id", m.ID)
-		mailbox.WriteAttribute(&b, "from", string(m.From))
+		task, belongs := "", ""
 		if m.Task != nil {
-			mailbox.WriteAttribute(&b, "task_id", m.Task.ID)
+			task = m.Task.ID
 		}
 		if c := m.Callback; c != nil {
-			mailbox.WriteAttribute(&b, "result_belongs_in", c.Channel+"/"+c.Chat())
+			belongs = c.Channel + "/" + c.Chat()
 		}
+		openTag(&b, "about", "id", m.ID, "from", string(m.From), "task_id", task, "result_belongs_in", belongs)
 		b.WriteString("/>")
 		if m.Type.GivesTask() {
 			b.WriteString(" report on it with update_task")

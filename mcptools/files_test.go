@@ -82,7 +82,7 @@ func TestGetFile(t *testing.T) {
 		{"om_1", "img_unknown", "fetch it from the sidecar's local API: GET /v1/messages/om_1/files/img_unknown"},
 		{"", "img_1", "message_id and key are needed"},
 		{"om_1", "", "message_id and key are needed"},
-		{"om_1", strings.Repeat("x", 2000), "key: has 2000 bytes"},
+		{"om_1", strings.Repeat("x", 2000), "key: want a string of at most 1024"},
 		{"om\x00", "img_1", "control"},
 	} {
 		r := get(tt.id, tt.key)

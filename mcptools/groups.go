@@ -91,18 +91,18 @@ const (
 const maxChats = 200
 
 type readTranscriptArguments struct {
-	ChatID  name         `json:"chat_id,omitempty" jsonschema:"the group; left out: list the groups"`
-	Channel name         `json:"channel,omitempty" jsonschema:"its channel (default feishu)"`
-	Limit   messageCount `json:"limit,omitempty" jsonschema:"how many of the last messages to return (default 20)"`
+	ChatID  name         `json:"chat_id,omitempty"`
+	Channel name         `json:"channel,omitempty"`
+	Limit   messageCount `json:"limit,omitempty"`
 }
 
 // conversation is the messages of a group, or without one the list of groups.
 type conversation struct {
-	Chats    []chat   `json:"chats,omitzero" jsonschema:"without chat_id: the groups, the one that spoke last first"`
-	Channel  string   `json:"channel,omitempty" jsonschema:"with chat_id: its channel"`
-	ChatID   string   `json:"chat_id,omitempty" jsonschema:"with chat_id: the same"`
-	Messages []spoken `json:"messages,omitzero" jsonschema:"with chat_id: the messages, the oldest first"`
-	LeftOut  int      `json:"left_out,omitempty" jsonschema:"older ones of those asked for, left out for their size"`
+	Chats    []chat   `json:"chats,omitzero"`
+	Channel  string   `json:"channel,omitempty"`
+	ChatID   string   `json:"chat_id,omitempty"`
+	Messages []spoken `json:"messages,omitzero"`
+	LeftOut  int      `json:"left_out,omitempty"`
 }
 
 type chat struct {
@@ -146,7 +146,7 @@ func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (
 			break
 		}
 		c.Messages = append(c.Messages, spoken{e.Role, e.Sender, e.SenderName, e.Content, e.MessageID, e.ParentID,
-			unixMilli(e.TS), e.Recalled, e.Edited, e.Files})
+			timeOf(e.TS), e.Recalled, e.Edited, e.Files})
 	}
 	slices.Reverse(c.Messages)
 	return c, nil
@@ -161,7 +161,7 @@ func (s *service) listChats(channel string) (conversation, error) {
 	chats := conversation{}
 	for _, c := range all {
 		if (channel == "" || channel == c.Channel) && s.Visible(c.Channel, c.ChatID) {
-			chats.Chats = append(chats.Chats, chat{c.Channel, c.ChatID, unixMilli(c.LastTS)})
+			chats.Chats = append(chats.Chats, chat{c.Channel, c.ChatID, timeOf(c.LastTS)})
 		}
 	}
 	slices.SortStableFunc(chats.Chats, func(a, b chat) int { return b.LastMessageAt.Compare(a.LastMessageAt) })
@@ -169,11 +169,12 @@ func (s *service) listChats(channel string) (conversation, error) {
 	return chats, nil
 }
 
-func unixMilli(ts int64) time.Time {
-	if ts == 0 {
-		return time.Time{} // unknown
+// timeOf is zero where the time is unknown.
+func timeOf(ts int64) (at time.Time) {
+	if ts != 0 {
+		at = time.UnixMilli(ts).UTC()
 	}
-	return time.UnixMilli(ts).UTC()
+	return at
 }
 
 func (c conversation) content(asJSON string) []mcp.Content {
@@ -181,8 +182,7 @@ func (c conversation) content(asJSON string) []mcp.Content {
 		return textContent(asJSON)
 	}
 	var b strings.Builder
-	name := c.Channel + "/" + c.ChatID
-	fmt.Fprintf(&b, "# TRANSCRIPT OF %s, THE OLDEST FIRST\n", mailbox.EscapeValue(name))
+	fmt.Fprintf(&b, "# TRANSCRIPT OF %s, THE OLDEST FIRST\n", mailbox.EscapeValue(c.Channel+"/"+c.ChatID))
 	if c.LeftOut != 0 {
 		fmt.Fprintf(&b, "%d older messages are left out for their size.\n", c.LeftOut)
 	}
@@ -190,37 +190,38 @@ func (c conversation) content(asJSON string) []mcp.Content {
 		b.WriteString("Nothing has been said there yet.\n")
 	}
 	for _, m := range c.Messages {
-		m.write(&b)
+		name, at := m.SenderName, ""
+		if name == m.Sender {
+			name = ""
+		}
+		if !m.SentAt.IsZero() {
+			at = m.SentAt.Format(time.RFC3339)
+		}
+		openTag(&b, "message", "from", m.Sender, "role", m.Role, "name", name, "sent_at", at, "recalled", flag(m.Recalled),
+			"edited", flag(m.Edited), "id", m.MessageID)
+		fmt.Fprintf(&b, ">\n%s\n", mailbox.EscapeText(m.Text))
+		for _, f := range m.Files {
+			openTag(&b, "file", "key", f.Key, "type", f.Type, "name", f.Name)
+			b.WriteString("/>\n")
+		}
+		b.WriteString("</message>\n")
 	}
 	return textContent(b.String())
 }
 
-func (m spoken) write(b *strings.Builder) {
-	b.WriteString("<message")
-	mailbox.WriteAttribute(b, "from", m.Sender)
-	mailbox.WriteAttribute(b, "role", m.Role)
-	if m.SenderName != m.Sender {
-		mailbox.WriteAttribute(b, "name", m.SenderName)
+// openTag begins a tag with pairs of attributes, of which the empty ones are left out.
+func openTag(b *strings.Builder, name string, pairs ...string) {
+	b.WriteString("<" + name)
+	for i := 0; i < len(pairs); i += 2 {
+		mailbox.WriteAttribute(b, pairs[i], pairs[i+1])
 	}
-	if !m.SentAt.IsZero() {
-		mailbox.WriteAttribute(b, "sent_at", m.SentAt.Format(time.RFC3339))
+}
+
+func flag(set bool) string {
+	if set {
+		return "true"
 	}
-	if m.Recalled {
-		mailbox.WriteAttribute(b, "recalled", "true")
-	}
-	if m.Edited {
-		mailbox.WriteAttribute(b, "edited", "true")
-	}
-	mailbox.WriteAttribute(b, "id", m.MessageID)
-	fmt.Fprintf(b, ">\n%s\n", mailbox.EscapeText(m.Text))
-	for _, f := range m.Files {
-		b.WriteString("<file")
-		mailbox.WriteAttribute(b, "key", f.Key)
-		mailbox.WriteAttribute(b, "type", f.Type)
-		mailbox.WriteAttribute(b, "name", f.Name)
-		b.WriteString("/>\n")
-	}
-	b.WriteString("</message>\n")
+	return ""
 }
 
 // maxFile is the most bytes of a file that a result holds: as base64 it is a third longer,
@@ -230,13 +231,13 @@ const maxFile = 4 << 20
 func fileRoute(message, key string) string { return "GET /v1/messages/" + message + "/files/" + key }
 
 type getFileArguments struct {
-	MessageID name `json:"message_id" jsonschema:"of the message"`
-	Key       name `json:"key" jsonschema:"of the file in it, such as img_… or file_…"`
+	MessageID name `json:"message_id"`
+	Key       name `json:"key"`
 }
 
 type gotFile struct {
-	MessageID name   `json:"message_id" jsonschema:"the same"`
-	Key       name   `json:"key" jsonschema:"the same"`
+	MessageID name   `json:"message_id"`
+	Key       name   `json:"key"`
 	Type      string `json:"type,omitempty" jsonschema:"image or file"`
 	Name      string `json:"name,omitempty" jsonschema:"of the file, where it has one"`
 	MediaType string `json:"media_type" jsonschema:"of the resource"`

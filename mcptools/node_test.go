@@ -140,8 +140,8 @@ func TestNodeClient(t *testing.T) {
 			}
 			return agent.PeerResult{DeliveredTo: []string{m.Message}}, nil
 		},
-		sendTask: func(d agent.TaskDraft) (agent.Sent, error) {
-			return agent.Sent{ID: "msg_2", TaskID: "t2", Note: d.Deadline.UTC().Format(time.DateTime)}, nil
+		sendTask: func(d agent.Draft) (agent.Sent, error) {
+			return agent.Sent{ID: "msg_2", TaskID: "t2", Note: d.Task.Deadline.UTC().Format(time.DateTime)}, nil
 		},
 		updateTask: func(u agent.TaskUpdate) (agent.TaskRecord, error) {
 			return agent.TaskRecord{ID: u.TaskID, Peer: "lead", State: u.State}, nil
@@ -201,7 +201,7 @@ func TestNodeClient(t *testing.T) {
 		want      string
 	}{
 		{object{"to": "coder", "message": "m"}, "INVALID_MESSAGE: to: that is you"},
-		{object{"whom": "coder"}, `unexpected additional properties ["whom"]`},
+		{object{"whom": "coder"}, "no such argument: whom"},
 	} {
 		if r := c.call("send_to_peer", tt.arguments); !r.IsError || r.Failed != "" || !strings.Contains(r.Content[0].Text, tt.want) {
 			t.Errorf("got %+v, want %q", r, tt.want)

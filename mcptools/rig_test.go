@@ -29,7 +29,7 @@ func must(t *testing.T, err error) {
 type fakeMailbox struct {
 	listPeers  func(context.Context) (agent.Peers, error)
 	sendToPeer func(agent.PeerMessage) (agent.PeerResult, error)
-	sendTask   func(agent.TaskDraft) (agent.Sent, error)
+	sendTask   func(agent.Draft) (agent.Sent, error)
 	updateTask func(agent.TaskUpdate) (agent.TaskRecord, error)
 	drain      func(limit int, goal, cursor string) (agent.Drained, error)
 	tasks      []agent.TaskRecord
@@ -54,7 +54,7 @@ func (f *fakeMailbox) SendToPeer(_ context.Context, m agent.PeerMessage) (agent.
 	return out, err
 }
 
-func (f *fakeMailbox) SendTask(_ context.Context, d agent.TaskDraft) (agent.Sent, error) {
+func (f *fakeMailbox) Send(_ context.Context, d agent.Draft) (agent.Sent, error) {
 	return f.sendTask(d)
 }
 

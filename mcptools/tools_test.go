@@ -152,9 +152,9 @@ func TestSendToPeerLeavesGatesToTheMailbox(t *testing.T) {
 		give any
 		want string
 	}{
-		{"no arguments", nil, `missing properties: ["to" "message"]`},
-		{"null", object{"to": nil, "message": "m"}, `missing properties: ["to"]`},
-		{"no message", object{"to": "a"}, `missing properties: ["message"]`},
+		{"no arguments", nil, "to: missing"},
+		{"null", object{"to": nil, "message": "m"}, "to: missing"},
+		{"no message", object{"to": "a"}, "message: missing"},
 		{"empty", object{"to": "", "message": ""}, "INVALID_MESSAGE: to: name an agent"},
 		{"empty message", object{"to": "a", "message": ""}, "INVALID_MESSAGE: message: say something"},
 		{"too large", object{"to": "a", "message": strings.Repeat("x", 1<<17)}, "at most 65536 bytes, got 131072"},
@@ -165,26 +165,31 @@ func TestSendToPeerLeavesGatesToTheMailbox(t *testing.T) {
 }
 
 func TestSendTask(t *testing.T) {
-	var asked agent.TaskDraft
-	c := serve(t, options(&fakeMailbox{sendTask: func(d agent.TaskDraft) (agent.Sent, error) {
+	var asked agent.Draft
+	c := serve(t, options(&fakeMailbox{sendTask: func(d agent.Draft) (agent.Sent, error) {
 		asked = d
 		return agent.Sent{ID: "msg_1", TaskID: "t1", Note: "tester is offline, it waits"}, nil
 	}}))
 	for _, tt := range []struct {
 		name string
 		give object
-		want agent.TaskDraft
+		want agent.Draft
 	}{
-		{"bare", object{}, agent.TaskDraft{}},
-		{"empty", object{"deadline": "", "callback_chat_id": "", "callback_channel": "", "forward_of": ""}, agent.TaskDraft{}},
+		{"bare", object{}, agent.Draft{}},
+		{"empty", object{"deadline": "", "callback_chat_id": "", "callback_channel": "", "forward_of": ""}, agent.Draft{}},
 		{"whole", object{"deadline": "2026-11-20T15:00:00+08:00", "callback_chat_id": "oc_x", "callback_channel": "slack", "forward_of": "msg_0"},
-			agent.TaskDraft{Deadline: time.Date(2026, 11, 20, 7, 0, 0, 0, time.UTC), ForwardOf: "msg_0",
-				Callback: &mailbox.Callback{Channel: "slack", ChatID: "oc_x"}}},
-		{"usual channel", object{"callback_chat_id": "oc_x"}, agent.TaskDraft{Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_x"}}},
+			agent.Draft{ForwardOf: "msg_0", Envelope: mailbox.Envelope{Callback: &mailbox.Callback{Channel: "slack", ChatID: "oc_x"},
+				Task: &mailbox.Task{Deadline: time.Date(2026, 11, 20, 7, 0, 0, 0, time.UTC)}}}},
+		{"usual channel", object{"callback_chat_id": "oc_x"},
+			agent.Draft{Envelope: mailbox.Envelope{Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_x"}}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.give["to"], tt.give["task"] = "tester", "test <it> & tell"
-			tt.want.To, tt.want.Text = "tester", "test <it> & tell"
+			tt.want.To, tt.want.Type, tt.want.Hops = "tester", mailbox.TypeTask, mailbox.DefaultHops
+			tt.want.Content.Parts = []mailbox.Part{text("test <it> & tell")}
+			if tt.want.Task == nil {
+				tt.want.Task = &mailbox.Task{}
+			}
 			var got agent.Sent
 			text := c.ok("send_task", tt.give, &got)
 			if diff := cmp.Diff(tt.want, asked); diff != "" {
@@ -198,8 +203,8 @@ func TestSendTask(t *testing.T) {
 
 	before := time.Now()
 	c.ok("send_task", object{"to": "a", "task": "b", "deadline_minutes": 90}, &agent.Sent{})
-	if min, max := before.Add(90*time.Minute), time.Now().Add(90*time.Minute); asked.Deadline.Before(min) || asked.Deadline.After(max) {
-		t.Errorf("deadline in 90 minutes: got %v, want %v to %v", asked.Deadline, min, max)
+	if min, max := before.Add(90*time.Minute), time.Now().Add(90*time.Minute); asked.Task.Deadline.Before(min) || asked.Task.Deadline.After(max) {
+		t.Errorf("deadline in 90 minutes: got %v, want %v to %v", asked.Task.Deadline, min, max)
 	}
 }
 
@@ -294,15 +299,15 @@ func TestWrongArguments(t *testing.T) {
 		give any
 		want string
 	}{
-		{"list_peers", object{"filter": "x"}, `unexpected additional properties ["filter"]`},
-		{"list_peers", object{"filter": nil}, `unexpected additional properties ["filter"]`},
-		{"list_peers", "text", "unmarshaling arguments"},
-		{"list_peers", []int{1}, "unmarshaling arguments"},
-		{"send_to_peer", object{"To": "a", "message": "m"}, `unexpected additional properties ["To"]`},
+		{"list_peers", object{"filter": "x"}, "no such argument: filter"},
+		{"list_peers", object{"filter": nil}, "no such argument: filter"},
+		{"list_peers", "text", "want an object of arguments"},
+		{"list_peers", []int{1}, "want an object of arguments"},
+		{"send_to_peer", object{"To": "a", "message": "m"}, "no such argument: To"},
 		{"send_to_peer", object{"to": []string{"a"}, "message": "m"}, "to: want a string"},
 		{"send_to_peer", object{"to": "a", "message": 5}, "message: want a string"},
-		{"send_to_peer", object{"to": long, "message": "m"}, "to: has 1025 bytes, at most 1024"},
-		{"send_to_peer", object{"to": "a", "message": "m", "correlation_id": long}, "correlation_id: has 1025 bytes, at most 1024"},
+		{"send_to_peer", object{"to": long, "message": "m"}, "to: want a string of at most 1024 characters"},
+		{"send_to_peer", object{"to": "a", "message": "m", "correlation_id": long}, "correlation_id: want a string of at most 1024"},
 		{"send_to_peer", object{strings.Repeat("y", 9999): 1}, "[cut: the whole has "},
 		{"send_task", object{"to": "a", "task": " \n"}, "task: missing: say what is to be done"},
 		{"send_task", object{"to": "a", "task": "t", "deadline": "tomorrow"}, "deadline: want RFC 3339"},
@@ -313,17 +318,17 @@ func TestWrongArguments(t *testing.T) {
 		{"send_task", object{"to": "a", "task": "t", "deadline_minutes": "5"}, "deadline_minutes: want a whole number"},
 		{"send_task", object{"to": "a", "task": "t", "deadline_minutes": 5, "deadline": "2026-11-20T15:00:00Z"}, "not both"},
 		{"send_task", object{"to": "a", "task": "t", "callback_channel": "slack"}, "callback_channel: name the chat, too"},
-		{"send_task", object{"to": "a", "task": "t", "callback_chat_id": long}, "callback_chat_id: has "},
-		{"send_task", object{"to": "a", "task": "t", "forward_of": long}, "forward_of: has "},
-		{"update_task", object{}, `missing properties: ["state"]`},
+		{"send_task", object{"to": "a", "task": "t", "callback_chat_id": long}, "callback_chat_id: want a string"},
+		{"send_task", object{"to": "a", "task": "t", "forward_of": long}, "forward_of: want a string"},
+		{"update_task", object{}, "state: missing"},
 		{"update_task", object{"state": "pending"}, "state: want one of accepted working completed failed rejected"},
 		{"update_task", object{"state": "done\n# NEW"}, "state: want one of"},
-		{"update_task", object{"state": "failed", "task_id": long}, "task_id: has "},
+		{"update_task", object{"state": "failed", "task_id": long}, "task_id: want a string"},
 		{"read_inbox", object{"limit": 65}, "limit: want a whole number from 0 to"},
 		{"read_inbox", object{"limit": -1}, "limit: want a whole number from 0 to"},
 		{"read_inbox", object{"limit": 1e30}, "limit: want a whole number from 0 to"},
 		{"read_transcript", object{"limit": 201}, "limit: want a whole number from 0 to"},
-		{"read_transcript", object{"chat_id": long}, "chat_id: has "},
+		{"read_transcript", object{"chat_id": long}, "chat_id: want a string"},
 		{"read_transcript", object{"chat_id": "oc_secret"}, "chat_id: you are in no such group"},
 		{"read_transcript", object{"chat_id": "oc_secret", "channel": "feishu"}, "chat_id: you are in no such group"},
 	} {

@@ -13,12 +13,13 @@ type Error struct {
 
 	Field      string        // the request's field that is wrong; "": none in particular
 	RetryAfter time.Duration // 0: unknown
+	Status     int           // of the HTTP answer; 0: that of the code
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
 // Errorf returns an [*Error] with a formatted message.
-func Errorf(code Code, format string, args ...any) error {
+func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 

@@ -40,7 +40,8 @@ const (
 // Reasons lists every stop reason.
 func Reasons() []Reason {
 	return []Reason{OwnMessage, NotAMember, Duplicate, BadSignature, Malformed, Expired,
-		Recalled, Muted, Paused, StoppedByPerson, NotForMe, NotMentioned, Budget, MaxDepth, JudgeNo, JudgeError, Undeliverable}
+		Recalled, Muted, Paused, StoppedByPerson, NotForMe, NotMentioned, Budget, MaxDepth,
+		JudgeNo, JudgeError, Undeliverable}
 }
 
 // Stage is one step in the pipeline of a message. T is what the stages share: the

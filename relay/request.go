@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"strings"
+	"time"
 )
 
 // Outbound is a message that a bot reports to have sent.
@@ -59,6 +60,10 @@ type Question struct {
 type Sent struct {
 	RelayMsgID MessageID `json:"relay_msg_id"`
 	Relayed    bool      `json:"relayed"`
+	// Of mail to another agent: its task, until when it can be taken, and what to know of the receiver.
+	TaskID    string    `json:"task_id,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	Note      string    `json:"note,omitempty"`
 	// ForMe is whether a person's message is for this bot; Reason is why not. Both are
 	// missing for a bot's own message.
 	ForMe  *bool  `json:"for_me,omitempty"`
@@ -67,63 +72,49 @@ type Sent struct {
 
 // Check returns an [*Error] if a field is missing or wrong.
 func (o *Outbound) Check() error {
-	if o.ChatID == "" {
-		return Errorf(CodeInvalidRequest, "chat_id is missing")
+	if err := NeedText("content", o.Content); err != nil {
+		return cmp.Or(o.checkIDs(), err)
 	}
-	if strings.TrimSpace(o.Content) == "" {
-		return Errorf(CodeInvalidRequest, "content is missing or empty")
+	// A chat type that cannot be read is refused: ignoring it could turn a private message into a group's.
+	raw, ok := o.Metadata["chat_type"]
+	var chatType *string
+	if ok && (json.Unmarshal(raw, &chatType) != nil || chatType == nil) {
+		return Errorf(CodeInvalidRequest, `metadata.chat_type: want a string such as "group"`)
 	}
-	if err := checkChatType(o.Metadata); err != nil {
-		return err
-	}
-	return cmp.Or(CheckField("chat_id", o.ChatID), CheckField("message_id", o.MessageID),
-		CheckField("channel", o.Channel), CheckField("parent_id", o.ParentID),
+	return o.checkIDs()
+}
+
+func (o *Outbound) checkIDs() error {
+	return cmp.Or(NeedText("chat_id", string(o.ChatID)), CheckField("chat_id", o.ChatID),
+		CheckField("message_id", o.MessageID), CheckField("channel", o.Channel), CheckField("parent_id", o.ParentID),
 		CheckField("root_id", o.RootID), CheckField("thread_id", o.ThreadID), CheckField("msg_type", o.MsgType))
 }
 
 // Check returns an [*Error] if a field is missing or wrong.
 func (h *Heard) Check() error {
-	if h.ChatID == "" {
-		return Errorf(CodeInvalidRequest, "chat_id is missing")
-	}
-	if strings.TrimSpace(h.Content) == "" {
-		return Errorf(CodeInvalidRequest, "content is missing or empty")
-	}
-	if err := checkChatType(h.Metadata); err != nil {
-		return err
-	}
-	return cmp.Or(CheckField("chat_id", h.ChatID), CheckField("message_id", h.MessageID),
-		CheckField("channel", h.Channel), CheckField("sender", h.Sender), CheckField("sender_id", h.SenderID),
-		CheckField("parent_id", h.ParentID), CheckField("root_id", h.RootID), CheckField("thread_id", h.ThreadID))
+	o := Outbound{Channel: h.Channel, ChatID: h.ChatID, Content: h.Content, MessageID: h.MessageID, ParentID: h.ParentID,
+		RootID: h.RootID, ThreadID: h.ThreadID, Metadata: h.Metadata}
+	return cmp.Or(o.Check(), CheckField("sender", h.Sender), CheckField("sender_id", h.SenderID))
 }
 
 // Check returns an [*Error] if a field is missing or wrong. The content may be
 // empty: the policy decides on that too.
 func (q *Question) Check() error {
-	if q.ChatID == "" {
-		return Errorf(CodeInvalidRequest, "chat_id is missing")
-	}
-	switch q.Role {
-	case "", RoleAssistant:
-		if q.SenderAgentName == "" {
-			return Errorf(CodeInvalidRequest, "sender_agent_name is missing (for a person's message say \"role\":\"user\")")
-		}
-	case RoleUser:
-	default:
+	switch err := q.checkIDs(); {
+	case err != nil:
+		return err
+	case q.Role != "" && q.Role != RoleAssistant && q.Role != RoleUser:
 		return Errorf(CodeInvalidRequest, "role: want user or assistant")
+	case q.Role != RoleUser && q.SenderAgentName == "":
+		return Errorf(CodeInvalidRequest, "sender_agent_name is missing (for a person's message say \"role\":\"user\")")
 	}
-	return cmp.Or(CheckField("chat_id", q.ChatID), CheckField("message_id", q.MessageID),
-		CheckField("channel", q.Channel), CheckField("parent_id", q.ParentID), CheckField("root_id", q.RootID),
-		CheckField("thread_id", q.ThreadID), CheckField("sender_agent_name", q.SenderAgentName))
+	return CheckField("sender_agent_name", q.SenderAgentName)
 }
 
-// checkChatType refuses a chat type that cannot be read: ignoring it could turn
-// a private message into a group's.
-func checkChatType(meta Metadata) error {
-	raw, ok := meta["chat_type"]
-	var chatType *string
-	if ok && (json.Unmarshal(raw, &chatType) != nil || chatType == nil) {
-		return Errorf(CodeInvalidRequest, `metadata.chat_type: want a string such as "group"`)
+// NeedText refuses a field of a request without a text.
+func NeedText(name, text string) error {
+	if strings.TrimSpace(text) == "" {
+		return Errorf(CodeInvalidRequest, "%s is missing or empty", name)
 	}
 	return nil
 }

@@ -38,18 +38,11 @@ func newSpeaker(b *base, c *chats, a *app, sender *sender, n *native) (*speaker,
 		connector: conn}, nil
 }
 
-// said is the answer to POST /v1/send: a message for each piece of a long text.
-type said struct {
-	MessageIDs []relay.MessageID `json:"message_ids"`
-	Relayed    bool              `json:"relayed"`
-}
-
-func (s *speaker) say(ctx context.Context, what httpapi.Saying) (any, error) {
+func (s *speaker) say(ctx context.Context, what httpapi.Saying) (answer httpapi.Said, err error) {
 	s.app.selfSoon()
-	answer := said{MessageIDs: []relay.MessageID{}}
 	kind, err := s.app.chatKind(ctx, what.ChatID)
 	if err != nil {
-		return nil, &relay.Error{Code: relay.CodeFeishuUnavailable,
+		return answer, &relay.Error{Code: relay.CodeFeishuUnavailable,
 			Message: "Feishu did not say what kind of chat this is; send it again later: " + err.Error()}
 	}
 	_, err = s.out.Send(ctx, send.Message{ChatID: what.ChatID, Content: what.Content,
@@ -67,10 +60,10 @@ func (s *speaker) say(ctx context.Context, what httpapi.Saying) (any, error) {
 		if e.Code == feishu.CodeNotInChat {
 			s.app.left(what.ChatID)
 		}
-		return nil, relay.Errorf(relay.CodeFeishuRefused, "%v (%d pieces were sent before)", e, len(answer.MessageIDs))
+		return answer, relay.Errorf(relay.CodeFeishuRefused, "%v (%d pieces were sent before)", e, len(answer.MessageIDs))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("send: %w", err)
+		return answer, fmt.Errorf("send: %w", err)
 	}
 	return answer, nil
 }

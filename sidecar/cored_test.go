@@ -324,7 +324,7 @@ func (c *Cored) hear(ctx context.Context, h relay.Heard, steers bool) (relay.Sen
 }
 
 // Decide answers POST /v1/decide: what the policy says of a message.
-func (c *Cored) Decide(ctx context.Context, q relay.Question) (any, error) {
+func (c *Cored) Decide(ctx context.Context, q relay.Question) (policy.Decision, error) {
 	of := core.ChatOf(q.Channel, q.ChatID)
 	m := &relay.Message{Channel: of.Channel, ChatID: of.ID, MessageID: q.MessageID, RelayMsgID: q.MessageID, Role: q.Role,
 		SenderAgentName: q.SenderAgentName, SenderName: cmp.Or(q.SenderName, q.Sender), Content: q.Content,
@@ -346,14 +346,14 @@ func (c *Cored) Decide(ctx context.Context, q relay.Question) (any, error) {
 	}
 	d, why, err := c.core.Decide(ctx, e)
 	if err != nil {
-		return nil, err
+		return policy.Decision{}, err
 	}
 	if q.Role == relay.RoleUser && why == relay.Pass {
 		mentioned := c.app.addressed(q.Content, q.MsgType, q.Mentions)
 		question, err := c.core.Question(of, policy.Entry{Role: policy.RoleUser, Sender: cmp.Or(q.Sender, q.SenderName),
 			Content: q.Content, TS: int64(m.TS)}, mentioned)
 		if err != nil {
-			return nil, err
+			return policy.Decision{}, err
 		}
 		return policy.DecideUser(ctx, c.cfg.groupPolicyFor(c.chats.group(of.ID)), mentioned, c.limits(), question, c.judge), nil
 	}
@@ -490,12 +490,11 @@ func (coredOutcomes) Watch(func(outcome.Outcome)) (stop func()) { return func() 
 // coredDeliveries is what the bot was given.
 type coredDeliveries struct{ *Cored }
 
-func (c coredDeliveries) InProgress() any {
-	out := []delivery.Pending{}
+func (c coredDeliveries) InProgress() (out []httpapi.Delivery) {
 	c.core.View(func(s *loop.Core) {
 		for _, p := range s.Bot().InProgress() {
 			of := loop.ChatOf(p.Chat)
-			out = append(out, delivery.Pending{RelayMsgID: p.ID, Channel: of.Channel, ChatID: of.ID, Door: p.Channel,
+			out = append(out, httpapi.Delivery{RelayMsgID: p.ID, Channel: of.Channel, ChatID: of.ID, Door: p.Channel,
 				Since: relay.Timestamp(p.Since.Time())})
 		}
 	})

@@ -159,19 +159,18 @@ func (d *decider) question(w where, m policy.Entry) (policy.Question, error) {
 
 // Decide answers POST /v1/decide: what the policy says of a message. Nothing is
 // written or injected.
-func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
-	channel := orDefault(q.Channel)
-	w := where{channel, q.ChatID, d.chats.group(q.ChatID), d.app.addressed(q.Content, q.MsgType, q.Mentions)}
+func (d *decider) Decide(ctx context.Context, q relay.Question) (policy.Decision, error) {
+	w := where{orDefault(q.Channel), q.ChatID, d.chats.group(q.ChatID), d.app.addressed(q.Content, q.MsgType, q.Mentions)}
 	m, err := d.asked(w, q)
 	if err != nil {
-		return nil, err
+		return policy.Decision{}, err
 	}
 	if q.Role == relay.RoleUser {
 		m.Role, m.Sender = policy.RoleUser, cmp.Or(q.Sender, q.SenderName)
 	}
 	why, err := d.steer.wouldStop(w, q, m)
 	if err != nil {
-		return nil, err
+		return policy.Decision{}, err
 	}
 	if why != relay.Pass {
 		return d.steeredAway(w, q, m, why)
@@ -179,7 +178,7 @@ func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
 	if q.Role == relay.RoleUser {
 		question, err := d.question(w, m)
 		if err != nil {
-			return nil, err
+			return policy.Decision{}, err
 		}
 		return policy.DecideUser(ctx, d.cfg.groupPolicyFor(w.group), w.mentioned, d.limits(w), question, d.judge), nil
 	}

@@ -49,7 +49,7 @@ func TestDepthOfAMessageThatIsReadLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := got.(policy.Decision); d.Depth != want || d.Allow != (want < 3) {
+		if d := got; d.Depth != want || d.Allow != (want < 3) {
 			t.Errorf("answer %d: depth %d, allowed %t, want depth %d", want, d.Depth, d.Allow, want)
 		}
 	}

@@ -153,7 +153,7 @@ func TestLinesWithoutIDsDoNotRaiseTheDepth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := decision.(policy.Decision).Depth; got != i {
+		if got := decision.Depth; got != i {
 			t.Errorf("the depth of %q is %d, want %d", e.Content, got, i)
 		}
 	}

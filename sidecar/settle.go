@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/delivery"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
@@ -15,7 +16,12 @@ type settlements struct {
 	mail    *mail // nil with MAILBOX=off
 }
 
-func (s settlements) InProgress() any { return s.deliver.deliveries.InProgress() }
+func (s settlements) InProgress() (list []httpapi.Delivery) {
+	for _, p := range s.deliver.deliveries.InProgress() {
+		list = append(list, httpapi.Delivery(p))
+	}
+	return list
+}
 
 // Settle notes what the bot says of a message that it was given, or of mail.
 func (s settlements) Settle(ctx context.Context, id relay.MessageID, state, reason string) error {

@@ -67,7 +67,7 @@ func TestDepthsShownAreThoseDecidedBy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want = decision.(policy.Decision).Depth
+				want = decision.Depth
 			}
 			if got[i] != want {
 				t.Errorf("seed %d, message %d: depth %d is shown, %d was decided by", seed, i, got[i], want)

@@ -206,8 +206,8 @@ func (s *Sidecar) served() httpapi.Options {
 	o.File = (&files{s.base, s.chats, s.app}).open
 	mail := mailapi.Options{Lines: &s.api.lines, Logger: s.log}
 	tools := mcptools.Options{Transcripts: s.chats.transcript, WhoAmI: s.app.whoAmI, Version: s.version, Logger: s.log,
-		Visible: func(channel, chat string) bool { return s.chats.in(channel, relay.ChatID(chat)) }}
-	tools.File = mcptools.OpenFile(o.File)
+		Visible: func(channel, chat string) bool { return s.chats.in(channel, relay.ChatID(chat)) },
+		File:    mcptools.OpenFile(o.File)}
 	if s.mail != nil { // a nil *Agent in an interface would not be nil
 		mail.Mailbox, tools.Mailbox = s.mail.agent, s.mail.agent
 	}

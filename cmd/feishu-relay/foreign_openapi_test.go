@@ -83,7 +83,7 @@ func TestForeignOpenAPI(t *testing.T) {
 	do("POST /v1/peers/{agent}/messages", `{"message":"hello"}`, 400, "{agent}", "coder")
 	do("GET /v1/peers/self/goals", "", 200)
 	do("POST /v1/peers/self/goals", `{"goal_id":"g1"}`, 201)
-	do("DELETE /v1/peers/self/goals/{goal}", "", 200, "{goal}", "g1")
+	do("DELETE /v1/peers/self/goals/{goal_id}", "", 200, "{goal_id}", "g1")
 	do("GET /v1/mailbox/agents", "", 200)
 	do("GET /v1/mailbox/agents/{agent}", "", 200, "{agent}", "tester")
 	do("GET /v1/mailbox/agents/{agent}", "", 404, "{agent}", "ghost")

@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"net/http"
 	"strconv"
@@ -82,30 +81,16 @@ var statuses = map[relay.Code]int{
 	relay.Code(mailbox.RateLimited):    http.StatusTooManyRequests,
 }
 
-// Invalid returns the refusal of an invalid request.
-func Invalid(format string, args ...any) error {
-	return relay.Errorf(relay.CodeInvalidRequest, format, args...)
-}
-
-// WriteError answers with a [*relay.Error]; it hides the text of any other
-// error.
-func WriteError(w http.ResponseWriter, err error) {
-	e, ok := errors.AsType[*relay.Error](err)
-	if !ok {
-		e = &relay.Error{Code: CodeInternal, Message: "see the sidecar's log"}
-	}
-	Refuse(w, cmp.Or(statuses[e.Code], http.StatusInternalServerError), e)
-}
-
-// Refuse answers with e and a status other than that of its code.
-func Refuse(w http.ResponseWriter, status int, e *relay.Error) {
+// WriteError answers with e.
+func WriteError(w http.ResponseWriter, e *relay.Error) {
 	type detail struct {
 		Code    relay.Code `json:"code"`
 		Message string     `json:"message"`
-		Field   string     `json:"field,omitempty"` // only on the routes of the mailbox and the groups
+		Field   string     `json:"field,omitempty"`
 	}
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
 	}
+	status := cmp.Or(e.Status, statuses[e.Code], http.StatusInternalServerError)
 	WriteJSON(w, status, map[string]detail{"error": {e.Code, e.Message, e.Field}})
 }
