@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// AckHold is how long the acknowledgement of an event may wait for what the
-// sidecar does with it. Feishu delivers again after 3 s (docs/feishu.md 2.4).
+// AckHold is how long the decision on an event may take; then the bot gets the event without it. Feishu delivers an
+// event again that is not acknowledged after 3 s (docs/feishu.md 2.4).
 const AckHold = 2 * time.Second
 
 // Counted is something that a part of the transport counts: a value of the label event of the metric

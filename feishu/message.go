@@ -2,7 +2,6 @@ package feishu
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,17 +84,14 @@ const (
 	Pass Verdict = iota
 	// Keep keeps the event from the bot, since it is stored. Feishu gets its acknowledgement.
 	Keep
-	// Refuse does not either, and Feishu gets no acknowledgement: the event could not be stored, and
-	// Feishu is to deliver it again.
+	// Refuse does not either: the event could not be stored, and Feishu is to deliver it again.
 	Refuse
 )
 
-// EventTap decides on every event before the bot gets it, as the JSON of its 2.0
-// envelope. instead, if it is not nil, replaces an event that passes. after, if it is not nil, is the
-// event's follow-up: it runs once the event was written to the
-// bot, or was kept; the acknowledgement to Feishu waits for it, but not longer than
-// [AckHold]. EventTap is called from many goroutines and does not keep event.
-type EventTap func(event []byte) (v Verdict, instead []byte, after func())
+// EventTap commits an event and decides whether the bot gets it, before it does. event is the JSON of its 2.0 envelope.
+// instead, if it is not nil, replaces an event that passes. EventTap is called from many goroutines and does not keep
+// event.
+type EventTap func(event []byte) (v Verdict, instead []byte)
 
 // Passage is how a person's message goes on to the bot. The zero Passage passes it byte
 // for byte.
@@ -104,10 +100,6 @@ type Passage struct {
 	// Before is put in front of a text, and becomes the first paragraph of a post;
 	// mentions in it are disarmed. Other messages pass unchanged.
 	Before string
-	// After is called once the event was written to the bot or is withheld; the
-	// acknowledgement to Feishu waits for it, but not longer than [AckHold]. The bot does not wait for
-	// it. May be nil.
-	After func(context.Context) error
 }
 
 // MessageReceived is the type of the event that carries a message.

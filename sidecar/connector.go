@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/connector"
 	"feishu-relay/feishu/gateway"
+	"feishu-relay/feishu/link"
 	"feishu-relay/feishu/send"
 	"feishu-relay/httpapi"
 	"feishu-relay/relay"
@@ -20,7 +20,7 @@ type speaker struct {
 	app       *app
 	sender    *sender
 	out       *send.Sender
-	connector *connector.Connector
+	connector *link.Connector
 }
 
 // newSpeaker returns nil without a connector.
@@ -28,9 +28,9 @@ func newSpeaker(b *base, c *chats, a *app, sender *sender, n *native) (*speaker,
 	if !b.cfg.Connector {
 		return nil, nil
 	}
-	conn, err := connector.New(connector.Options{BaseURL: b.cfg.BaseURL.String(), AppID: b.cfg.AppID,
-		AppSecret: string(b.cfg.AppSecret), Tap: n.connectorEvent, Logger: b.log, Counter: b.metrics.gatewayEvent,
-		Refused: func(err error) { b.problems.set("connector", err) }})
+	conn, err := link.NewConnector(b.cfg.BaseURL.String(), b.cfg.AppID, string(b.cfg.AppSecret), &link.Events{
+		Tap: n.connectorEvent, Logger: b.log, Counter: b.metrics.gatewayEvent,
+	}, func(err error) { b.problems.set("connector", err) })
 	if err != nil {
 		return nil, fmt.Errorf("connector: %w", err)
 	}

@@ -149,7 +149,9 @@ func (f *front) certified(host string) bool { return f.entry.Certified(host) }
 // close closes what stop left open.
 func (f *front) close() error {
 	if f.gateway != nil {
-		_ = f.gateway.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), finishGateway)
+		defer cancel()
+		_ = f.gateway.Close(ctx)
 	}
 	for _, l := range []net.Listener{f.listen, f.hook} {
 		if l != nil {
@@ -176,13 +178,13 @@ func (f *front) serve(fail func(error)) {
 // stop lets requests under way end and closes the long connections: the bot
 // connects again as soon as somebody listens.
 func (f *front) stop(ctx context.Context) {
-	_ = f.gateway.Close() // the connections first: Shutdown waits for no hijacked one
-	var posts sync.WaitGroup
+	var ending sync.WaitGroup
+	ending.Go(func() { _ = f.gateway.Close(ctx) }) // the connections, too: Shutdown waits for no hijacked one
 	if f.webhook != nil {
-		posts.Go(func() { _ = f.webhook.Shutdown(ctx) }) // a bot that thinks about an event takes all the time there is
+		ending.Go(func() { _ = f.webhook.Shutdown(ctx) }) // a bot that thinks about an event takes all the time there is
 	}
 	_ = f.entry.Shutdown(ctx) // what is left is closed with the listener
-	posts.Wait()
+	ending.Wait()
 }
 
 // IsLoopback reports whether an address (host:port) to listen on is reached from

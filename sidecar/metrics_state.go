@@ -7,9 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"feishu-relay/feishu/connector"
 	"feishu-relay/feishu/gateway"
-	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/link"
 	"feishu-relay/feishu/send"
 	"feishu-relay/feishu/webhook"
 	"feishu-relay/internal/delivery"
@@ -99,7 +98,7 @@ func (s *Sidecar) measureDoors() {
 			func() float64 { return float64(s.connections()) })
 		m.gauge("gateway_drafts", "Messages of the bot that wait until their text is final.", nil,
 			func() float64 { return float64(status().Drafts) })
-		m.expectGateway(entryEvents, gateway.Counted, longconn.Counted)
+		m.expectGateway(entryEvents, gateway.Counted, link.Counted)
 		if s.cfg.BotWebhookURL != "" {
 			m.expectGateway(webhook.Counted)
 		}
@@ -107,7 +106,7 @@ func (s *Sidecar) measureDoors() {
 	if s.speak != nil {
 		m.gauge("connector_connected", "1 while the connector's connection to Feishu is up.", nil,
 			func() float64 { return zeroOne(s.speak.connector.Connected()) })
-		m.expectGateway(connector.Counted, send.Counted)
+		m.expectGateway(link.CountedByConnector, send.Counted)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ const (
 	nativeStreaming = "streaming"
 	nativePerson    = "person" // a person's; the connector's
 	nativeOne       = "one"    // a person's that is for one of several bots; the gateway's
+	nativeHeard     = "heard"  // a person's that the bot has, or that is kept from it; the gateway's
 )
 
 func nativeKind(m feishu.Message, streaming bool) string {
@@ -106,6 +108,12 @@ func (n *native) receiveNative(ctx context.Context, d relay.Delivery) {
 
 func (n *native) awaitCopy(ctx context.Context, p *arrival) {
 	m := &p.msg
+	if m.Metadata.Text(metaNative) == nativeHeard {
+		n.wait.do(ctx, nativeHeard+" "+chatKey(m.Channel, m.ChatID), func(ctx context.Context) {
+			n.receive.guard(p, func() { n.recordHeard(ctx, p) })
+		})
+		return
+	}
 	if m.Role == relay.RoleUser {
 		along := n.people
 		if m.Metadata.Text(metaNative) == nativeOne {
@@ -249,11 +257,11 @@ func (c *copies) came(key string, agent relay.AgentName) {
 
 // connectorEvent stores what Feishu tells the connector, before Feishu gets its
 // acknowledgement.
-func (n *native) connectorEvent(data []byte) feishu.Verdict {
+func (n *native) connectorEvent(data []byte) (v feishu.Verdict, instead []byte) {
 	e, err := feishu.ParseEvent(data)
 	if err != nil {
 		n.log.Warn("an event cannot be read", keyErr, err)
-		return feishu.Pass
+		return feishu.Pass, nil
 	}
 	switch e.Type {
 	case feishu.EventBotAdded:
@@ -271,7 +279,7 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 	}
 	m := e.Message
 	if m == nil || m.Sender.OpenID != "" && m.Sender.OpenID == n.app.self().OpenID {
-		return feishu.Pass
+		return feishu.Pass, nil
 	}
 	kind := nativePerson
 	if m.Sender.IsBot() {
@@ -281,19 +289,19 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 	if m.ChatType == feishu.ChatGroup {
 		n.chats.saw(relay.DefaultChannel, m.ChatID, m.CreateTime)
 	} else if kind != nativePerson {
-		return feishu.Pass
+		return feishu.Pass, nil
 	}
 	if kind == nativePerson && m.ChatType == feishu.ChatGroup {
 		m.Sender.Name = n.app.person(context.Background(), m)
 	}
 	if err := n.spool(context.Background(), *m, kind); err != nil {
 		n.problems.set("spool", err)
-		return feishu.Refuse
+		return feishu.Refuse, nil
 	}
 	if m.ChatType == feishu.ChatGroup {
 		n.app.nameChat(m.ChatID)
 	}
-	return feishu.Keep
+	return feishu.Keep, nil
 }
 
 // stored is an event's message as the spool keeps it.
@@ -343,6 +351,13 @@ const (
 	metaBots  = "feishu_relay_bots"
 )
 
+// metaGave and metaWhy are, in the metadata of a spooled message of the kind nativeHeard, whether the bot gets it and
+// why not; they stay in the sidecar.
+const (
+	metaGave = "feishu_relay_gave"
+	metaWhy  = "feishu_relay_why"
+)
+
 // keepEvent keeps a person's message that is for one of several bots until it is known which.
 func (n *native) keepEvent(ctx context.Context, m *relay.Message, bots []relay.AgentName, event []byte) error {
 	list, err := json.Marshal(bots)
@@ -353,6 +368,50 @@ func (n *native) keepEvent(ctx context.Context, m *relay.Message, bots []relay.A
 	kept.Metadata = relay.Metadata{"chat_type": quote("group"), metaNative: quote(nativeOne), metaBots: list,
 		metaEvent: slices.Clone(event)}
 	return n.put(ctx, &kept)
+}
+
+// keepHeard keeps a person's message until it is recorded. gave: the bot gets it; why: it does not.
+func (n *native) keepHeard(ctx context.Context, m *relay.Message, gave bool, why relay.Reason, event []byte) error {
+	kept := *m
+	kept.Metadata = maps.Clone(m.Metadata)
+	kept.Metadata[metaNative], kept.Metadata[metaEvent] = quote(nativeHeard), slices.Clone(event)
+	kept.Metadata[metaGave], kept.Metadata[metaWhy] = quote(fmt.Sprint(gave)), quote(string(why))
+	return n.put(ctx, &kept)
+}
+
+// recordHeard records a person's message that keepHeard kept, however long it takes.
+func (n *native) recordHeard(ctx context.Context, p *arrival) {
+	e, err := feishu.ParseEvent(p.msg.Metadata[metaEvent])
+	if err != nil || e.Message == nil {
+		p.Settle() // nobody else writes here
+		return
+	}
+	m, h, why := e.Message, p.msg, relay.Reason(p.msg.Metadata.Text(metaWhy))
+	h.Metadata = maps.Clone(h.Metadata)
+	for _, key := range []string{metaNative, metaEvent, metaGave, metaWhy} {
+		delete(h.Metadata, key)
+	}
+	if p.msg.Metadata.Text(metaGave) == "true" {
+		n.receive.watch.gave(&h, doorGateway)
+	}
+	m.Sender.Name = n.app.person(ctx, m)
+	h.SenderName = cmp.Or(m.Sender.Name, string(m.Sender.OpenID))
+	h.Content = n.app.read(ctx, m).Text()
+	h.Mentions = n.app.mentionsOf(m.Mentions)
+	for pauses := wait.NewBackoff(retryFirst, retryMax); h.Content != ""; {
+		if _, err = n.send.recordPerson(&h); err == nil {
+			n.app.nameChat(h.ChatID)
+			break
+		}
+		n.log.Warn("a person's message cannot be recorded", keyChat, h.ChatID, keyMsg, p.key, keyErr, err)
+		if pauses.Sleep(ctx) != nil {
+			return // it is read again after the restart
+		}
+	}
+	if why != relay.Pass && h.Content != "" {
+		n.receive.watch.withheld(&h, why)
+	}
+	p.Settle()
 }
 
 // oneOutage is how long it may be unknown which bot a person's message is for.

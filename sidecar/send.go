@@ -416,15 +416,12 @@ func (s *sender) recordSent(m *relay.Message) {
 	s.recorded(m, err)
 }
 
-// heard decides how a person's message goes on to the bot. It is recorded once the bot has it.
+// heard commits a person's message, and decides how it goes on to the bot. [native.recordHeard] records it.
 func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error) {
-	note := func(context.Context) error {
-		s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
-			At: m.CreateTime})
-		return nil
-	}
+	s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
+		At: m.CreateTime})
 	if m.ChatType != feishu.ChatGroup { // a private chat never leaves its bot
-		return feishu.Passage{After: note}, nil
+		return feishu.Passage{}, nil
 	}
 	doc, meta := m.Doc(), relay.Metadata{}
 	if err := setFiles(meta, doc.Keys(), doc.Files()); err != nil {
@@ -442,7 +439,7 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 	if err != nil { // Feishu delivers what was asked again
 		return feishu.Passage{Verdict: feishu.Refuse}, err
 	}
-	p := feishu.Passage{After: note}
+	var p feishu.Passage
 	if why != relay.Pass {
 		p.Verdict = feishu.Keep
 	}
@@ -453,6 +450,9 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 			p.Verdict = feishu.Pass
 		}
 	}
+	if why != relay.Command {
+		err = s.native.keepHeard(ctx, h, p.Verdict == feishu.Pass, why, event)
+	}
 	if n := s.deliver.contextLines(h.ChatID); n > 0 && p.Verdict == feishu.Pass {
 		given := []string{string(m.ID)}
 		if content.IsText(m.Type) {
@@ -461,25 +461,5 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 		}
 		s.given.add(given...)
 	}
-	if why != relay.Command {
-		p.After = func(ctx context.Context) error {
-			_ = note(ctx) // never fails
-			if p.Verdict == feishu.Pass {
-				s.watch.gave(h, doorGateway)
-			}
-			m.Sender.Name = s.app.person(ctx, &m)
-			h.SenderName = cmp.Or(m.Sender.Name, string(m.Sender.OpenID))
-			if h.Content = s.app.read(ctx, &m).Text(); h.Content == "" {
-				return nil
-			}
-			h.Mentions = s.app.mentionsOf(m.Mentions)
-			_, err := s.recordPerson(h)
-			if err == nil && why != relay.Pass {
-				s.watch.withheld(h, why)
-			}
-			s.app.nameChat(m.ChatID)
-			return err
-		}
-	}
-	return p, nil
+	return p, err
 }

@@ -10,8 +10,8 @@ import (
 
 	"feishu-relay/dedup"
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/conn"
 	"feishu-relay/feishu/content"
+	"feishu-relay/feishu/link"
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
@@ -68,7 +68,7 @@ func (n *native) missed(ctx context.Context, m *relay.Message) {
 		return
 	}
 	time.AfterFunc(within, func() {
-		door, key := n.receive.deliver.doors.gateway, conn.Key(n.app.self().AppID, id)
+		door, key := n.receive.deliver.doors.gateway, link.Key(n.app.self().AppID, id)
 		if ctx.Err() != nil || n.receive.here(string(id)) ||
 			door != nil && (!door.Open() || door.answered.Claim(key) != dedup.New) {
 			return
@@ -104,9 +104,6 @@ func (n *native) makeUp(ctx context.Context, id relay.MessageID, door *gatewayDo
 	}
 	if err == nil && p.Verdict == feishu.Pass {
 		err = door.gateway.Inject(ctx, feishu.Injection{Event: event})
-	}
-	if p.After != nil {
-		err = errors.Join(err, p.After(ctx))
 	}
 	return err
 }

@@ -77,7 +77,7 @@ func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)
 	r.stop = func() { cancel(); <-done }
 	f(&desk{rig: r, parent: "om_question"})
 	r.stop()
-	if err := g.Close(); err != nil {
+	if err := g.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
 }

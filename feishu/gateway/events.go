@@ -17,11 +17,11 @@ import (
 const tapTime = feishu.AckHold - 200*time.Millisecond
 
 // tapEvent decides on an event before the bot gets it ([feishu.EventTap]).
-func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte, after func()) {
+func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte) {
 	defer g.caught("event") // which leaves Pass: the bot comes first
 	ev, err := feishu.ParseEvent(data)
 	if err != nil || !g.own.is(ev.AppID) {
-		return feishu.Pass, nil, nil
+		return feishu.Pass, nil
 	}
 	g.opts.Book.LearnSelf(feishu.Self{Tenant: ev.TenantKey})
 	switch ev.Type {
@@ -33,23 +33,23 @@ func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte, after
 	case feishu.EventRecalled:
 		if ev.Recall != nil {
 			g.Forget(ev.Recall.ID)
-			return feishu.Pass, nil, func() { g.recalled(ev.ChatID, ev.Recall.ID, ev.Recall.At) }
+			g.recalled(ev.ChatID, ev.Recall.ID, ev.Recall.At)
 		}
 	case feishu.EventReacted, feishu.EventReactionEnded:
 		if r := ev.Reaction; r != nil && r.ByApp && g.opts.Host.OwnReaction(r.ID, r.Emoji) {
-			return feishu.Keep, nil, nil
+			return feishu.Keep, nil
 		}
 	}
 	if ev.Message == nil || ev.Message.ID == "" || ev.Message.ChatID == "" {
-		return feishu.Pass, nil, nil
+		return feishu.Pass, nil
 	}
 	return g.heard(ev, data)
 }
 
-func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte, func()) {
+func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte) {
 	m := *ev.Message
 	if g.ownMessage(&m) {
-		return feishu.Pass, nil, nil
+		return feishu.Pass, nil
 	}
 	g.sawChat(m.ChatID, m.ChatType)
 	if m.ChatType == feishu.ChatGroup {
@@ -62,7 +62,7 @@ func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte, f
 	}
 	g.opts.Book.LearnBot(feishu.Bot{OpenID: m.Sender.OpenID, AppID: m.Sender.AppID, Name: m.Sender.Name})
 	if m.ChatType == feishu.ChatP2P {
-		return feishu.Pass, nil, nil
+		return feishu.Pass, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), tapTime)
 	defer cancel()
@@ -70,10 +70,10 @@ func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte, f
 		g.count(countedNativeRefused)
 		g.log.Warn("another bot's message cannot be stored; Feishu will deliver it again", "chat", m.ChatID,
 			"message_id", m.ID, "err", err)
-		return feishu.Refuse, nil, nil
+		return feishu.Refuse, nil
 	}
 	g.count(countedNative)
-	return feishu.Keep, nil, nil
+	return feishu.Keep, nil
 }
 
 // passedUnseen reports to the host a message that the bot got before [Gateway.tapEvent] decided on it.
@@ -95,8 +95,8 @@ func (g *Gateway) ownMessage(m *feishu.Message) bool {
 	return out || g.drafts.holds(m.ID)
 }
 
-// hear asks the host about a person's message. Without an answer the message passes.
-func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instead []byte, after func()) {
+// hear has the host commit a person's message. Without an answer the message passes.
+func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instead []byte) {
 	group := m.ChatType == feishu.ChatGroup
 	if group {
 		g.opts.Host.Hearing(m)
@@ -104,34 +104,21 @@ func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instea
 	ctx, cancel := context.WithTimeout(context.Background(), tapTime)
 	defer cancel()
 	p, err := g.opts.Host.Heard(ctx, m, event)
-	if err != nil {
-		g.heardError(&m, err)
-		return p.Verdict, nil, nil
-	}
-	if p.After != nil {
-		after = func() { g.afterHeard(m, p.After) }
-	}
 	switch {
+	case err != nil:
+		g.heardError(&m, err)
+		return p.Verdict, nil
 	case !group:
 	case p.Verdict != feishu.Pass:
 		g.count(countedWithheld)
-		return p.Verdict, nil, after
+		return p.Verdict, nil
 	case p.Before != "":
 		if instead, err = feishu.WithBefore(event, p.Before); err != nil {
 			g.log.Debug("a person's message passes without its context", "chat", m.ChatID,
 				"message_id", m.ID, "err", err)
 		}
 	}
-	return feishu.Pass, instead, after
-}
-
-func (g *Gateway) afterHeard(m feishu.Message, do func(context.Context) error) {
-	defer g.caught("heard")
-	ctx, cancel := context.WithTimeout(context.Background(), hostWait)
-	defer cancel()
-	if err := do(ctx); err != nil {
-		g.heardError(&m, err)
-	}
+	return feishu.Pass, instead
 }
 
 func (g *Gateway) heardError(m *feishu.Message, err error) {

@@ -13,7 +13,7 @@
 // those encodings of the bot's that can be decoded. A send is on disk before the bot sees
 // Feishu's answer; a [Host] that is slow, fails or panics does not change that answer. The path
 // of a call to Feishu, of its answer to the bot, and of a message in it to the host is call.go;
-// the path of an event is events.go, which event.go of the packages longconn and webhook calls.
+// the path of an event is events.go, which the Events of package link call.
 //
 // # Drafts
 //
@@ -55,11 +55,9 @@ import (
 
 	"feishu-relay/dedup"
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/conn"
-	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/link"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/feishu/webhook"
-	"feishu-relay/internal/wait"
 	"feishu-relay/internal/weborigin"
 	"feishu-relay/relay"
 )
@@ -74,15 +72,12 @@ type Host interface {
 	// Edited reports that the bot has changed the text of a message in a group. Sent is not called for the new
 	// text. It may be a message that Sent was never called for.
 	Edited(m Sent)
-	// Hearing is a person's message in a group that the bot is about to be given:
-	// it may answer before the message is recorded. It returns at once.
+	// Hearing is a person's message in a group that the bot is about to be given. It returns at once.
 	Hearing(m feishu.Message)
-	// Heard is a person's message in a chat of the bot (any chat type), and the JSON of its
-	// event, which is not kept; it returns how the message goes on to the bot. The bot waits
-	// for it, up to [feishu.AckHold]: then the event passes as it came. After an error only the passage's Verdict
-	// counts.
-	// Of an event that Feishu delivers again it is called again. In private chats only
-	// After counts.
+	// Heard commits a person's message in a chat of the bot (any chat type), with the JSON of its event, which is not kept,
+	// and returns how the message goes on to the bot. The bot waits for it, up to [feishu.AckHold]: then the event passes
+	// as it came. After an error only the passage's Verdict counts. Of an event that Feishu delivers again it is called
+	// again. Private chats pass.
 	Heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error)
 	// Native stores another bot's message that Feishu delivered itself; on disk
 	// when it returns nil. streaming: its card is still being written.
@@ -151,7 +146,7 @@ type Options struct {
 	MaxAge     time.Duration // how long a draft may wait beyond that; 0: 10 min
 
 	Answered *dedup.Window    // events that the bot has answered; nil: those since New. The caller closes it
-	Webhook  *webhook.Options // nil: no webhook. Its Options and Verified are set here
+	Webhook  *webhook.Options // nil: no webhook. Its Events and Verified are set here
 	Logger   *slog.Logger     // nil: silent
 	Counter  func(feishu.Counted)
 }
@@ -164,7 +159,7 @@ type Gateway struct {
 	proxy  *httputil.ReverseProxy
 	client *http.Client // to Feishu
 	close  func()       // idle connections to Feishu
-	conn   *longconn.Server
+	conn   *link.Server
 	hook   *webhook.Server // nil: none
 	own    *owner
 	guard  guard
@@ -217,15 +212,15 @@ func New(o Options) (*Gateway, error) {
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(&g.opts)
 	g.proxy = g.newProxy(transport)
-	events := conn.Options{Tap: g.tapEvent, Passed: g.passedUnseen, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
+	events := &link.Events{Tap: g.tapEvent, Passed: g.passedUnseen, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
 		Answered: o.Answered}
-	g.conn = longconn.New(longconn.Options{
+	g.conn = link.NewServer(link.Options{
 		Upstream: o.Upstream, Client: g.client,
-		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback, Bootstrapped: g.bootstrapped, Options: events,
+		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback, Bootstrapped: g.bootstrapped, Events: events,
 	})
 	if o.Webhook != nil {
 		w := *o.Webhook
-		w.Options, w.Verified = events, g.identified
+		w.Events, w.Verified = events, g.identified
 		if g.hook, err = webhook.New(w); err != nil {
 			return nil, err
 		}
@@ -277,7 +272,7 @@ func (g *Gateway) WebhookHandler() http.Handler {
 
 // Inject writes an event to the bot once: over its long connection when it has
 // one, else to its webhook. It returns nil when the bot acknowledged it, and the
-// errors of [longconn.Server.Inject] and [webhook.Server.Inject].
+// errors of [link.Server.Inject] and [webhook.Server.Inject].
 func (g *Gateway) Inject(ctx context.Context, in feishu.Injection) error {
 	if g.hook != nil && !g.conn.Connected() {
 		return g.hook.Inject(ctx, in)
@@ -298,13 +293,13 @@ func (g *Gateway) Changed() <-chan struct{} { return g.conn.Changed() }
 
 // Status is the gateway's part of GET /v1/status, to be encoded as JSON.
 type Status struct {
-	AppID          string          `json:"app_id,omitempty"`
-	OpenID         relay.OpenID    `json:"open_id,omitempty"`
-	Connected      bool            `json:"connected"`
-	LongConnection longconn.Status `json:"long_connection"`
-	Webhook        bool            `json:"webhook"`
-	Drafts         int             `json:"drafts"`         // waiting to be final
-	DraftsUnsaved  int             `json:"drafts_unsaved"` // of them in memory only
+	AppID          string       `json:"app_id,omitempty"`
+	OpenID         relay.OpenID `json:"open_id,omitempty"`
+	Connected      bool         `json:"connected"`
+	LongConnection link.Status  `json:"long_connection"`
+	Webhook        bool         `json:"webhook"`
+	Drafts         int          `json:"drafts"`         // waiting to be final
+	DraftsUnsaved  int          `json:"drafts_unsaved"` // of them in memory only
 }
 
 // Status returns who the bot is, how it is connected, and how many drafts wait, as a [Status].
@@ -319,24 +314,27 @@ func (g *Gateway) Status() any {
 	}
 }
 
-// closeWait bounds Close; what still runs then is abandoned.
-const closeWait = 5 * time.Second
-
-// Close ends the long connections, so that bots connect again elsewhere, and
-// waits a moment for what is being recorded. Calls that come later are served
-// all the same. It may be called twice.
-func (g *Gateway) Close() error {
-	err := g.conn.Close()
+// Close ends the long connections, so that bots connect again elsewhere, and waits for what is being recorded, until ctx
+// ends. Calls that come later are served all the same. It may be called twice.
+func (g *Gateway) Close(ctx context.Context) error {
+	err := g.conn.Close(ctx)
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
-	if !wait.Group(&g.busy, closeWait) {
+	recorded := make(chan struct{})
+	go func() { g.busy.Wait(); close(recorded) }()
+	select {
+	case <-recorded:
+	case <-ctx.Done():
 		g.log.Warn("the gateway stops while calls are still being recorded")
 	}
 	g.cancel()
 	g.close()
 	return err
 }
+
+// Reconnect ends the bot's long connections, so that it opens another one.
+func (g *Gateway) Reconnect() { g.conn.Reconnect() }
 
 // begin counts what Close waits for; false once the gateway is closed.
 func (g *Gateway) begin() bool {

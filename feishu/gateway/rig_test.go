@@ -217,8 +217,8 @@ func (h *host) Heard(_ context.Context, m feishu.Message, event []byte) (p feish
 	if h.passage != nil {
 		p, err = h.passage(m, event)
 	}
-	if h.heard != nil && p.After == nil {
-		p.After = func(context.Context) error { return h.heard(m) }
+	if h.heard != nil && err == nil {
+		err = h.heard(m)
 	}
 	return p, err
 }
@@ -367,7 +367,7 @@ func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *ri
 		r.client.CloseIdleConnections()
 		front.CloseClientConnections()
 		front.Close()
-		_ = r.Close()
+		_ = r.Close(context.Background())
 		_ = r.book.Close()
 		_ = r.store.Close()
 		_ = root.Close()

@@ -339,14 +339,14 @@ func TestRepeatedSends(t *testing.T) {
 
 func TestSendsWhileClosing(t *testing.T) {
 	r := newRig(t, nil).knowGroup()
-	if err := r.Close(); err != nil {
+	if err := r.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	r.text("last words")
 	if m := r.said(); m.Text != "last words" {
 		t.Errorf("published %q", m.Text)
 	}
-	if err := r.Close(); err != nil {
+	if err := r.Close(context.Background()); err != nil {
 		t.Error("closed twice:", err)
 	}
 }

@@ -73,7 +73,7 @@ func newLab(t *testing.T, o func(*Options)) *lab {
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		if err := r.Close(); err != nil {
+		if err := r.Close(context.Background()); err != nil {
 			t.Log(err)
 		}
 		front.CloseClientConnections()

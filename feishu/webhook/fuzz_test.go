@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/conn"
+	"feishu-relay/feishu/link"
 	"feishu-relay/feishu/webhook"
 )
 
@@ -42,11 +42,7 @@ func FuzzWebhookBody(f *testing.F) {
 				return says(200, ""), nil
 			})},
 			Verified: func(string) {},
-			Options: conn.Options{
-				Tap:    func([]byte) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() {} },
-				Passed: func([]byte) {}, Own: func(string) bool { return true },
-				Logger: slog.New(slog.DiscardHandler), Counter: func(feishu.Counted) {},
-			},
+			Events:   &link.Events{Logger: slog.New(slog.DiscardHandler), Counter: func(feishu.Counted) {}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/dedup"
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/conn"
+	"feishu-relay/feishu/link"
 	"feishu-relay/feishu/webhook"
 )
 
@@ -43,11 +44,7 @@ func newRig(t testing.TB, bot string, change func(*webhook.Options)) *rig {
 	r := &rig{t: t, counts: make(map[string]int)}
 	o := webhook.Options{
 		BotURL: bot, EncryptKey: key, VerificationToken: token, Verified: func(string) {},
-		Options: conn.Options{
-			Logger:  slog.New(slog.NewTextHandler(&r.log, nil)),
-			Counter: r.count,
-			Passed:  func([]byte) {}, Own: func(string) bool { return true },
-		},
+		Events: &link.Events{Logger: slog.New(slog.NewTextHandler(&r.log, nil)), Counter: r.count, Answered: dedup.Memory(0)},
 	}
 	if change != nil {
 		change(&o)

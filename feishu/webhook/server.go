@@ -1,46 +1,46 @@
-// Package webhook is between Feishu, which posts events (docs/feishu.md 2), and
-// a bot that receives them, and can post injected events to the bot. An event's path to the
-// bot, and that of the bot's answer to Feishu, is event.go.
+// Package webhook is between Feishu, which posts events (docs/feishu.md 2), and a bot that receives them, and can post
+// injected events to the bot. Events take the path of package link's Events.
 //
-// A post is passed on byte for byte once it is proven to be Feishu's, by its
-// signature, its token, or both, by the secrets of [Options]; an event that the
-// tap replaces is encrypted and signed again. The bot's
-// answer goes back to Feishu; without one Feishu gets 502 and posts
-// again by its own schedule (docs/feishu.md 2.4). Feishu waits for 3 s. A bot may take
-// longer, up to Options.Timeout: it gets the event once, since repeats are refused
-// until it has answered, and are acknowledged and dropped after it has answered 200.
+// A post is passed on byte for byte once it is proven to be Feishu's, by its signature, its token, or both, by the
+// secrets of [Options]; an event that the tap replaces is encrypted and signed again. The bot's answer goes back to
+// Feishu; without one Feishu gets 502 and posts again by its own schedule (docs/feishu.md 2.4). Feishu waits for 3 s. A
+// bot may take longer, up to Options.Timeout: it gets the event once, since repeats are refused until it has answered,
+// and are acknowledged and dropped after it has answered 200.
 //
 // # Hostile senders
 //
-// The port is open to the internet. A post with a wrong header is
-// refused before its body is read; a body has limits of time and size, and all bodies
-// share a budget of memory, in which the largest that is not verified makes room.
-// Only a verified post counts among those that the bot works on. A signed timestamp may differ from the
-// clock by at most an hour.
+// The port is open to the internet. A post with a wrong header is refused before its body is read; a body has limits of
+// time and size, and only a few large ones are read at a time. A signed timestamp may differ from the clock by at most
+// an hour.
 package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
-	"feishu-relay/dedup"
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/conn"
+	"feishu-relay/feishu/link"
 )
 
 const (
@@ -48,28 +48,36 @@ const (
 	EventPath = "/webhook/event"
 	CardPath  = "/webhook/card"
 
-	maxPosts     = 256 // that the bot works on; one more is refused with 503, and Feishu posts it again
-	maxInjecting = 256 // injected posts that the bot has not answered; one more fails with [conn.ErrBusy]
-	// calls of the tap beyond feishu.AckHold, and follow-ups that wait; with as many an event passes without
-	// the tap, or without its follow-up
-	maxTasks  = 64
+	maxBody     = 1 << 20         // bytes of a body; a larger one is refused with 413
+	maxUnsigned = 4 << 10         // bytes of a body without a signature, where posts are signed: a challenge
+	readTimeout = 5 * time.Second // for a body; then its sender is dropped with 408. Feishu itself waits 3 s
+	largeBody   = 64 << 10        // bytes above which a body is large. Nearly all events are smaller
+	maxLarge    = 16              // large bodies that are read at a time; one more is refused with 503, and Feishu posts it again
+	maxSkew     = time.Hour       // between a signed timestamp and the clock: a recorded post cannot be replayed later
+
+	maxPosts     = 256 // that the bot works on; one more is refused with 503
+	maxInjecting = 256 // injected posts that the bot has not answered; one more fails with [link.ErrBusy]
+
+	// challengeTime is for the bot to answer a challenge, for which Feishu waits 1 s (docs/feishu.md 2.1).
+	challengeTime = 800 * time.Millisecond
+	maxChallenge  = 64 << 10 // bytes of the bot's answer to it; a longer one is cut
+
 	warnFirst = 10               // posts that are refused as forged and logged one by one; later
 	warnEvery = 10 * time.Second // one in this time is
 )
 
 // Options configures a server. What has no default here is required; of the two secrets one is.
 type Options struct {
-	conn.Options
+	*link.Events
 	// BotURL is where the bot receives events and cards (BOT_WEBHOOK_URL).
 	BotURL string
-	// EncryptKey and VerificationToken are the app's (FEISHU_ENCRYPT_KEY,
-	// FEISHU_VERIFICATION_TOKEN). Every post must match those that are set.
+	// EncryptKey and VerificationToken are the app's (FEISHU_ENCRYPT_KEY, FEISHU_VERIFICATION_TOKEN). Every post must match
+	// those that are set.
 	EncryptKey, VerificationToken string
-	// Timeout is how long the bot may take to answer; 0: 15 minutes. Feishu does not
-	// wait for it: it repeats the event, which does not go to the bot again meanwhile.
+	// Timeout is how long the bot may take to answer; 0: 15 minutes. Feishu does not wait for it: it repeats the event,
+	// which does not go to the bot again meanwhile.
 	Timeout time.Duration
-	// Client posts to the bot; nil: one that uses no proxy. Redirects are not
-	// followed.
+	// Client posts to the bot; nil: one that uses no proxy. Redirects are not followed.
 	Client *http.Client
 	// Verified is called with the app of every verified event.
 	Verified func(appID string)
@@ -80,15 +88,11 @@ type Server struct {
 	Options
 	bot    *url.URL
 	client *http.Client
-	tap    conn.Tap
-	bodies budget
 	warned rate.Sometimes
 	away   atomic.Bool // the last post to the bot failed
 	known  atomic.Bool // a post has reached the bot
 
-	verifying  chan struct{} // one element for each body that is being verified
-	posts      chan struct{} // one element for each of Feishu's posts that the bot works on
-	injections *conn.Injections
+	large, posts, injecting chan struct{} // one element for each
 }
 
 // New makes a server. It starts nothing.
@@ -104,39 +108,29 @@ func New(o Options) (*Server, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Minute
 	}
-	if o.Answered == nil {
-		o.Answered = dedup.Memory(0)
-	}
 	if o.Client == nil {
 		o.Client = &http.Client{Transport: &http.Transport{
 			DisableCompression: true, MaxIdleConnsPerHost: maxPosts, IdleConnTimeout: time.Minute,
 		}}
 	}
-	return &Server{
-		Options: o, bot: bot, client: feishu.WithoutRedirects(o.Client),
-		tap: conn.Tap{Options: o.Options, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxTasks,
-			MaxTasks: maxTasks, Workers: maxTasks, Load: new(conn.Load), Running: new(sync.WaitGroup)},
-		bodies: budget{left: maxBodies, verified: maxVerified}, warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
-		verifying: make(chan struct{}, maxVerify), posts: make(chan struct{}, maxPosts),
-		injections: conn.NewInjections(maxInjecting, o.Counter, o.Logger),
-	}, nil
+	return &Server{Options: o, bot: bot, client: feishu.WithoutRedirects(o.Client),
+		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery}, large: make(chan struct{}, maxLarge),
+		posts: make(chan struct{}, maxPosts), injecting: make(chan struct{}, maxInjecting)}, nil
 }
 
-// Connected reports whether the last post to the bot reached it, or none was
-// tried yet.
+// Connected reports whether the last post to the bot reached it, or none was tried yet.
 func (s *Server) Connected() bool { return !s.away.Load() }
 
 // Reached reports whether a post has reached the bot, the last one among them.
 func (s *Server) Reached() bool { return s.known.Load() && !s.away.Load() }
 
 // reached records whether a post reached the bot.
-func (s *Server) reached(status int, err error) {
-	away := err != nil || isAway(status)
-	if !away {
+func (s *Server) reached(reached bool) {
+	if reached {
 		s.known.Store(true)
 	}
-	if s.away.Swap(away) != away {
-		s.Logger.Info("the bot's webhook", "reached", !away)
+	if s.away.Swap(!reached) == reached {
+		s.Logger.Info("the bot's webhook", "reached", reached)
 	}
 }
 
@@ -146,65 +140,218 @@ func isAway(status int) bool {
 		status == http.StatusGatewayTimeout
 }
 
-// What a webhook counts, beside what package conn counts.
-const (
-	// the bot did not answer an event, and Feishu will post it again
-	countedBotAway   feishu.Counted = "bot_away"
-	countedChallenge feishu.Counted = "challenge" // Feishu verified the URL with a challenge
-	countedForged    feishu.Counted = "forged"    // a post could not be verified
-	// a post was larger than 1 MiB, or than 4 KiB without its signature
-	countedTooLarge feishu.Counted = "too_large"
-	// the body of a post did not arrive within 5 s, or had to make room for others
-	countedTooSlow feishu.Counted = "too_slow"
-	// a post was refused, since the bot works on 256, or the memory for bodies is full
-	countedTooMany feishu.Counted = "too_many"
-	// the follow-up of an event was not done when Feishu got its answer
-	countedAfterLate feishu.Counted = "after_late"
-)
+// ServeHTTP takes POST /webhook/event and /webhook/card; everything else is 404.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || (r.URL.Path != EventPath && r.URL.Path != CardPath) {
+		answer(w, http.StatusNotFound, "only Feishu's posts are taken here")
+		return
+	}
+	body, plain, e, err := s.receive(w, r)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	select {
+	case s.posts <- struct{}{}:
+		defer func() { <-s.posts }()
+	default:
+		s.refuse(w, errNoRoom)
+		return
+	}
+	if e.Type == typeChallenge {
+		s.Counter(countedChallenge)
+		s.challenge(w, r, body, e.Challenge)
+		return
+	}
+	s.Verified(e.app())
+	t := s.Take(plain)
+	defer t.Settle(false) // unless it was settled before
+	switch t.Verdict {
+	case feishu.Keep:
+		t.Settle(true)
+		answer(w, http.StatusOK, "success")
+	case feishu.Refuse:
+		answer(w, http.StatusServiceUnavailable, "the event could not be stored")
+	default:
+		if t.Instead != nil {
+			body = s.replace(r, body, t.Instead)
+		}
+		s.pass(w, r, body, t)
+	}
+}
 
-// Counted is all that Options.Counter gets.
-var Counted = slices.Concat(conn.Counted, []feishu.Counted{
-	countedBotAway, countedChallenge, countedForged, countedTooLarge, countedTooSlow, countedTooMany, countedAfterLate,
-})
+// receive reads the body of a post and verifies it.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request) (body, plain []byte, e envelope, err error) {
+	reading := http.NewResponseController(w)
+	_ = reading.SetReadDeadline(time.Now().Add(readTimeout)) // fails for a recorder in a test
+	large := false
+	defer func() {
+		if large {
+			<-s.large
+		}
+	}()
+	most, err := s.admit(r)
+	if err != nil {
+		return nil, nil, e, err
+	}
+	body, whole, err := feishu.ReadUpTo(r.Body, maxUnsigned, most, func(size int) bool {
+		if large || size <= largeBody {
+			return true
+		}
+		select {
+		case s.large <- struct{}{}:
+			large = true
+		default:
+		}
+		return large
+	})
+	switch {
+	case errors.Is(err, feishu.ErrNoRoom):
+		return nil, nil, e, errNoRoom
+	case err != nil:
+		return nil, nil, e, err
+	case !whole:
+		return nil, nil, e, errTooLarge
+	}
+	_ = reading.SetReadDeadline(time.Time{})
+	plain, e, err = s.verify(r, body)
+	return body, plain, e, err
+}
 
-// Inject posts an event to the bot once, as Feishu would: encrypted and signed
-// if there is a key. It returns nil when the bot answered 200,
-// [feishu.AnswerError] for another status, [feishu.ErrNotInjected] when nothing
-// was posted whole, [feishu.ErrInjectionEnded] when the connection ended without
-// an answer, or the error of ctx, with which the post is closed.
+// refuse answers a post that is not taken, and closes its connection without reading the rest of its body.
+func (s *Server) refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("Connection", "close")
+	switch {
+	case errors.Is(err, errTooLarge):
+		s.Counter(countedTooLarge)
+		answer(w, http.StatusRequestEntityTooLarge, err.Error())
+	case errors.Is(err, errNoRoom):
+		s.Counter(countedTooMany)
+		answer(w, http.StatusServiceUnavailable, err.Error())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.Counter(countedTooSlow)
+		answer(w, http.StatusRequestTimeout, "the body came too slowly")
+	case errors.Is(err, errForged):
+		s.Counter(countedForged)
+		s.warned.Do(func() { s.Logger.Warn("a post to the webhook was refused", "err", err) })
+		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // the reason is for the log only
+	default:
+		answer(w, http.StatusBadRequest, "the body cannot be read")
+	}
+}
+
+// pass posts an event to the bot, and answers Feishu with the bot's answer. The event is settled before Feishu gets it.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, t *link.Taken) {
+	// A post to the bot goes on when Feishu has stopped waiting.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.Timeout)
+	defer cancel()
+	resp, err := s.post(ctx, r, body)
+	if err != nil {
+		s.reached(false)
+		s.Counter(countedBotAway)
+		answer(w, http.StatusBadGateway, "the bot cannot be reached")
+		return
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		t.Got()
+		t.Settle(true)
+	}
+	copyAnswer(w, resp, resp.Body) // Feishu posts again if it does not get all
+}
+
+func copyAnswer(w http.ResponseWriter, resp *http.Response, body io.Reader) {
+	feishu.CopyHeader(w.Header(), resp.Header)
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, body)
+}
+
+// challenge lets the bot answer a challenge, and answers it itself if the bot does not: Feishu waits for 1 s
+// (docs/feishu.md 2.1).
+func (s *Server) challenge(w http.ResponseWriter, r *http.Request, body []byte, challenge string) {
+	ctx, cancel := context.WithTimeout(r.Context(), challengeTime)
+	defer cancel()
+	resp, err := s.post(ctx, r, body)
+	if err == nil {
+		defer resp.Body.Close()
+		var text []byte
+		if text, err = io.ReadAll(io.LimitReader(resp.Body, maxChallenge)); err == nil {
+			resp.Header.Del("Content-Length")
+			copyAnswer(w, resp, bytes.NewReader(text))
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	_ = json.NewEncoder(w).Encode(map[string]string{"challenge": challenge})
+}
+
+// post sends a post of Feishu to the bot.
+func (s *Server) post(ctx context.Context, r *http.Request, body []byte) (*http.Response, error) {
+	u := *s.bot
+	if u.RawQuery != "" && r.URL.RawQuery != "" {
+		u.RawQuery += "&"
+	}
+	u.RawQuery += r.URL.RawQuery
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	feishu.ForwardHeader(req.Header, r.Header)
+	return s.do(req)
+}
+
+// do makes a post to the bot, and records whether it reached it.
+func (s *Server) do(req *http.Request) (*http.Response, error) {
+	resp, err := s.client.Do(req)
+	if err == nil || req.Context().Err() == nil {
+		s.reached(err == nil && !isAway(resp.StatusCode))
+	}
+	return resp, err
+}
+
+// answer answers in the SDKs' form: {"msg":"…"}.
+func answer(w http.ResponseWriter, status int, msg string) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"msg":%q}`, msg)
+}
+
+// Inject posts an event to the bot once, as Feishu would: encrypted and signed if there is a key. It returns nil when
+// the bot answered 200, [feishu.AnswerError] for another status, [feishu.ErrNotInjected] when nothing was posted whole,
+// [feishu.ErrInjectionEnded] when the connection ended without an answer, or the error of ctx, with which the post is
+// closed.
 func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	var compact bytes.Buffer
 	// Node signs what it serialises itself (docs/feishu.md 2.3)
 	if err := json.Compact(&compact, in.Event); err != nil {
 		return fmt.Errorf("encode an event: %w", err)
 	}
+	select {
+	case s.injecting <- struct{}{}:
+		defer func() { <-s.injecting }()
+	default:
+		return link.ErrBusy
+	}
+	var wrote atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
+		if i.Err != nil || wrote.Swap(true) {
+			return
+		}
+		s.Counter(map[bool]feishu.Counted{false: link.Injected, true: link.Redelivered}[in.Again])
+		if in.Written != nil {
+			in.Written(nil)
+		}
+	}})
 	body, header, err := s.seal(compact.Bytes())
 	if err != nil {
 		return err
 	}
-	wait, err := s.injections.Begin(in)
-	if err != nil {
-		return err
-	}
-	return wait.End(s.injected(ctx, wait, body, header))
-}
-
-// injected posts an event, and returns why the bot has not answered it.
-func (s *Server) injected(ctx context.Context, wait *conn.Waiting, body []byte, header http.Header) error {
-	var wrote atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteRequest: func(i httptrace.WroteRequestInfo) {
-			if i.Err == nil && !wrote.Swap(true) {
-				wait.Written(nil)
-			}
-		},
-	})
 	req, err := http.NewRequestWithContext(traced, http.MethodPost, s.bot.String(), bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("post an event: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
-	req.Header.Set("X-Request-Id", wait.ID)
+	req.Header.Set("X-Request-Id", rand.Text())
 	maps.Copy(req.Header, header)
 	req.GetBody = nil // a connection that ends is not a reason to post again at once
 	resp, err := s.do(req)
@@ -217,15 +364,19 @@ func (s *Server) injected(ctx context.Context, wait *conn.Waiting, body []byte, 
 		return feishu.ErrNotInjected
 	}
 	feishu.Drain(resp.Body)
-	if isAway(resp.StatusCode) { // of a proxy in front of the bot
+	switch {
+	case isAway(resp.StatusCode): // of a proxy in front of the bot
 		return feishu.ErrNotInjected
+	case resp.StatusCode != http.StatusOK:
+		s.Counter(link.AckError)
+		return &feishu.AnswerError{Code: resp.StatusCode}
 	}
-	s.injections.Answered(wait.ID, resp.StatusCode)
+	s.Counter(link.Delivered)
 	return nil
 }
 
-// seal returns the body of a post with an event, and the headers of its signature:
-// encrypted and signed if there is a key.
+// seal returns the body of a post with an event, and the headers of its signature: encrypted and signed if there is a
+// key.
 func (s *Server) seal(event []byte) (body []byte, header http.Header, err error) {
 	if s.EncryptKey == "" {
 		return event, nil, nil
@@ -241,13 +392,151 @@ func (s *Server) seal(event []byte) (body []byte, header http.Header, err error)
 	}, nil
 }
 
-// replace replaces the event in Feishu's post.
-func (s *Server) replace(r *http.Request, p *body, event []byte) {
-	data, header, err := s.seal(event)
+// replace returns the body of Feishu's post with another event, and changes its headers accordingly.
+func (s *Server) replace(r *http.Request, body, event []byte) []byte {
+	sealed, header, err := s.seal(event)
 	if err != nil {
 		s.Logger.Error("an event passes unchanged", "err", err)
-		return
+		return body
 	}
-	p.data = data
 	maps.Copy(r.Header, header)
+	return sealed
 }
+
+const typeChallenge = "url_verification"
+
+// envelope is what is read of a post, in either schema (docs/feishu.md 2.1, 2.2).
+type envelope struct {
+	Encrypt   string `json:"encrypt"`
+	Type      string `json:"type"`
+	Token     string `json:"token"`
+	Challenge string `json:"challenge"`
+	Header    struct {
+		AppID string `json:"app_id"`
+		Token string `json:"token"`
+	} `json:"header"`
+	Event struct {
+		AppID string `json:"app_id"` // of the 1.0 schema
+	} `json:"event"`
+}
+
+func (e *envelope) app() string   { return cmp.Or(e.Header.AppID, e.Event.AppID) }
+func (e *envelope) token() string { return cmp.Or(e.Header.Token, e.Token) }
+
+// errForged is wrapped by the errors of a post that could not be verified.
+var (
+	errForged    = errors.New("forged")
+	errNoJSON    = fmt.Errorf("%w: the body is not JSON", errForged)
+	errEncrypted = fmt.Errorf("%w: the body is encrypted, and FEISHU_ENCRYPT_KEY is not set", errForged)
+	errDecrypt   = fmt.Errorf("%w: the body was not encrypted with FEISHU_ENCRYPT_KEY", errForged)
+	errSignature = fmt.Errorf("%w: the signature is not one of FEISHU_ENCRYPT_KEY", errForged)
+	errToken     = fmt.Errorf("%w: the token is not FEISHU_VERIFICATION_TOKEN", errForged)
+	errTimestamp = fmt.Errorf("%w: the signed timestamp is more than an hour from this machine's clock; "+
+		"if the post is Feishu's, set the clock", errForged)
+
+	errTooLarge = errors.New("the body is too large")
+	errNoRoom   = errors.New("too many posts at once")
+)
+
+// admit checks the header of a post, before the body is read, and returns how many bytes the body may have.
+func (s *Server) admit(r *http.Request) (most int, err error) {
+	most = maxBody
+	if s.EncryptKey != "" {
+		switch signature := r.Header.Get("X-Lark-Signature"); {
+		case signature == "":
+			most = maxUnsigned
+		case len(signature) != 2*sha256.Size && !(len(signature) == 2*sha1.Size && r.URL.Path == CardPath):
+			return 0, errSignature
+		case !isFresh(r.Header):
+			return 0, errTimestamp
+		}
+	}
+	if r.ContentLength > int64(most) {
+		return 0, errTooLarge
+	}
+	return most, nil
+}
+
+// isFresh reports whether the timestamp of a post, in Unix seconds, is near the clock's.
+func isFresh(h http.Header) bool {
+	seconds, err := strconv.ParseInt(h.Get("X-Lark-Request-Timestamp"), 10, 64)
+	return err == nil && time.Since(time.Unix(seconds, 0)).Abs() <= maxSkew
+}
+
+// verify checks that a post is Feishu's (docs/feishu.md 2.3) and returns its decrypted contents. With an encrypt key the
+// signature must be right, except that an encrypted challenge need not have one; with a verification token the token
+// must match. The callbacks of old cards are signed with the verification token, and contain another token. A signature
+// is checked before anything is parsed or decrypted.
+func (s *Server) verify(r *http.Request, body []byte) (plain []byte, e envelope, err error) {
+	old := r.URL.Path == CardPath && s.oldCard(r.Header, body)
+	if old && !isFresh(r.Header) {
+		return nil, e, errTimestamp
+	}
+	signature := r.Header.Get("X-Lark-Signature")
+	if s.EncryptKey != "" && signature != "" && !old {
+		want := feishu.Sign(r.Header.Get("X-Lark-Request-Timestamp"), r.Header.Get("X-Lark-Request-Nonce"), s.EncryptKey,
+			body)
+		if !same(signature, want) {
+			return nil, e, errSignature
+		}
+	}
+	if json.Unmarshal(body, &e) != nil {
+		return nil, e, errNoJSON
+	}
+	plain = body
+	encrypted := e.Encrypt != ""
+	if encrypted {
+		if s.EncryptKey == "" {
+			return nil, e, errEncrypted
+		}
+		if plain, err = feishu.Decrypt(s.EncryptKey, body); err != nil {
+			return nil, e, errDecrypt
+		}
+		e = envelope{}
+		if json.Unmarshal(plain, &e) != nil {
+			return nil, e, errDecrypt
+		}
+	}
+	switch {
+	case old:
+	case s.EncryptKey != "" && signature == "" && !(encrypted && e.Type == typeChallenge):
+		return nil, e, errSignature
+	case s.VerificationToken != "" && !same(e.token(), s.VerificationToken):
+		return nil, e, errToken
+	}
+	return plain, e, nil
+}
+
+// oldCard reports whether a callback of a card is signed in the way that was used before card.action.trigger: with SHA-1
+// and the verification token.
+func (s *Server) oldCard(h http.Header, body []byte) bool {
+	if s.VerificationToken == "" {
+		return false
+	}
+	sum := sha1.New()
+	sum.Write([]byte(h.Get("X-Lark-Request-Timestamp") + h.Get("X-Lark-Request-Nonce") + s.VerificationToken))
+	sum.Write(body)
+	return same(h.Get("X-Lark-Signature"), hex.EncodeToString(sum.Sum(nil)))
+}
+
+func same(got, want string) bool {
+	return want != "" && subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
+}
+
+// What a webhook counts, beside link.CountedEvents.
+const (
+	// the bot did not answer an event, and Feishu will post it again
+	countedBotAway   feishu.Counted = "bot_away"
+	countedChallenge feishu.Counted = "challenge" // Feishu verified the URL with a challenge
+	countedForged    feishu.Counted = "forged"    // a post could not be verified
+	// a post was larger than 1 MiB, or than 4 KiB without its signature
+	countedTooLarge feishu.Counted = "too_large"
+	countedTooSlow  feishu.Counted = "too_slow" // the body of a post did not arrive within 5 s
+	// a post was refused, since the bot works on 256, or 16 large ones are read
+	countedTooMany feishu.Counted = "too_many"
+)
+
+// Counted is all that the Counter of a Server's Events gets.
+var Counted = slices.Concat(link.CountedEvents, []feishu.Counted{
+	countedBotAway, countedChallenge, countedForged, countedTooLarge, countedTooSlow, countedTooMany,
+})

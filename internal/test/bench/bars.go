@@ -20,7 +20,7 @@ var suites = []suite{
 	{pkg: "internal/test/bench", bench: "^Benchmark(Start|FanOut8|WholeWay|Idle)$", time: "3x"},
 	{pkg: "internal/test/bench", bench: "^BenchmarkMemory$", time: "1x", rounds: 1},
 	{pkg: "sidecar", bench: "^BenchmarkGatewaySend$", time: "20x"},
-	{pkg: "feishu/longconn", bench: "^BenchmarkPassThrough$", time: "2s"},
+	{pkg: "feishu/link", bench: "^BenchmarkPassThrough$", time: "2s"},
 	{pkg: "internal/test/bench", bench: "^BenchmarkGatewayMemory$", time: "1x", rounds: 1},
 	{pkg: "mailbox/agent", bench: "^BenchmarkSend$", time: "40x"},
 }
@@ -86,7 +86,7 @@ var allBars = []bar{
 	{"G1", "the same, Feishu takes 20 ms", of("sidecar", "GatewaySend/20ms", "p50-us"), of("sidecar", "GatewaySend/20ms", "bare-p50-us"), 1.3, false},
 	{"G2", "sends of 8 clients, Feishu answers at once", of("sidecar", "GatewaySend/at_once", "msg/s"), of("sidecar", "GatewaySend/at_once", "bare-msg/s"), 0.8, true},
 	{"G2", "the same, Feishu takes 20 ms", of("sidecar", "GatewaySend/20ms", "msg/s"), of("sidecar", "GatewaySend/20ms", "bare-msg/s"), 0.8, true},
-	{"G3", "events through the long connection, against a pipe", of("feishu/longconn", "PassThrough", "events/s"), of("feishu/longconn", "PassThrough", "bare-events/s"), 0.8, true},
+	{"G3", "events through the long connection, against a pipe", of("feishu/link", "PassThrough", "events/s"), of("feishu/link", "PassThrough", "bare-events/s"), 0.8, true},
 	{"G4", "RSS after a minute of 1,000 events/s, against after 15 s", of("internal/test/bench", "GatewayMemory", "MiB"), of("internal/test/bench", "GatewayMemory", "early-MiB"), 1.3, false},
 	{"M1", "mail from send to the bot over files, against renames", of("mailbox/agent", "Send/file", "us"), of("mailbox/agent", "Send/file", "bare-us"), 0, false},
 	{"M2", "the same over Redis, against a bare XADD and XREAD", of("mailbox/agent", "Send/redis", "us"), of("mailbox/agent", "Send/redis", "bare-us"), 0, false},

@@ -1,6 +1,7 @@
-package longconn_test
+package link_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,8 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"feishu-relay/feishu"
-	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/link"
 )
 
 func TestCloseCodesAreCarried(t *testing.T) {
@@ -58,7 +58,7 @@ func TestTooLargeAMessageEndsBothSides(t *testing.T) {
 func TestCloseSendsTheBotsAway(t *testing.T) {
 	r := newRig(t, tcp(t), nil)
 	bot, feishu := r.ready()
-	if err := r.s.Close(); err != nil {
+	if err := r.s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for _, s := range []*socket{bot, feishu} {
@@ -73,6 +73,53 @@ func TestCloseSendsTheBotsAway(t *testing.T) {
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a new one: got %d", resp.StatusCode)
+	}
+}
+
+// Whoever is frozen, a stop takes what its context allows, and at most a moment.
+func TestCloseDoesNotWaitForWhoIsFrozen(t *testing.T) {
+	for name, limit := range map[string]time.Duration{"by itself": time.Hour, "by its context": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, pipes(), nil)
+				_, up := r.ready()
+				frozen, _, err := websocket.Dial(t.Context(), r.bootstrap().URL, &websocket.DialOptions{HTTPClient: r.client})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer frozen.CloseNow()
+				up = r.feishu.next() // whose bot reads nothing, and it neither
+				if err := frozen.Write(t.Context(), websocket.MessageBinary, bytesOf(t, pingFrame())); err != nil {
+					t.Fatal(err)
+				}
+				up.want(pingFrame())
+				up.write(eventFrame("m1", event("e1")))
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				at := time.Now()
+				err = r.s.Close(ctx)
+				if took := time.Since(at); took > min(limit, time.Second) || (err == nil) != (limit > time.Second) {
+					t.Errorf("it took %v: %v", took, err)
+				}
+			})
+		})
+	}
+}
+
+// A link that delivers nothing is left for another one.
+func TestReconnect(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	bot, up := r.ready()
+	r.s.Reconnect()
+	for _, s := range []*socket{bot, up} {
+		if code, _ := s.closed(); code != websocket.StatusGoingAway {
+			t.Errorf("got %d", code)
+		}
+	}
+	r.ready()
+	if r.counted("deaf") != 1 {
+		t.Error("not counted")
 	}
 }
 
@@ -157,7 +204,7 @@ func TestAtMost64Connections(t *testing.T) {
 
 func TestBeyondLoopbackATicketCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipes(), func(o *longconn.Options) { o.Loopback = false })
+		r := newRig(t, pipes(), func(o *link.Options) { o.Loopback = false })
 		refused := func(url string) {
 			t.Helper()
 			resp, err := r.client.Do(upgrade(t, url))
@@ -183,50 +230,23 @@ func TestBeyondLoopbackATicketCountsOnce(t *testing.T) {
 	})
 }
 
-func TestOnLoopbackAnyQueryGoesToFeishu(t *testing.T) {
-	r := newRig(t, tcp(t), nil)
-	if resp, err := r.client.Do(upgrade(t, "ws://"+r.front+"/ws/v2?"+query)); err != nil || resp.StatusCode != http.StatusNotFound {
-		t.Errorf("before the first bootstrap call: %v, %v", resp, err)
-	}
-	url := r.bootstrap().URL
-	for range 2 {
-		r.dial(url)
-		r.feishu.next()
-	}
-	r.dial(strings.Replace(url, "t-1", "t-2", 1))
-	if got, want := r.feishu.next().uri, "/ws/v2?"+strings.Replace(query, "t-1", "t-2", 1); got != want {
-		t.Errorf("Feishu saw %s, want %s", got, want)
-	}
-}
-
-// Who comes with a query that we did not hand out may be on anybody's connection:
-// nothing of ours goes there. A bot that comes back late is known by its query.
-func TestAConnectionWithoutABootstrapGetsNothingOfOurs(t *testing.T) {
+// On loopback a bot may come back late, or twice, with its query. One that we did not hand out may be anybody's.
+func TestOnLoopbackABotMayComeBackWithItsQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipes(), func(o *longconn.Options) {
-			o.Own = func(id string) bool { return id == app }
-			o.Tap = func([]byte) (feishu.Verdict, []byte, func()) { t.Error("tapped"); return feishu.Keep, nil, nil }
-		})
+		r := newRig(t, pipes(), nil)
 		url := r.bootstrap().URL
-		stranger := r.dial(strings.Replace(url, "t-1", "t-2", 1))
-		up := r.feishu.next()
-		stranger.ping()
-		up.want(pingFrame())
-		f := eventFrame("m1", event("e1"))
-		up.write(f)
-		stranger.want(f)
-		if r.s.Connected() {
-			t.Error("a stranger counts as the bot")
+		for range 2 {
+			r.dial(url)
+			r.feishu.next()
+			time.Sleep(time.Hour)
 		}
-		time.Sleep(time.Hour)
-		bot := r.dial(url)
-		up = r.feishu.next()
-		bot.ping()
-		up.want(pingFrame())
-		done := r.inject(t.Context(), event("ours"))
-		bot.write(ackOf(bot.frame(), 200))
-		if err := <-done; err != nil {
-			t.Error(err)
+		resp, err := r.client.Do(upgrade(t, strings.Replace(url, "t-1", "t-2", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("got %d", resp.StatusCode)
 		}
 	})
 }

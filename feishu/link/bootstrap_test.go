@@ -1,16 +1,20 @@
-package longconn_test
+package link_test
 
 import (
 	"bytes"
 	"compress/gzip"
 	"compress/zlib"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
-	"feishu-relay/feishu/longconn"
+	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/feishu/link"
 )
 
 // post makes a bootstrap call as it is given.
@@ -37,7 +41,7 @@ const call1 = `{"AppID":"` + app + `","AppSecret":"` + secret + `","ClientAssert
 
 func TestTheBootstrapCallPassesAsItCame(t *testing.T) {
 	apps := make(chan string, 10)
-	r := newRig(t, tcp(t), func(o *longconn.Options) { o.Bootstrapped = func(id, _ string) { apps <- id } })
+	r := newRig(t, tcp(t), func(o *link.Options) { o.Bootstrapped = func(id, _ string) { apps <- id } })
 	header := http.Header{
 		"User-Agent": {"oapi-sdk-python/1.4 channel"}, "Locale": {"zh"}, "Content-Type": {"application/json"},
 		"X-Two": {"a", "b"}, "Accept-Encoding": {"gzip, deflate"}, "Authorization": {"Bearer x"},
@@ -76,7 +80,7 @@ func TestTheAnswerGetsOurURL(t *testing.T) {
 		{"public with a path", "https://relay.example/bot%20a/", "wss://relay.example/bot%20a", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, tcp(t), func(o *longconn.Options) {
+			r := newRig(t, tcp(t), func(o *link.Options) {
 				o.Address = c.address
 				if c.public != "" {
 					o.PublicURL, _ = url.Parse(c.public)
@@ -88,10 +92,14 @@ func TestTheAnswerGetsOurURL(t *testing.T) {
 			resp, got := r.post("/callback/ws/endpoint", call1, nil)
 			want := head + strings.Replace(c.want, "FRONT", r.front, 1) + "/ws/v2?" + query +
 				strings.NewReplacer(`"ReconnectNonce":30`, `"ReconnectNonce":2`, `"ReconnectInterval":120`, `"ReconnectInterval":3`).Replace(tail)
-			if got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
+			var sent, wanted any
+			if err := errors.Join(json.Unmarshal([]byte(got), &sent), json.Unmarshal([]byte(want), &wanted)); err != nil {
+				t.Fatal(err)
 			}
-			if resp.Header.Get("X-Tt-Logid") != "l1" || resp.Header.Get("Content-Type") != "application/json" || resp.ContentLength != int64(len(want)) {
+			if diff := cmp.Diff(wanted, sent); diff != "" {
+				t.Error(diff)
+			}
+			if resp.Header.Get("X-Tt-Logid") != "l1" || resp.Header.Get("Content-Type") != "application/json" || resp.ContentLength != int64(len(got)) {
 				t.Errorf("header %v, length %d", resp.Header, resp.ContentLength)
 			}
 		})
@@ -106,7 +114,7 @@ func TestABootstrapThatNamesTwoAppsIsNobodys(t *testing.T) {
 		`{"AppID":"` + app + `","AppSecret":"s","APPID":"cli_other"}`,
 	} {
 		apps := make(chan string, 1)
-		r := newRig(t, tcp(t), func(o *longconn.Options) { o.Bootstrapped = func(id, secret string) { apps <- id + secret } })
+		r := newRig(t, tcp(t), func(o *link.Options) { o.Bootstrapped = func(id, secret string) { apps <- id + secret } })
 		resp, err := r.client.Post("http://"+r.front+"/callback/ws/endpoint", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +145,7 @@ func TestOtherAnswersPassAsTheyCame(t *testing.T) {
 		{500, `{"code":0,"data":{"URL":"ws://x/y?a=b"}}`}, {400, `{"code":1,"msg":"busy"}`}, {302, ``},
 		{200, large},
 	} {
-		r := newRig(t, tcp(t), func(o *longconn.Options) { o.Bootstrapped = func(_, _ string) { t.Error("bootstrapped") } })
+		r := newRig(t, tcp(t), func(o *link.Options) { o.Bootstrapped = func(_, _ string) { t.Error("bootstrapped") } })
 		header := http.Header{"Location": {"http://127.0.0.1:1/elsewhere"}, "Content-Type": {"text/x"}}
 		r.feishu.says(c.status, c.answer, header)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.front+"/callback/ws/endpoint", strings.NewReader(call1))
@@ -179,7 +187,7 @@ func TestCompressedAnswersAreRead(t *testing.T) {
 }
 
 func TestAFeishuThatIsAway(t *testing.T) {
-	r := newRig(t, tcp(t), func(o *longconn.Options) { o.Upstream, _ = url.Parse("http://127.0.0.1:1/base") })
+	r := newRig(t, tcp(t), func(o *link.Options) { o.Upstream, _ = url.Parse("http://127.0.0.1:1/base") })
 	resp, got := r.post("/callback/ws/endpoint", call1, nil)
 	if resp.StatusCode != http.StatusBadGateway || got != `{"code":1,"msg":"feishu-relay: Feishu cannot be reached","data":{}}` {
 		t.Errorf("got %d %s", resp.StatusCode, got)

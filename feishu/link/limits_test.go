@@ -1,9 +1,8 @@
-package longconn_test
+package link_test
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -14,8 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/conn"
-	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/link"
 )
 
 func TestABotThatDoesNotReadIsCutOff(t *testing.T) {
@@ -42,28 +40,9 @@ func TestABotThatDoesNotReadIsCutOff(t *testing.T) {
 	})
 }
 
-// A host that hangs must not use up the connections that a bot may have.
-func TestAHangingHostDoesNotLockTheBotOut(t *testing.T) {
-	finish := make(chan struct{})
-	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() { <-finish } }))
-	defer close(finish)
-	f := eventFrame("m", event("e"))
-	for range 66 {
-		bot, up := r.ready()
-		up.write(f)
-		bot.want(f)
-		_ = up.conn.CloseNow()
-		bot.closed()
-		until(t, "the connection has ended", func() bool { return len(r.s.Status().Connections) == 0 })
-	}
-	if n := r.counted("too_many"); n != 0 {
-		t.Errorf("the bot was refused %d times", n)
-	}
-}
-
 // A stranger's app may have connections, and the bot has room whatever it does.
 func TestForeignAppsLeaveRoomForTheBot(t *testing.T) {
-	r := newRig(t, tcp(t), func(o *longconn.Options) { o.Own = func(id string) bool { return id == app } })
+	r := newRig(t, tcp(t), func(o *link.Options) { o.Own = func(id string) bool { return id == app } })
 	if resp, _ := r.post("/callback/ws/endpoint", `{"AppID":"cli_other","AppSecret":"s"}`, nil); resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.Status)
 	}
@@ -77,44 +56,6 @@ func TestForeignAppsLeaveRoomForTheBot(t *testing.T) {
 		t.Errorf("one more of a stranger's: got %v, %v", resp, err)
 	}
 	r.ready()
-}
-
-func TestTooMuchToBeDoneIsLeftOut(t *testing.T) {
-	finish := make(chan struct{})
-	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() { <-finish } }))
-	defer close(finish)
-	bot, up := r.ready()
-	const n = 4096 + 10
-	go func() {
-		for i := range n {
-			_ = up.conn.Write(context.Background(), websocket.MessageBinary, bytesOf(t, eventFrame(fmt.Sprint(i), "x")))
-		}
-	}()
-	for range n {
-		bot.message()
-	}
-	until(t, "the rest is counted", func() bool { return r.counted("after_dropped") == n-4096 })
-	f := eventFrame(fmt.Sprint(n-1), "x") // what is left out holds up nothing
-	bot.write(ackOf(f, 200))
-	up.want(ackOf(f, 200))
-}
-
-func TestCloseWaitsForWhatIsToBeDoneButNotForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		finish := make(chan struct{})
-		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() { <-finish } }))
-		bot, up := r.ready()
-		up.write(eventFrame("m1", event("e1")))
-		bot.want(eventFrame("m1", event("e1")))
-		at := time.Now()
-		if err := r.s.Close(); err == nil || time.Since(at) != 5*time.Second {
-			t.Errorf("got %v after %v", err, time.Since(at))
-		}
-		if code, _ := bot.closed(); code != websocket.StatusServiceRestart {
-			t.Errorf("the bot got %d", code)
-		}
-		close(finish)
-	})
 }
 
 func TestInjectionsAreBounded(t *testing.T) {
@@ -133,7 +74,7 @@ func TestInjectionsAreBounded(t *testing.T) {
 		go func() { ended <- r.s.Inject(ctx, feishu.Injection{}) }()
 	}
 	until(t, "all wait", func() bool { return r.s.Status().Waiting == 4096 })
-	if err := r.s.Inject(ctx, feishu.Injection{}); !errors.Is(err, conn.ErrBusy) {
+	if err := r.s.Inject(ctx, feishu.Injection{}); !errors.Is(err, link.ErrBusy) {
 		t.Errorf("got %v", err)
 	}
 	until(t, "all are written", func() bool { return came.Load() >= 4096 }) // a write that is cut off ends the connection

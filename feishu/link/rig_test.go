@@ -1,4 +1,4 @@
-package longconn_test
+package link_test
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 
 	"github.com/coder/websocket"
 
+	"feishu-relay/dedup"
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/conn"
-	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/link"
 )
 
 const (
@@ -104,7 +104,7 @@ type rig struct {
 	t      testing.TB
 	w      wire
 	client *http.Client
-	s      *longconn.Server
+	s      *link.Server
 	front  string // its host:port
 	feishu *fake
 	log    *safeBuffer
@@ -113,7 +113,7 @@ type rig struct {
 	counts map[string]int
 }
 
-func newRig(t testing.TB, w wire, change func(*longconn.Options)) *rig {
+func newRig(t testing.TB, w wire, change func(*link.Options)) *rig {
 	r := &rig{t: t, w: w, counts: make(map[string]int), log: new(safeBuffer)}
 	transport := &http.Transport{DialContext: w.dial, DisableCompression: true}
 	r.client = &http.Client{Transport: transport}
@@ -122,18 +122,17 @@ func newRig(t testing.TB, w wire, change func(*longconn.Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := longconn.Options{
+	o := link.Options{
 		Upstream: upstream, Client: r.client, Loopback: true, Bootstrapped: func(_, _ string) {},
-		Options: conn.Options{
+		Events: &link.Events{
 			Logger:  slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
-			Counter: r.count,
-			Passed:  func([]byte) {}, Own: func(string) bool { return true },
+			Counter: r.count, Answered: dedup.Memory(0),
 		},
 	}
 	if change != nil {
 		change(&o)
 	}
-	r.s = longconn.New(o)
+	r.s = link.NewServer(o)
 	r.front = serve(t, w, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch {
 		case r.s.Handles(req):
@@ -145,7 +144,7 @@ func newRig(t testing.TB, w wire, change func(*longconn.Options)) *rig {
 		}
 	}))
 	t.Cleanup(func() {
-		if err := r.s.Close(); err != nil {
+		if err := r.s.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 		transport.CloseIdleConnections()
@@ -246,11 +245,11 @@ func (r *rig) dial(rawURL string) *socket {
 }
 
 // tap is an EventTap of a test.
-type tap func(event string) (feishu.Verdict, []byte, func())
+type tap func(event string) (feishu.Verdict, []byte)
 
-func with(f tap) func(*longconn.Options) {
-	return func(o *longconn.Options) {
-		o.Tap = func(event []byte) (feishu.Verdict, []byte, func()) { return f(string(event)) }
+func with(f tap) func(*link.Options) {
+	return func(o *link.Options) {
+		o.Tap = func(event []byte) (feishu.Verdict, []byte) { return f(string(event)) }
 	}
 }
 

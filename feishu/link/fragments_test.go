@@ -1,4 +1,4 @@
-package longconn_test
+package link_test
 
 import (
 	"bytes"
@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/link"
 )
 
 // seen is a tap that tells what it saw and passes it.
-func seen(to chan<- string) func(*longconn.Options) {
-	return with(func(event string) (feishu.Verdict, []byte, func()) {
+func seen(to chan<- string) func(*link.Options) {
+	return with(func(event string) (feishu.Verdict, []byte) {
 		to <- event
-		return feishu.Pass, nil, nil
+		return feishu.Pass, nil
 	})
 }
 
@@ -59,9 +59,9 @@ func TestPiecesInAnyOrderAreSeenWholeAndPassAsTheyCame(t *testing.T) {
 }
 
 func TestOddPiecesPassUnseen(t *testing.T) {
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte) {
 		t.Errorf("seen: %q", event)
-		return feishu.Keep, nil, nil
+		return feishu.Keep, nil
 	}))
 	bot, feishu := r.ready()
 	first := pieceFrame("m", "x", 2, 0)
@@ -78,37 +78,31 @@ func TestOddPiecesPassUnseen(t *testing.T) {
 	bot.want(f)
 }
 
-func TestWhatNeverBecomesWholePassesAfterItsTime(t *testing.T) {
+// What never becomes whole nobody can read; Feishu delivers it again. As many as are kept, newer ones are read.
+func TestWhatNeverBecomesWholeIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipes(), with(func(event string) (feishu.Verdict, []byte, func()) { return feishu.Keep, nil, nil }))
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte) { return feishu.Keep, nil }))
 		bot, feishu := r.ready()
-		at := time.Now()
-		one, two := pieceFrame("m", "x", 3, 0), pieceFrame("m", "z", 3, 2)
-		feishu.write(one)
-		feishu.write(two)
-		bot.want(one)
-		if took := time.Since(at); took != 10*time.Second {
-			t.Errorf("took %v", took)
+		for i := range 70 {
+			feishu.write(pieceFrame(fmt.Sprint("few", i), "x", 2, 0))
 		}
-		bot.want(two)
-		if r.counted("untapped") != 1 {
-			t.Error("not counted")
+		feishu.write(pieceFrame("few69", "end", 2, 1))
+		if got := messageID(feishu.frame()); got != "few69" || r.counted("bad_frame") != 6 {
+			t.Errorf("acknowledged %s; %d dropped", got, r.counted("bad_frame"))
+		}
+		time.Sleep(10*time.Second + 1)
+		feishu.write(pieceFrame("late", "x", 2, 0))
+		bot.nothingBefore(feishu)
+		if r.counted("bad_frame") != 69 {
+			t.Errorf("%d dropped", r.counted("bad_frame"))
+		}
+		big := strings.Repeat("x", 8<<20)
+		for i := range 3 {
+			feishu.write(pieceFrame(fmt.Sprint("big", i), big, 2, 0))
+		}
+		bot.nothingBefore(feishu)
+		if r.counted("bad_frame") < 71 {
+			t.Errorf("%d dropped: 16 MiB are the most", r.counted("bad_frame"))
 		}
 	})
-}
-
-func TestPiecesAreBounded(t *testing.T) {
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) { return feishu.Keep, nil, nil }))
-	bot, feishu := r.ready()
-	for i := range 70 { // 64 are kept; the bound in bytes has its test in package conn
-		feishu.write(pieceFrame(fmt.Sprint("few", i), "x", 2, 0))
-	}
-	for i := range 6 {
-		bot.want(pieceFrame(fmt.Sprint("few", i), "x", 2, 0))
-	}
-	bot.nothingBefore(feishu)
-	feishu.write(pieceFrame("few69", "end", 2, 1))
-	if got := messageID(feishu.frame()); got != "few69" {
-		t.Errorf("acknowledged %s", got)
-	}
 }

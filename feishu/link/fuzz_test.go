@@ -1,4 +1,4 @@
-package longconn_test
+package link_test
 
 import (
 	"bytes"
@@ -23,11 +23,11 @@ func FuzzFrame(f *testing.F) {
 	}
 	f.Add([]byte{}, true)
 	f.Add([]byte{0x2a, 0xff, 0xff, 0xff, 0xff, 0x7f}, false)
-	r := newRig(f, tcp(f), with(func(event string) (feishu.Verdict, []byte, func()) {
+	r := newRig(f, tcp(f), with(func(event string) (feishu.Verdict, []byte) {
 		if len(event)%7 == 3 {
 			panic("odd")
 		}
-		return feishu.Verdict(len(event) % 5), nil, func() { panic("odd") }
+		return feishu.Verdict(len(event) % 5), nil
 	}))
 	bot, up := r.ready()
 	n := 0

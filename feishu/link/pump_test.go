@@ -1,4 +1,4 @@
-package longconn_test
+package link_test
 
 import (
 	"bytes"
@@ -13,11 +13,11 @@ import (
 
 	"feishu-relay/dedup"
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/link"
 )
 
 func TestFramesPassByteForByte(t *testing.T) {
-	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, nil }))
+	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, []byte) { return feishu.Pass, nil }))
 	bot, feishu := r.ready()
 	if feishu.uri != "/ws/v2?"+query {
 		t.Errorf("Feishu saw %s", feishu.uri)
@@ -47,10 +47,22 @@ func TestFramesPassByteForByte(t *testing.T) {
 func TestPongsTellShortReconnectTimes(t *testing.T) {
 	r := newRig(t, tcp(t), nil)
 	bot, feishu := r.ready()
-	feishu.write(pongFrame(`{"ReconnectCount":-1,"ReconnectInterval":120,"ReconnectNonce":30,"PingInterval":90,"New":"kept"}`))
-	bot.want(pongFrame(`{"ReconnectCount":-1,"ReconnectInterval":3,"ReconnectNonce":2,"PingInterval":90,"New":"kept"}`))
-	feishu.write(pongFrame(`{"ReconnectNonce":30}`))
-	bot.want(pongFrame(`{"ReconnectNonce":2,"ReconnectCount":-1,"ReconnectInterval":3,"PingInterval":90}`))
+	for _, c := range []struct{ pong, want string }{
+		{`{"ReconnectCount":-1,"ReconnectInterval":120,"ReconnectNonce":30,"PingInterval":90,"New":"kept"}`,
+			`{"New":"kept","PingInterval":90,"ReconnectCount":-1,"ReconnectInterval":3,"ReconnectNonce":2}`},
+		{`{"ReconnectCount":-1,"ReconnectInterval":1,"ReconnectNonce":0,"PingInterval":5}`, // shorter already
+			`{"PingInterval":5,"ReconnectCount":-1,"ReconnectInterval":1,"ReconnectNonce":0}`},
+		{`{"ReconnectCount":5,"ReconnectInterval":120,"ReconnectNonce":30,"PingInterval":60}`, // it stops after 5
+			`{"PingInterval":60,"ReconnectCount":5,"ReconnectInterval":120,"ReconnectNonce":2}`},
+		{`{"ReconnectNonce":30}`, `{"PingInterval":60,"ReconnectCount":-1,"ReconnectInterval":3,"ReconnectNonce":2}`},
+	} {
+		feishu.write(pongFrame(c.pong))
+		bot.want(pongFrame(c.want))
+	}
+	for _, other := range []string{`null`, `[]`, `{}`, `{"a":1}`, `{"PingInterval":"x"}`, `{"PingInterval":1.5}`, `{"PingInterval":1`} {
+		feishu.write(pongFrame(other))
+		bot.want(pongFrame(other))
+	}
 }
 
 // Node's SDK loses what comes before it listens, and pings when it does
@@ -110,9 +122,9 @@ func TestVerdicts(t *testing.T) {
 		for _, pieces := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/%d", c.name, pieces), func(t *testing.T) {
 				seen := make(chan string, 10)
-				r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
+				r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte) {
 					seen <- event
-					return c.verdict, nil, nil
+					return c.verdict, nil
 				}))
 				bot, feishu := r.ready()
 				whole := event("e1")
@@ -129,13 +141,16 @@ func TestVerdicts(t *testing.T) {
 					}
 				case "kept":
 					ack := feishu.frame()
-					last := pieceFrame("m1", `{"code":200}`, pieces, pieces-1)
+					last := pieceFrame("m1", `{"code":200,"headers":null,"data":null}`, pieces, pieces-1)
 					last.Headers = append(last.Headers, ack.Headers[len(ack.Headers)-1])
 					if show(bytesOf(t, ack)) != show(bytesOf(t, last)) || ack.LogIDNew != last.LogIDNew || !strings.Contains(show(bytesOf(t, ack)), "biz_rt") {
 						t.Errorf("got %s", show(bytesOf(t, ack)))
 					}
 					bot.nothingBefore(feishu)
 				case "refused":
+					if ack := feishu.frame(); !strings.Contains(string(ack.Payload), `"code":500`) {
+						t.Errorf("got %s", show(bytesOf(t, ack)))
+					}
 					bot.nothingBefore(feishu)
 				}
 				feishu.nothingBefore(bot)
@@ -146,11 +161,11 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestAPanicInTheTapIsAPass(t *testing.T) {
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte) {
 		if strings.Contains(event, "e1") {
 			panic(event)
 		}
-		return feishu.Pass, nil, func() { panic(event) }
+		return feishu.Pass, nil
 	}))
 	bot, feishu := r.ready()
 	for _, id := range []string{"e1", "e2"} {
@@ -160,13 +175,15 @@ func TestAPanicInTheTapIsAPass(t *testing.T) {
 		bot.write(ackOf(f, 200))
 		feishu.want(ackOf(f, 200))
 	}
-	until(t, "both panics are counted", func() bool { return r.counted("panic") == 2 })
+	if r.counted("panic") != 1 {
+		t.Error("not counted")
+	}
 }
 
 func TestAnotherAppsConnectionPassesUntapped(t *testing.T) {
-	r := newRig(t, tcp(t), func(o *longconn.Options) {
+	r := newRig(t, tcp(t), func(o *link.Options) {
 		o.Own = func(id string) bool { return id != app }
-		o.Tap = func([]byte) (feishu.Verdict, []byte, func()) { t.Error("tapped"); return feishu.Keep, nil, nil }
+		o.Tap = func([]byte) (feishu.Verdict, []byte) { t.Error("tapped"); return feishu.Keep, nil }
 	})
 	bot, feishu := r.ready()
 	f := eventFrame("m1", event("e1"))
@@ -177,37 +194,13 @@ func TestAnotherAppsConnectionPassesUntapped(t *testing.T) {
 	}
 }
 
-func TestTheAcknowledgementWaitsForWhatTheTapWantsDone(t *testing.T) {
-	begin, finish := make(chan struct{}), make(chan struct{})
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
-		if strings.Contains(event, "e2") {
-			return feishu.Pass, nil, nil
-		}
-		return feishu.Pass, nil, func() { close(begin); <-finish }
-	}))
-	bot, feishu := r.ready()
-	f := eventFrame("m1", event("e1"))
-	feishu.write(f)
-	bot.want(f)
-	<-begin
-	bot.write(ackOf(f, 200))
-	feishu.nothingBefore(bot)
-	other := eventFrame("m2", event("e2")) // is not held up
-	feishu.write(other)
-	bot.want(other)
-	bot.write(ackOf(other, 500))
-	feishu.want(ackOf(other, 500))
-	close(finish)
-	feishu.want(ackOf(f, 200))
-}
-
 // The bot is given what the tap puts in the place of an event, in one frame; Feishu gets its
 // acknowledgement.
 func TestAnEventIsReplaced(t *testing.T) {
 	for _, pieces := range []int{1, 3} {
 		const other = `{"other":"你"}`
-		r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
-			return feishu.Pass, []byte(other), nil
+		r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte) {
+			return feishu.Pass, []byte(other)
 		}))
 		bot, feishu := r.ready()
 		whole := event("e1")
@@ -221,44 +214,12 @@ func TestAnEventIsReplaced(t *testing.T) {
 	}
 }
 
-// Of an event that is kept from the bot Feishu's acknowledgement waits for what the tap wants done.
-func TestAKeptEventIsAcknowledgedWhenAllIsDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		finish := make(chan struct{})
-		r := newRig(t, pipes(), with(func(event string) (feishu.Verdict, []byte, func()) {
-			return feishu.Keep, nil, func() { <-finish }
-		}))
-		bot, up := r.ready()
-		ack := func(id string) {
-			t.Helper()
-			if f := up.frame(); messageID(f) != id || string(f.Payload) != `{"code":200}` {
-				t.Errorf("got %s", show(bytesOf(t, f)))
-			}
-		}
-		at := time.Now()
-		up.write(eventFrame("m1", event("e1")))
-		ack("m1")
-		if took := time.Since(at); took != feishu.AckHold {
-			t.Errorf("it waited %v", took)
-		}
-		up.write(eventFrame("m2", event("e2")))
-		bot.nothingBefore(up)
-		up.nothingBefore(bot)
-		at = time.Now()
-		close(finish)
-		ack("m2")
-		if took := time.Since(at); took != 0 {
-			t.Errorf("it waited %v longer", took)
-		}
-	})
-}
-
 func TestAStuckTapDoesNotHoldUpTheBot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		finish, done := make(chan struct{}), make(chan struct{})
-		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte, func()) {
+		finish := make(chan struct{})
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte) {
 			<-finish
-			return feishu.Pass, nil, func() { close(done) }
+			return feishu.Pass, nil
 		}))
 		bot, up := r.ready()
 		f := eventFrame("m1", event("e1"))
@@ -269,8 +230,17 @@ func TestAStuckTapDoesNotHoldUpTheBot(t *testing.T) {
 		if r.counted("tap_slow") != 1 {
 			t.Error("not counted")
 		}
+		for i := range 7 { // and does not hold up the next ones for long
+			up.write(eventFrame(fmt.Sprint("slow", i), event(fmt.Sprint("slow", i))))
+			bot.frame()
+		}
+		at := time.Now()
+		up.write(eventFrame("m9", event("e9")))
+		bot.frame()
+		if time.Since(at) != 0 || r.counted("untapped") != 1 {
+			t.Errorf("held up for %v", time.Since(at))
+		}
 		close(finish)
-		<-done
 	})
 }
 
@@ -279,12 +249,12 @@ func TestAStuckTapDoesNotHoldUpTheBot(t *testing.T) {
 func TestEventsThatPassASlowTapAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		finish, passed := make(chan struct{}), make(chan string, 9)
-		r := newRig(t, pipes(), func(o *longconn.Options) {
-			o.Tap = func(e []byte) (feishu.Verdict, []byte, func()) {
+		r := newRig(t, pipes(), func(o *link.Options) {
+			o.Tap = func(e []byte) (feishu.Verdict, []byte) {
 				if strings.Contains(string(e), "slow") {
 					<-finish
 				}
-				return feishu.Keep, nil, nil
+				return feishu.Keep, nil
 			}
 			o.Passed = func(e []byte) { passed <- string(e) }
 		})
@@ -318,9 +288,6 @@ func TestAcksOfFramesThatAreNotOursPass(t *testing.T) {
 	}
 	bot.write(ackOf(eventFrame("relay-nobody-waits", ""), 200))
 	feishu.nothingBefore(bot)
-	if r.counted("late_ack") != 1 {
-		t.Error("not counted")
-	}
 }
 
 // Feishu repeats what it has no acknowledgement of, at times in another event. The bot gets it once, unless it went
@@ -331,20 +298,22 @@ func TestTheBotGetsARepeatedEventOnce(t *testing.T) {
 			`"},"event":{"message":{"message_id":"om_1"}}}`
 	}
 	answered := dedup.Memory(0)
-	options := func(o *longconn.Options) { o.Answered = answered }
+	options := func(o *link.Options) { o.Answered = answered }
 	r := newRig(t, tcp(t), options)
 	bot, up := r.ready()
 	first := eventFrame("m1", message("e1"))
 	up.write(first)
 	bot.want(first)
 	up.write(eventFrame("m2", message("e1"))) // while the bot works on it
-	until(t, "it is refused", func() bool { return r.counted("in_progress") == 1 })
+	if f := up.frame(); messageID(f) != "m2" || f.Payload == nil || r.counted("in_progress") != 1 {
+		t.Errorf("Feishu got %v %s", f.Headers, f.Payload)
+	}
 	ack := ackOf(first, 200)
 	bot.write(ack)
 	up.want(ack)
 	up.write(eventFrame("m3", message("e2")))
 	until(t, "it is dropped", func() bool { return r.counted("repeated") == 1 })
-	if f := up.frame(); messageID(f) != "m3" || string(f.Payload) != `{"code":200}` {
+	if f := up.frame(); messageID(f) != "m3" || !strings.Contains(string(f.Payload), `"code":200`) {
 		t.Errorf("Feishu got %v %s", f.Headers, f.Payload)
 	}
 	again := newRig(t, tcp(t), options) // after a restart

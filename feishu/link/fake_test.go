@@ -1,4 +1,4 @@
-package longconn_test
+package link_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package longconn_test
+package link_test
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func (mute) Error(context.Context, ...any) {}
 var _ larkcore.Logger = mute{}
 
 func TestSDKReceivesAndAcknowledges(t *testing.T) {
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() {} }))
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte) { return feishu.Pass, nil }))
 	bot := r.sdkBot()
 	feishu := r.feishu.next()
 	feishu.want(pingFrame())

@@ -1,4 +1,4 @@
-package longconn_test
+package link_test
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 	"github.com/coder/websocket"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/link"
 )
 
 // BenchmarkPassThrough carries events of 1 KiB, as many as will go. Its
 // throughput is also given as a share of what a bare pipe between two
 // WebSockets of the same library carries.
 func BenchmarkPassThrough(b *testing.B) {
-	quiet := func(o *longconn.Options) {
+	quiet := func(o *link.Options) {
 		o.Logger, o.Counter = slog.New(slog.DiscardHandler), func(feishu.Counted) {}
-		o.Tap = func([]byte) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, nil }
+		o.Tap = func([]byte) (feishu.Verdict, []byte) { return feishu.Pass, nil }
 	}
 	r := newRig(b, tcp(b), quiet)
 	bot, up := r.ready()

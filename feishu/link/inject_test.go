@@ -1,4 +1,4 @@
-package longconn_test
+package link_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/conn"
+	"feishu-relay/feishu/link"
 )
 
 // inject does so in the background.
@@ -277,13 +277,13 @@ func TestInjectionsEnd(t *testing.T) {
 	}
 	closed := r.inject(t.Context(), event("3"))
 	bot.frame()
-	if err := r.s.Close(); err != nil {
+	if err := r.s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := <-closed; !errors.Is(err, conn.ErrClosed) && !errors.Is(err, feishu.ErrInjectionEnded) {
+	if err := <-closed; !errors.Is(err, link.ErrClosed) && !errors.Is(err, feishu.ErrInjectionEnded) {
 		t.Errorf("got %v", err)
 	}
-	if err := <-r.inject(t.Context(), ""); !errors.Is(err, conn.ErrClosed) {
+	if err := <-r.inject(t.Context(), ""); !errors.Is(err, link.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 }
