@@ -24,18 +24,15 @@ type speaker struct {
 }
 
 // newSpeaker returns nil without a connector.
-func newSpeaker(b *base, c *chats, a *app, sender *sender, n *native) (*speaker, error) {
+func newSpeaker(b *base, c *chats, a *app, sender *sender, n *native) *speaker {
 	if !b.cfg.Connector {
-		return nil, nil
+		return nil
 	}
-	conn, err := link.NewConnector(b.cfg.BaseURL.String(), b.cfg.AppID, string(b.cfg.AppSecret), &link.Events{
+	conn := link.NewConnector(b.cfg.BaseURL, b.cfg.AppID, string(b.cfg.AppSecret), &link.Events{
 		Tap: n.connectorEvent, Logger: b.log, Counter: b.metrics.gatewayEvent,
 	}, func(err error) { b.problems.set("connector", err) })
-	if err != nil {
-		return nil, fmt.Errorf("connector: %w", err)
-	}
 	return &speaker{base: b, chats: c, app: a, sender: sender, out: send.New(a.api, a.book, b.metrics.gatewayEvent),
-		connector: conn}, nil
+		connector: conn}
 }
 
 func (s *speaker) say(ctx context.Context, what httpapi.Saying) (answer httpapi.Said, err error) {

@@ -164,9 +164,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err := s.deliver.open(opts.channels); err != nil {
 		return nil, err
 	}
-	if s.speak, err = newSpeaker(b, s.chats, s.app, s.send, s.native); err != nil {
-		return nil, &setting{err}
-	}
+	s.speak = newSpeaker(b, s.chats, s.app, s.send, s.native)
 	s.receive.bots, s.receive.users = s.metrics.measured(s.botsPath()), s.metrics.measured(s.usersPath())
 	if s.native != nil {
 		s.send.native, s.native.ones, s.record.missed = s.native, s.metrics.measured(s.onesPath()), s.native.missed

@@ -10,6 +10,7 @@ import (
 	"feishu-relay/mailbox"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
+	"feishu-relay/relay/filerelay"
 	"feishu-relay/steer"
 )
 
@@ -81,6 +82,12 @@ func TestOnlyUsersCommand(t *testing.T) {
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
 	s.steer.cfg.Steer.Commands = []string{"/relay"}
 	s.chats.saw("feishu", "oc_own", 1)
+	queue, err := filerelay.New(filerelay.Options{Dir: t.TempDir(), Queue: nativeQueue, Agent: "agent_b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer queue.Close()
+	s.send.native = &native{base: s.base, queue: queue}
 	for kind, want := range map[string]bool{"user": true, "anonymous": false, "unknown": false, "": false} {
 		m := feishu.Message{ID: relay.MessageID("om_" + kind), ChatID: "oc_own", ChatType: "group", Type: "text",
 			Content: `{"text":"/relay status"}`, CreateTime: relay.MillisOf(time.Now()), Sender: feishu.Sender{Type: kind, OpenID: "ou_x"}}

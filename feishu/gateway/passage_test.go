@@ -99,7 +99,7 @@ type posts struct {
 const hookKey = "test key"
 
 func (p *posts) options() *webhook.Options {
-	return &webhook.Options{BotURL: "http://bot/", EncryptKey: hookKey, Client: &http.Client{Transport: p}}
+	return &webhook.Options{BotURL: "http://bot/", EncryptKey: hookKey, Transport: p}
 }
 
 func (p *posts) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -21,7 +20,6 @@ import (
 )
 
 const (
-	bootstrapPath = larkws.GenEndpointUri
 	// callTimeout is for the bootstrap call, and for opening the WebSocket: as long as the Node SDK waits (docs/feishu.md
 	// 1.1).
 	callTimeout  = 15 * time.Second
@@ -31,6 +29,26 @@ const (
 	ticketLife   = 2 * time.Minute // from the answer to the WebSocket; every SDK connects at once
 )
 
+// bootstrap makes the call that returns the address of a long connection (docs/feishu.md 1.1).
+func bootstrap(ctx context.Context, client *http.Client, base *url.URL, query string, header http.Header, body []byte) (
+	resp *http.Response, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	u := base.JoinPath(larkws.GenEndpointUri)
+	u.RawQuery = query
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header = header
+	if resp, err = client.Do(req); err != nil {
+		return nil, nil, feishu.WithoutURL(err)
+	}
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return resp, answer, err
+}
+
 // Bootstrap passes a bootstrap call to Feishu, and Feishu's answer to the bot with the gateway's own WebSocket URL and
 // short reconnect settings. An answer without a URL, such as a refusal, passes unchanged.
 func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
@@ -39,75 +57,41 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBootstrap))
 	_ = deadline.SetReadDeadline(time.Time{})
 	if err != nil {
-		status := http.StatusBadRequest
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			status = http.StatusRequestEntityTooLarge
-		}
-		fail(w, status, "the bootstrap call's body cannot be read")
+		fail(w, http.StatusRequestEntityTooLarge, "the bootstrap call's body cannot be read")
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
-	defer cancel()
-	resp, err := s.forward(ctx, r, body)
+	header := http.Header{}
+	feishu.ForwardHeader(header, r.Header)
+	header.Del("Accept-Encoding") // the answer is to be read
+	resp, answer, err := bootstrap(r.Context(), s.client, s.Upstream, r.URL.RawQuery, header, body)
 	if err != nil {
 		if r.Context().Err() == nil {
-			s.Logger.Warn("feishu cannot be reached for a long connection", "err", feishu.WithoutURL(err))
-			s.Counter(countedBootstrapFailed)
+			s.Logger.Warn("feishu cannot be reached for a long connection", "err", err)
+			s.Counter("bootstrap_failed")
 		}
 		fail(w, http.StatusBadGateway, "Feishu cannot be reached")
 		return
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		s.Counter(countedBootstrapFailed)
-		fail(w, http.StatusBadGateway, "Feishu's answer broke off")
-		return
-	}
 	feishu.CopyHeader(w.Header(), resp.Header)
 	if resp.StatusCode == http.StatusOK {
-		ours, err := s.replace(r, resp.Header.Get("Content-Encoding"), answer, appOf(body))
-		_, refused := errors.AsType[*feishu.CodeError](err)
-		switch {
+		ours, err := s.ours(r, answer, appOf(body))
+		switch code := feishu.CodeOf(err); {
 		case err == nil:
 			answer = ours
-			w.Header().Del("Content-Encoding")
-			w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-		case feishu.CodeOf(err) == codeWrongDomain:
+			w.Header().Del("Content-Length")
+		case code == codeWrongDomain:
 			s.Logger.Error("feishu refused a bot's bootstrap call", "err", err, "fix", fixDomain)
-		case !refused:
+		case code == 0:
 			s.Logger.Warn("the answer to a bootstrap call cannot be read: the bot connects to feishu directly", "err", err)
-			s.Counter(countedBootstrapFailed)
+			s.Counter("bootstrap_failed")
 		}
 	}
 	w.WriteHeader(resp.StatusCode)
-	if _, err := w.Write(answer); err == nil && len(answer) == maxAnswer { // the rest passes unread
-		_, _ = io.Copy(w, resp.Body) // fails if either side is gone
-	}
+	_, _ = w.Write(answer) // fails if the bot has gone
 }
 
-// forward sends the bot's call to Feishu, with the bot's headers.
-func (s *Server) forward(ctx context.Context, r *http.Request, body []byte) (*http.Response, error) {
-	u := s.Upstream.JoinPath(bootstrapPath)
-	u.RawQuery = r.URL.RawQuery
-	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	feishu.ForwardHeader(req.Header, r.Header)
-	feishu.AcceptOnly(req.Header, "gzip", "deflate", "identity")
-	return s.client.Do(req)
-}
-
-// replace returns the answer with the gateway's URL in it, and remembers Feishu's for the WebSocket.
-func (s *Server) replace(r *http.Request, encoding string, answer []byte, c credentials) ([]byte, error) {
-	unpacked, err := feishu.Decoder(encoding, answer)
-	if err == nil {
-		answer, err = io.ReadAll(io.LimitReader(unpacked, maxAnswer))
-	}
-	if err != nil {
-		return nil, err
-	}
+// ours is Feishu's answer with the gateway's URL in it. Feishu's is remembered for the WebSocket.
+func (s *Server) ours(r *http.Request, answer []byte, c credentials) ([]byte, error) {
 	endpoint, config, err := parseEndpoint(answer)
 	if err != nil {
 		return nil, err
@@ -120,20 +104,12 @@ func (s *Server) replace(r *http.Request, encoding string, answer []byte, c cred
 	if config, t.ping, err = shorten(config, 0); err == nil {
 		data["ClientConfig"] = config
 	}
-	if data["URL"], err = relay.Marshal(s.public(r) + endpoint.RequestURI()); err != nil {
-		return nil, err
-	}
-	if whole["data"], err = relay.Marshal(data); err != nil {
-		return nil, err
-	}
-	out, err := relay.Marshal(whole)
-	if err != nil {
-		return nil, err
-	}
+	data["URL"], _ = relay.Marshal(s.public(r) + endpoint.RequestURI()) // neither fails
+	whole["data"], _ = relay.Marshal(data)
 	s.tickets.Add(canonical(endpoint.RawQuery), t)
 	s.Bootstrapped(c.AppID.Text, c.AppSecret.Text)
-	s.Counter(countedBootstrapped)
-	return out, nil
+	s.Counter("bootstrapped")
+	return relay.Marshal(whole)
 }
 
 // parseEndpoint reads Feishu's answer to a bootstrap call (docs/feishu.md 1.1): the address of the WebSocket and a
@@ -210,7 +186,7 @@ func shorten(config []byte, ping int64) (out []byte, seconds int64, err error) {
 		return nil, ping, err
 	}
 	if !slices.ContainsFunc(names, func(name string) bool { return all[name] != nil }) {
-		return nil, ping, fmt.Errorf("not a client config")
+		return nil, ping, errors.New("not a client config")
 	}
 	if c.ReconnectCount < 0 && (c.ReconnectInterval > reconnectInterval || c.ReconnectInterval <= 0) {
 		c.ReconnectInterval = reconnectInterval

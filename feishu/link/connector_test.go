@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -25,10 +26,7 @@ import (
 // connector runs one that talks to f, until the test ends.
 func (f *fake) connector(e *link.Events, refused func(error)) *link.Connector {
 	f.t.Helper()
-	c, err := link.NewConnector("http://"+f.host+"/", app, secret, e, refused)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := link.NewConnector(&url.URL{Scheme: "http", Host: f.host, Path: "/"}, app, secret, e, refused)
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()

@@ -140,14 +140,14 @@ func TestASilentFeishuIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)
 		bot, feishu := r.ready()
-		time.Sleep(time.Minute) // nobody asked: that is no silence
 		bot.ping()
 		at := time.Now()
+		<-bot.gone
 		if code, _ := bot.closed(); code != websocket.StatusGoingAway {
 			t.Errorf("got %d", code)
 		}
 		feishu.closed()
-		if took := time.Since(at); took != 30*time.Second || r.counted("silent") != 1 {
+		if took := time.Since(at); took != 2*time.Minute+30*time.Second || r.counted("silent") != 1 {
 			t.Errorf("found after %v", took)
 		}
 	})

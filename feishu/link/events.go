@@ -8,32 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 )
-
-// What is counted of Feishu's events and of injected ones, by whatever connection.
-const (
-	TapSlow     feishu.Counted = "tap_slow"    // the tap took more than feishu.AckHold
-	TapSkipped  feishu.Counted = "untapped"    // the tap was not asked: too many of its calls are slow, or pieces are missing
-	TapPanicked feishu.Counted = "panic"       // the tap panicked
-	Passed      feishu.Counted = "passed"      // an event goes to the bot
-	Kept        feishu.Counted = "kept"        // an event does not go to the bot, and is acknowledged to Feishu
-	Refused     feishu.Counted = "refused"     // an event does not go to the bot, and Feishu will deliver it again
-	InProgress  feishu.Counted = "in_progress" // an event came again while the bot works on it, and is refused
-	Repeated    feishu.Counted = "repeated"    // an event came again that the bot has answered with 200, and is kept
-	Injected    feishu.Counted = "injected"    // an injected event went to the bot
-	Redelivered feishu.Counted = "redelivered" // an injected event went to the bot again
-	Delivered   feishu.Counted = "delivered"   // an injected event was acknowledged with 200
-	AckError    feishu.Counted = "ack_error"   // an injected event was acknowledged with another code
-)
-
-// CountedEvents are those of them that the long connection and the webhook count.
-var CountedEvents = []feishu.Counted{TapSlow, TapSkipped, TapPanicked, Passed, Kept, Refused, InProgress, Repeated,
-	Injected, Redelivered, Delivered, AckError}
 
 // maxSlow is how many calls of the tap may take longer than feishu.AckHold. With as many, events are not asked about.
 const maxSlow = 8
@@ -69,6 +50,7 @@ type Taken struct {
 
 	events    *Events
 	key       string // claimed in Answered until Settle; "": it is not
+	once      sync.Once
 	undecided []byte // the event, if Tap has not decided
 }
 
@@ -81,11 +63,11 @@ func (e *Events) Take(event []byte) *Taken {
 	if e.Answered != nil && key != "" {
 		switch e.Answered.Claim(key) {
 		case dedup.Done:
-			e.Counter(Repeated)
+			e.Counter("repeated")
 			t.Verdict = feishu.Keep
 			return t
 		case dedup.Pending:
-			e.Counter(InProgress)
+			e.Counter("in_progress")
 			t.Verdict = feishu.Refuse
 			return t
 		}
@@ -97,11 +79,11 @@ func (e *Events) Take(event []byte) *Taken {
 	}
 	switch t.Verdict {
 	case feishu.Keep:
-		e.Counter(Kept)
+		e.Counter("kept")
 	case feishu.Refuse:
-		e.Counter(Refused)
+		e.Counter("refused")
 	default:
-		e.Counter(Passed)
+		e.Counter("passed")
 	}
 	return t
 }
@@ -112,35 +94,40 @@ func (e *Events) owns(app string) bool { return e.Own == nil || e.Own(app) }
 func (e *Events) ask(t *Taken, event []byte) bool {
 	t.Verdict = e.Undecided
 	if e.slow.Load() >= maxSlow {
-		e.Counter(TapSkipped)
+		e.Counter("untapped")
 		return false
 	}
-	decided := make(chan *Taken, 1)
+	decided := make(chan decision, 1)
 	go func() { decided <- e.tapped(event) }()
 	late := time.NewTimer(feishu.AckHold)
 	defer late.Stop()
 	select {
 	case d := <-decided:
-		t.Verdict, t.Instead = d.Verdict, d.Instead
+		t.Verdict, t.Instead = d.verdict, d.instead
 		return true
 	case <-late.C:
 	}
 	e.slow.Add(1)
 	go func() { <-decided; e.slow.Add(-1) }()
-	e.Counter(TapSlow)
+	e.Counter("tap_slow")
 	e.Logger.Warn("no decision on an event in time", "limit", feishu.AckHold)
 	return false
 }
 
-func (e *Events) tapped(event []byte) (d *Taken) {
-	d = &Taken{Verdict: e.Undecided}
+type decision struct {
+	verdict feishu.Verdict
+	instead []byte
+}
+
+func (e *Events) tapped(event []byte) (d decision) {
+	d.verdict = e.Undecided
 	defer func() {
 		if p := recover(); p != nil {
-			e.Counter(TapPanicked)
+			e.Counter("panic")
 			e.Logger.Error("a panic was caught; events continue", "kind", fmt.Sprintf("%T", p)) // shows no text
 		}
 	}()
-	d.Verdict, d.Instead = e.Tap(event)
+	d.verdict, d.instead = e.Tap(event)
 	return d
 }
 
@@ -155,17 +142,18 @@ func (t *Taken) Got() {
 // Settle records whether the bot has answered the event with 200, or it is kept from it: on disk when it returns. Only
 // the first call counts; with false a repeat goes to the bot.
 func (t *Taken) Settle(handled bool) {
-	key := t.key
-	if t.key = ""; key == "" {
-		return
-	}
-	err := t.events.Answered.Settle(key, handled)
-	if handled {
-		err = errors.Join(err, t.events.Answered.Flush())
-	}
-	if err != nil {
-		t.events.Logger.Warn("an answered event may be delivered to the bot again after a restart", "err", err)
-	}
+	t.once.Do(func() {
+		if t.key == "" {
+			return
+		}
+		err := t.events.Answered.Settle(t.key, handled)
+		if handled {
+			err = errors.Join(err, t.events.Answered.Flush())
+		}
+		if err != nil {
+			t.events.Logger.Warn("an answered event may be delivered to the bot again after a restart", "err", err)
+		}
+	})
 }
 
 // identify returns the key of an event in Answered, "" for one without an id, such as the callback of an old card, and

@@ -1,18 +1,14 @@
 package link_test
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
 
-	"feishu-relay/feishu"
 	"feishu-relay/feishu/link"
 )
 
@@ -56,34 +52,6 @@ func TestForeignAppsLeaveRoomForTheBot(t *testing.T) {
 		t.Errorf("one more of a stranger's: got %v, %v", resp, err)
 	}
 	r.ready()
-}
-
-func TestInjectionsAreBounded(t *testing.T) {
-	r := newRig(t, tcp(t), nil)
-	bot, _ := r.ready()
-	var came atomic.Int64
-	go func() {
-		for range bot.got { // and acknowledges nothing
-			came.Add(1)
-		}
-	}()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, 4096)
-	for range 4096 {
-		go func() { ended <- r.s.Inject(ctx, feishu.Injection{}) }()
-	}
-	until(t, "all wait", func() bool { return r.s.Status().Waiting == 4096 })
-	if err := r.s.Inject(ctx, feishu.Injection{}); !errors.Is(err, link.ErrBusy) {
-		t.Errorf("got %v", err)
-	}
-	until(t, "all are written", func() bool { return came.Load() >= 4096 }) // a write that is cut off ends the connection
-	cancel()
-	for range 4096 {
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-	}
 }
 
 func TestStatus(t *testing.T) {

@@ -2,16 +2,21 @@ package link
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/hashicorp/golang-lru/v2/simplelru"
+	lru "github.com/hashicorp/golang-lru/v2"
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
@@ -24,12 +29,11 @@ const (
 	closeTimeout = time.Second      // for the closing handshakes; then the link is cut
 	// firstWord is for the first message of the bot; until then nothing is written to it (docs/feishu.md 1.7).
 	firstWord = 2 * time.Second
-	silence   = 30 * time.Second // after a ping without a message of Feishu; then the link ends
-	idlePings = 3                // the pings that a bot may omit, and
-	idleGrace = 30 * time.Second // the time beyond them; then the link ends
 
 	defaultPing = 2 * time.Minute // where Feishu gives no interval between pings, or one that makes no sense
 	longestPing = time.Hour
+	idleGrace   = 30 * time.Second // a link ends where Feishu says nothing for a ping and this time,
+	idlePings   = 3                // or the bot for 3 pings and this time
 
 	pieceGap = 5 * time.Millisecond   // between the frames of an event, see toBot; without it 1 of 10 was lost
 	maxGaps  = 200 * time.Millisecond // all gaps of an event: those of many frames are shorter
@@ -47,7 +51,7 @@ type link struct {
 	service    int32 // for pings and injected events
 	since      time.Time
 	changed    func() // called when the bot may be ready, or no longer, and at its pings
-	injections *injections
+	injections *lru.Cache[string, *injection]
 
 	living context.Context // of reads and writes, done when the link is cut
 	cut    context.CancelFunc
@@ -57,21 +61,15 @@ type link struct {
 	listen func()          // ends ready
 	ping   atomic.Int64    // the interval between pings, in seconds, as in the settings that the bot has
 
-	pinged  atomic.Bool // the bot has sent a ping of Feishu's protocol
-	acked   atomic.Bool // the bot has acknowledged something
-	accepts atomic.Bool // the bot has acknowledged an injected event
+	open                   atomic.Bool  // both sides are connected
+	pinged, acked, accepts atomic.Bool  // the bot has sent a ping; has acknowledged something; an injected event
+	botAt, upAt            atomic.Int64 // the last message, in Unix nanoseconds
 
-	botAt, upAt atomic.Int64 // the last message, in Unix nanoseconds
-	idle        *time.Timer  // ends the link of a silent bot
-	waiting     atomic.Bool  // for Feishu's answer to a ping
-	silent      *time.Timer  // ends the link of a silent Feishu; counts while waiting
-
-	pieces pieces // of the goroutine that reads up
-	mu     sync.Mutex
-	held   *simplelru.LRU[string, *Taken] // events that the bot has not acknowledged, by frame id; guarded by mu
+	pieces pieces                     // of the goroutine that reads up
+	held   *lru.Cache[string, *Taken] // events that the bot has not acknowledged, by frame id
 }
 
-// ending is why a link ends, and the code and reason that both sides get.
+// ending is why a link ends, as it is counted, and the code and reason that both sides get.
 type ending struct {
 	event  feishu.Counted
 	code   websocket.StatusCode
@@ -81,11 +79,9 @@ type ending struct {
 func (e ending) Error() string { return string(e.event) + ": " + e.reason }
 
 var (
-	stopped   = ending{countedStopped, websocket.StatusServiceRestart, "the sidecar stops"}
-	upSilent  = ending{countedSilent, websocket.StatusGoingAway, "Feishu did not answer a ping"}
-	botSilent = ending{countedBotSilent, websocket.StatusGoingAway, "no ping"}
-	botDead   = ending{countedBotSilent, websocket.StatusGoingAway, "no answer to a ping"}
-	deaf      = ending{countedDeaf, websocket.StatusGoingAway, "Feishu delivers no events"}
+	stopped = ending{"stopped", websocket.StatusServiceRestart, "the sidecar stops"}
+	botDead = ending{"bot_silent", websocket.StatusGoingAway, "no answer to a ping"}
+	deaf    = ending{"deaf", websocket.StatusGoingAway, "Feishu delivers no events"}
 )
 
 func (e *Events) newLink(endpoint *url.URL, app string, ping int64) *link {
@@ -93,38 +89,22 @@ func (e *Events) newLink(endpoint *url.URL, app string, ping int64) *link {
 	l.ping.Store(ping)
 	l.botAt.Store(l.since.UnixNano())
 	l.upAt.Store(l.since.UnixNano())
-	l.held, _ = simplelru.NewLRU[string, *Taken](maxHeld, nil) // fails only for a size below 1
+	l.held, _ = lru.NewWithEvict(maxHeld, func(_ string, t *Taken) { t.Settle(true) }) // fails only for a size below 1
 	l.living, l.cut = context.WithCancel(context.Background())
 	l.ended, l.end = context.WithCancelCause(context.Background())
 	ready, isReady := context.WithCancel(context.Background())
 	l.ready = ready
 	l.listen = sync.OnceFunc(func() { isReady(); l.changed() })
-	l.silent = time.AfterFunc(silence, func() {
-		if l.waiting.Load() {
-			l.end(upSilent)
-		}
-	})
-	l.silent.Stop()
-	l.idle = time.AfterFunc(l.idleTime(), func() { l.end(botSilent) })
 	return l
-}
-
-// drop ends the timers of a link that run does not.
-func (l *link) drop() {
-	l.idle.Stop()
-	l.silent.Stop()
-	l.cut()
 }
 
 // dial opens the connection to Feishu. If Feishu refuses, the error comes with its response.
 func (l *link) dial(ctx context.Context, client *http.Client, endpoint *url.URL) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	up, resp, err := websocket.Dial(ctx, endpoint.String(), &websocket.DialOptions{
-		HTTPClient:     client,
-		HTTPHeader:     http.Header{"User-Agent": nil}, // the SDKs send none
-		OnPingReceived: func(context.Context, []byte) bool { l.feishuSpoke(); return true },
-	})
+	defer context.AfterFunc(l.ended, cancel)()
+	up, resp, err := websocket.Dial(ctx, endpoint.String(), &websocket.DialOptions{HTTPClient: client,
+		HTTPHeader: http.Header{"User-Agent": nil}}) // the SDKs send none
 	if err != nil {
 		if resp != nil && resp.StatusCode == http.StatusSwitchingProtocols {
 			resp = nil
@@ -138,7 +118,7 @@ func (l *link) dial(ctx context.Context, client *http.Client, endpoint *url.URL)
 
 // run carries frames until the link ends, and returns why.
 func (l *link) run() ending {
-	defer l.drop()
+	defer l.cut()
 	var sides, closing sync.WaitGroup
 	sides.Go(l.fromFeishu)
 	if l.bot != nil {
@@ -146,7 +126,6 @@ func (l *link) run() ending {
 		defer patience.Stop()
 		sides.Go(l.fromBot)
 	} else {
-		l.idle.Stop()
 		l.listen()
 		sides.Go(l.pingFeishu)
 	}
@@ -155,8 +134,8 @@ func (l *link) run() ending {
 	l.Counter(why.event)
 	l.changed()
 	l.abandon()
-	timer := time.AfterFunc(closeTimeout, l.cut)
-	defer timer.Stop()
+	late := time.AfterFunc(closeTimeout, l.cut)
+	defer late.Stop()
 	for _, side := range []*websocket.Conn{l.bot, l.up} {
 		if side != nil {
 			closing.Go(func() { _ = side.Close(why.code, why.reason) }) // it may be gone
@@ -167,12 +146,36 @@ func (l *link) run() ending {
 	return why
 }
 
-// lost ends the link after an error of a side: with its close code and reason, or with 1001 without one.
+// abandon lets the events that the bot has not acknowledged go to it again: it may have stopped before it handled them.
+func (l *link) abandon() {
+	for _, t := range l.held.Values() {
+		t.Settle(false)
+	}
+}
+
+// read reads a message of a side, and ends the link after an error, and where none comes within limit: with the close
+// code and reason of that side, or with 1001 without one.
+func (l *link) read(side *websocket.Conn, limit time.Duration, silent, closed feishu.Counted) (
+	kind websocket.MessageType, data []byte, ok bool) {
+	ctx, cancel := context.WithTimeout(l.living, limit)
+	defer cancel()
+	kind, data, err := side.Read(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		closed = silent
+	}
+	l.lost(closed, err)
+	return kind, data, err == nil
+}
+
+// lost ends the link if there is an error.
 func (l *link) lost(event feishu.Counted, err error) {
 	why := ending{event, websocket.StatusGoingAway, ""}
-	if e, ok := errors.AsType[websocket.CloseError](err); ok {
+	switch e, closed := errors.AsType[websocket.CloseError](err); {
+	case err == nil:
+		return
+	case closed:
 		why.code, why.reason = e.Code, e.Reason
-	} else if errors.Is(err, websocket.ErrMessageTooBig) {
+	case errors.Is(err, websocket.ErrMessageTooBig):
 		why.code = websocket.StatusMessageTooBig
 	}
 	l.end(why)
@@ -181,12 +184,11 @@ func (l *link) lost(event feishu.Counted, err error) {
 // fromFeishu carries what Feishu sends to the bot.
 func (l *link) fromFeishu() {
 	for {
-		kind, data, err := l.up.Read(l.living)
-		if err != nil {
-			l.lost(countedUpstreamClosed, err)
+		kind, data, ok := l.read(l.up, l.pingTime()+idleGrace, "silent", "upstream_closed")
+		if !ok {
 			return
 		}
-		l.feishuSpoke()
+		l.upAt.Store(time.Now().UnixNano())
 		select {
 		case <-l.ready.Done():
 		case <-l.ended.Done():
@@ -198,12 +200,16 @@ func (l *link) fromFeishu() {
 		switch {
 		case !ok || kind != websocket.MessageBinary:
 			if l.toBot(kind, data); l.bot == nil {
-				l.Counter(countedBadFrame)
+				l.Counter("bad_frame")
 			}
 		case f.isEvent() && l.owns(l.app):
 			l.event(f)
 		case f.isControl(larkws.MessageTypePong):
-			l.toBot(kind, l.pong(f))
+			if config, ping, err := shorten(f.Payload, l.ping.Load()); err == nil {
+				l.ping.Store(ping)
+				data = f.with(config)
+			}
+			l.toBot(kind, data)
 		default:
 			l.toBot(kind, data)
 		}
@@ -216,13 +222,10 @@ func (l *link) event(f *frame) {
 	start := time.Now()
 	frames, event, dropped := l.pieces.add(f)
 	for range dropped {
-		l.Counter(countedBadFrame)
+		l.Counter("bad_frame")
 		l.Logger.Warn("an event whose frames do not fit together, or did not all come, is not read")
 	}
-	switch {
-	case frames == nil: // more is to come
-		return
-	case event == nil:
+	if event == nil { // more is to come, or it passes unread
 		l.toBot(websocket.MessageBinary, frames...)
 		return
 	}
@@ -237,39 +240,30 @@ func (l *link) event(f *frame) {
 		if t.Instead != nil {
 			frames = [][]byte{f.whole(t.Instead)}
 		}
-		l.hold(f.id(), t)
+		l.held.Add(f.id(), t)
 		if l.toBot(websocket.MessageBinary, frames...) {
 			t.Got()
 		}
+		if l.ended.Err() != nil {
+			l.abandon()
+		}
 	}
-}
-
-// pong reads the settings in a pong, and makes the bot's reconnect settings short.
-func (l *link) pong(f *frame) []byte {
-	config, ping, err := shorten(f.Payload, l.ping.Load())
-	if err != nil {
-		return f.raw
-	}
-	l.ping.Store(ping)
-	return f.with(config)
 }
 
 // fromBot carries what the bot sends to Feishu.
 func (l *link) fromBot() {
 	for {
-		kind, data, err := l.bot.Read(l.living)
-		if err != nil {
-			l.lost(countedBotClosed, err)
+		kind, data, ok := l.read(l.bot, idlePings*l.pingTime()+idleGrace, "bot_silent", "bot_closed")
+		if !ok {
 			return
 		}
-		l.botSpoke()
+		l.botAt.Store(time.Now().UnixNano())
 		l.listen()
 		f, ok := parse(data)
 		switch {
 		case !ok || kind != websocket.MessageBinary:
 		case f.isControl(larkws.MessageTypePing):
 			l.pinged.Store(true)
-			l.awaitFeishu()
 			l.changed()
 		case f.isData() && strings.HasPrefix(f.id(), idPrefix):
 			l.acked.Store(true)
@@ -277,8 +271,9 @@ func (l *link) fromBot() {
 			continue
 		case f.isData():
 			l.acked.Store(true)
-			if t := l.take(f.id()); t != nil {
+			if t, ok := l.held.Peek(f.id()); ok {
 				t.Settle(f.code() == http.StatusOK)
+				l.held.Remove(f.id())
 			}
 		}
 		l.toFeishu(kind, data)
@@ -288,43 +283,9 @@ func (l *link) fromBot() {
 // pingFeishu pings in the place of a bot.
 func (l *link) pingFeishu() {
 	for l.ended.Err() == nil {
-		l.awaitFeishu()
 		l.toFeishu(websocket.MessageBinary, encode(larkws.NewPingFrame(l.service)))
 		_ = wait.Sleep(l.ended, l.pingTime()) // which ends with the link
 	}
-}
-
-// hold adds an event that is about to go to the bot.
-func (l *link) hold(id string, t *Taken) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended.Err() != nil {
-		t.Settle(false)
-		return
-	}
-	if _, oldest, ok := l.held.GetOldest(); ok && l.held.Len() == maxHeld {
-		oldest.Settle(true)
-	}
-	l.held.Add(id, t)
-}
-
-// take removes and returns the event of a frame; nil if it does not wait.
-func (l *link) take(id string) *Taken {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t, _ := l.held.Peek(id)
-	l.held.Remove(id)
-	return t
-}
-
-// abandon lets the events that the bot has not acknowledged go to it again: it may have stopped before it handled them.
-func (l *link) abandon() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, t := range l.held.Values() {
-		t.Settle(false)
-	}
-	l.held.Purge()
 }
 
 func (l *link) pingTime() time.Duration {
@@ -333,27 +294,6 @@ func (l *link) pingTime() time.Duration {
 		return defaultPing
 	}
 	return ping
-}
-
-func (l *link) idleTime() time.Duration { return idlePings*l.pingTime() + idleGrace }
-
-func (l *link) botSpoke() {
-	l.botAt.Store(time.Now().UnixNano())
-	l.idle.Reset(l.idleTime())
-}
-
-func (l *link) feishuSpoke() {
-	l.upAt.Store(time.Now().UnixNano())
-	if l.waiting.Swap(false) {
-		l.silent.Stop()
-	}
-}
-
-// awaitFeishu starts to measure Feishu's silence, unless it is measured already.
-func (l *link) awaitFeishu() {
-	if l.waiting.CompareAndSwap(false, true) {
-		l.silent.Reset(silence)
-	}
 }
 
 // answersPings reports whether the bot's side of the WebSocket answers.
@@ -374,7 +314,7 @@ func (l *link) toBot(kind websocket.MessageType, messages ...[]byte) bool {
 			time.Sleep(min(pieceGap, maxGaps/time.Duration(len(messages))))
 		}
 		if err := l.write(l.bot, kind, m); err != nil {
-			l.lost(countedBotClosed, err)
+			l.lost("bot_closed", err)
 			return false
 		}
 	}
@@ -383,13 +323,160 @@ func (l *link) toBot(kind websocket.MessageType, messages ...[]byte) bool {
 
 // toFeishu writes a message to Feishu, and ends the link if that fails.
 func (l *link) toFeishu(kind websocket.MessageType, message []byte) {
-	if err := l.write(l.up, kind, message); err != nil {
-		l.lost(countedUpstreamClosed, err)
-	}
+	l.lost("upstream_closed", l.write(l.up, kind, message))
 }
 
 func (l *link) write(to *websocket.Conn, kind websocket.MessageType, message []byte) error {
 	ctx, cancel := context.WithTimeout(l.living, writeTimeout)
 	defer cancel()
 	return to.Write(ctx, kind, message)
+}
+
+// frame is a message of the long connection (docs/feishu.md 1.3).
+type frame struct {
+	larkws.Frame
+	raw []byte // as received
+}
+
+const usualHeaders = 8 // room for as many as events have
+
+// parse reads a frame. ok is false if the SDK could not read it.
+func parse(data []byte) (f *frame, ok bool) {
+	f = &frame{raw: data}
+	f.Headers = make([]larkws.Header, 0, usualHeaders)
+	return f, f.Unmarshal(data) == nil
+}
+
+func (f *frame) header(key string) string { return larkws.Headers(f.Headers).GetString(key) }
+
+func (f *frame) id() string { return f.header(larkws.HeaderMessageID) }
+
+// isData reports whether f carries an event, or the acknowledgement of one.
+func (f *frame) isData() bool { return larkws.FrameType(f.Method) == larkws.FrameTypeData }
+
+func (f *frame) isEvent() bool {
+	kind := larkws.MessageType(f.header(larkws.HeaderType))
+	return f.isData() && (kind == larkws.MessageTypeEvent || kind == larkws.MessageTypeCard)
+}
+
+func (f *frame) isControl(kind larkws.MessageType) bool {
+	return larkws.FrameType(f.Method) == larkws.FrameTypeControl && f.header(larkws.HeaderType) == string(kind)
+}
+
+// with encodes f with another payload, and with headers replaced or added.
+func (f *frame) with(payload []byte, headers ...larkws.Header) []byte {
+	out := f.Frame
+	out.Payload, out.Headers = payload, slices.Clone(f.Headers)
+	for _, h := range headers {
+		if i := slices.IndexFunc(out.Headers, func(o larkws.Header) bool { return o.Key == h.Key }); i >= 0 {
+			out.Headers[i] = h
+		} else {
+			out.Headers = append(out.Headers, h)
+		}
+	}
+	return encode(&out)
+}
+
+// whole encodes f, which may be one of several frames, as the only frame of another event.
+func (f *frame) whole(event []byte) []byte {
+	return f.with(event, larkws.Header{Key: larkws.HeaderSum, Value: "1"}, larkws.Header{Key: larkws.HeaderSeq, Value: "0"})
+}
+
+// ack encodes the acknowledgement of the event of f with a code, as a client does that has worked on it since start
+// (docs/feishu.md 1.6).
+func (f *frame) ack(code int, start time.Time) []byte {
+	return f.with(fmt.Appendf(nil, `{"code":%d,"headers":null,"data":null}`, code),
+		larkws.Header{Key: larkws.HeaderBizRt, Value: strconv.FormatInt(time.Since(start).Milliseconds(), 10)})
+}
+
+// code is that of an acknowledgement; 0 without one.
+func (f *frame) code() int {
+	var ack struct {
+		Code int `json:"code"`
+	}
+	_ = json.Unmarshal(f.Payload, &ack) // what does not fit has none
+	return ack.Code
+}
+
+// newEvent encodes an injected event, in one piece, since the SDKs may lose one in several (docs/feishu.md 1.5).
+func newEvent(id string, service int32, event []byte) []byte {
+	return encode(&larkws.Frame{
+		SeqID:   1 + rand.Uint64N(1<<53-1), // what a JavaScript number holds
+		LogID:   1 + rand.Uint64N(1<<53-1),
+		Service: service,
+		Method:  int32(larkws.FrameTypeData),
+		Headers: []larkws.Header{
+			{Key: larkws.HeaderType, Value: string(larkws.MessageTypeEvent)},
+			{Key: larkws.HeaderMessageID, Value: id},
+			{Key: larkws.HeaderSum, Value: "1"},
+			{Key: larkws.HeaderSeq, Value: "0"},
+			{Key: larkws.HeaderTraceID, Value: id},
+			{Key: larkws.HeaderTimestamp, Value: strconv.FormatInt(time.Now().UnixMilli(), 10)},
+		},
+		Payload: event,
+	})
+}
+
+func encode(f *larkws.Frame) []byte {
+	data, _ := f.Marshal() // it never fails for a value in memory
+	return data
+}
+
+// Bounds of the incomplete events of a connection; beyond them the oldest are dropped. No SDK can read them then, and
+// Feishu delivers them again.
+const (
+	maxIncomplete = 64               // events
+	maxBytes      = 16 << 20         // of all their frames
+	maxPieces     = 1024             // of one event
+	piecesWait    = 10 * time.Second // from the first piece on: as long as the most patient SDK waits (docs/feishu.md 1.5)
+)
+
+// pieces joins the events of a connection that come in several frames, in any order (docs/feishu.md 1.5).
+type pieces struct {
+	events []*incomplete // the oldest first
+	bytes  int
+}
+
+type incomplete struct {
+	id     string
+	since  time.Time
+	frames [][]byte // as received
+	bySeq  [][]byte // the payloads; empty: missing
+	bytes  int      // of frames
+}
+
+// add adds a frame of an event. Once that is complete it returns its frames as received, in the order of arrival, and
+// the event. It returns frames without an event where f is not a piece of the event that it says: f and the earlier
+// frames of that. dropped is how many events do not become complete.
+func (p *pieces) add(f *frame) (frames [][]byte, event []byte, dropped int) {
+	h := larkws.Headers(f.Headers)
+	id, sum, seq := f.id(), h.GetInt(larkws.HeaderSum), h.GetInt(larkws.HeaderSeq)
+	if sum <= 1 {
+		return [][]byte{f.raw}, f.Payload, 0
+	}
+	i := slices.IndexFunc(p.events, func(e *incomplete) bool { return e.id == id })
+	if i < 0 {
+		i = len(p.events)
+		p.events = append(p.events, &incomplete{id: id, since: time.Now(), bySeq: make([][]byte, max(0, min(sum, maxPieces)))})
+	}
+	e := p.events[i]
+	e.frames, e.bytes, p.bytes = append(e.frames, f.raw), e.bytes+len(f.raw), p.bytes+len(f.raw)
+	if id == "" || sum != len(e.bySeq) || seq < 0 || seq >= sum || e.bytes > maxBytes {
+		return p.remove(i).frames, nil, 1
+	}
+	e.bySeq[seq] = f.Payload
+	if !slices.ContainsFunc(e.bySeq, func(piece []byte) bool { return len(piece) == 0 }) { // empty ones never count
+		return p.remove(i).frames, slices.Concat(e.bySeq...), 0
+	}
+	for len(p.events) > maxIncomplete || p.bytes > maxBytes || len(p.events) > 0 && time.Since(p.events[0].since) > piecesWait {
+		p.remove(0)
+		dropped++
+	}
+	return nil, nil, dropped
+}
+
+func (p *pieces) remove(i int) *incomplete {
+	e := p.events[i]
+	p.events, p.bytes = slices.Delete(p.events, i, i+1), p.bytes-e.bytes
+	return e
 }

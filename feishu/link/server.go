@@ -13,17 +13,61 @@
 //
 // [Connector.Run] keeps a link open for a bot that does not speak Feishu's protocol: Feishu gets an acknowledgement for
 // each event that was committed, of any type. Package send sends what such a bot says.
+//
+// # What is counted
+//
+// Of events, also those of a webhook:
+//
+//	passed       an event goes to the bot
+//	kept         an event does not go to the bot, and is acknowledged to Feishu
+//	refused      an event does not go to the bot, and Feishu will deliver it again; also: Feishu refused the
+//	             connector, which a person has to fix
+//	in_progress  an event came again while the bot works on it, and is refused
+//	repeated     an event came again that the bot has answered with 200, and is kept
+//	tap_slow     the tap took more than feishu.AckHold
+//	untapped     the tap was not asked: too many of its calls are slow
+//	panic        the tap panicked
+//	injected     an injected event went to the bot
+//	redelivered  an injected event went to the bot again
+//	delivered    an injected event was acknowledged with 200
+//	ack_error    an injected event was acknowledged with another code
+//
+// Of long connections:
+//
+//	bootstrapped      a bootstrap answer with the gateway's URL went to the bot
+//	bootstrap_failed  Feishu could not be reached, or its answer could not be read
+//	unknown_ticket    a WebSocket came without the query of a bootstrap answer
+//	too_many          a WebSocket came as one more than 64
+//	upstream_refused  Feishu did not accept the WebSocket behind it
+//	connected         a connection is open, with Feishu behind it
+//	upstream_closed   a connection ended on Feishu's side
+//	bot_closed        a connection ended on the bot's side
+//	silent            a connection ended because nothing came from Feishu for long
+//	bot_silent        a connection ended because nothing came from the bot for long
+//	deaf              a connection ended because Feishu delivered no events on it
+//	stopped           a connection ended because the sidecar stops
+//	late_ack          an injected event was acknowledged when its caller no longer waited
+//	bad_frame         an invalid frame or piece of an event, or an event with missing pieces
+//
+// Of the connector:
+//
+//	disconnected   a long connection ended
+//	event          an event was acknowledged
+//	event_refused  an event was not stored; Feishu delivers it again
+//	event_late     the tap took too long; Feishu delivers the event again
 package link
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -36,9 +80,8 @@ import (
 // Bounds of the bots' connections.
 const (
 	// maxLinks is how many there may be; one more is refused with 503. Feishu itself allows 50 (docs/feishu.md 1.8).
-	maxLinks          = 64
-	maxForeign        = 8       // of them of other apps than the sidecar's own
-	maxForeignMessage = 1 << 20 // bytes of a message of another app; a larger one ends the link
+	maxLinks   = 64
+	maxForeign = 8 // of them of other apps than the sidecar's own
 )
 
 // Options configures a server. What has no default here is required.
@@ -67,15 +110,14 @@ type Server struct {
 	Options
 	client     *http.Client
 	tickets    *lru.Cache[string, ticket] // of recent bootstrap answers, by the query of their URL
-	injections *injections
+	injections *lru.Cache[string, *injection]
 	closing    context.Context // done with Close
 	stop       context.CancelFunc
 	running    sync.WaitGroup // of links
 
 	mu      sync.Mutex
 	links   []*link       // oldest first; guarded by mu
-	open    []*link       // those that carry frames; guarded by mu
-	ready   []*link       // of these, the sidecar's own whose bots can receive; guarded by mu
+	ready   []*link       // of them, the sidecar's own whose bots can receive; guarded by mu
 	changed chan struct{} // closed when ready changes; guarded by mu
 }
 
@@ -84,9 +126,9 @@ func NewServer(o Options) *Server {
 	if o.Address == nil {
 		o.Address = address
 	}
-	s := &Server{Options: o, client: feishu.WithoutRedirects(o.Client), injections: newInjections(),
-		changed: make(chan struct{})}
-	s.tickets, _ = lru.New[string, ticket](maxTickets) // fails only for a size below 1
+	s := &Server{Options: o, client: feishu.WithoutRedirects(o.Client), changed: make(chan struct{})}
+	s.tickets, _ = lru.New[string, ticket](maxTickets) // fails only for a size below 1, as the next
+	s.injections, _ = lru.New[string, *injection](maxInjections)
 	s.closing, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -128,7 +170,7 @@ func (s *Server) pick(not *link) (best *link, changed <-chan struct{}) {
 func (s *Server) refresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ready := slices.DeleteFunc(slices.Clone(s.open), func(l *link) bool {
+	ready := slices.DeleteFunc(slices.Clone(s.links), func(l *link) bool {
 		return l.ended.Err() != nil || l.ready.Err() == nil || !s.owns(l.app)
 	})
 	if !slices.Equal(ready, s.ready) {
@@ -155,48 +197,47 @@ type Connection struct {
 
 // Status returns the state of all long connections.
 func (s *Server) Status() Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := Status{Connections: make([]Connection, 0, len(s.open)), Waiting: s.injections.len()}
-	for _, l := range s.open {
-		st.Connections = append(st.Connections, Connection{AppID: l.app, Ready: l.ready.Err() != nil, Since: l.since,
-			Bot: time.Unix(0, l.botAt.Load()), Upstream: time.Unix(0, l.upAt.Load())})
+	st := Status{Connections: []Connection{}}
+	for _, in := range s.injections.Values() {
+		if !in.left.Load() {
+			st.Waiting++
+		}
 	}
+	s.each(func(l *link) {
+		if l.open.Load() {
+			st.Connections = append(st.Connections, Connection{AppID: l.app, Ready: l.ready.Err() != nil, Since: l.since,
+				Bot: time.Unix(0, l.botAt.Load()), Upstream: time.Unix(0, l.upAt.Load())})
+		}
+	})
 	return st
 }
 
 // Reconnect ends the connections of the sidecar's own app, so that the bot opens another one.
 func (s *Server) Reconnect() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.open {
+	s.each(func(l *link) {
 		if s.owns(l.app) {
 			l.end(deaf)
 		}
-	}
+	})
 }
 
 // Close ends all connections with code 1012, so that the bots reconnect to the next sidecar, and returns when they have
 // ended. When ctx ends first, they are cut. It may be called more than once.
 func (s *Server) Close(ctx context.Context) error {
-	s.mu.Lock()
 	s.stop()
-	links := slices.Clone(s.links)
-	s.mu.Unlock()
-	for _, l := range links {
-		l.end(stopped)
+	s.each(func(l *link) { l.end(stopped) })
+	defer context.AfterFunc(ctx, func() { s.each(func(l *link) { l.cut() }) })()
+	s.running.Wait()
+	return ctx.Err()
+}
+
+// each calls f for each link.
+func (s *Server) each(f func(*link)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.links {
+		f(l)
 	}
-	ended := make(chan struct{})
-	go func() { s.running.Wait(); close(ended) }()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-	}
-	for _, l := range links {
-		l.cut()
-	}
-	return errors.New("a connection did not end in time and was cut off")
 }
 
 // enter counts a link, unless there are too many. If ok, the caller calls leave.
@@ -219,9 +260,7 @@ func (s *Server) enter(l *link) (ok bool) {
 
 func (s *Server) leave(l *link) {
 	s.mu.Lock()
-	for _, list := range []*[]*link{&s.links, &s.open} {
-		*list = slices.DeleteFunc(*list, func(o *link) bool { return o == l })
-	}
+	s.links = slices.DeleteFunc(s.links, func(o *link) bool { return o == l })
 	s.mu.Unlock()
 	s.refresh()
 	s.running.Done()
@@ -239,29 +278,25 @@ func (s *Server) Handles(r *http.Request) bool {
 func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 	t, ok := s.ticket(r.URL.RawQuery)
 	if !ok {
-		s.Counter(countedUnknownTicket)
+		s.Counter("unknown_ticket")
 		fail(w, http.StatusNotFound, "the bootstrap call comes first")
 		return
 	}
 	l := s.newLink(t.upstream, t.app, t.ping)
-	defer l.drop()
+	defer l.cut()
 	if !s.enter(l) {
-		s.Counter(countedTooMany)
+		s.Counter("too_many")
 		fail(w, http.StatusServiceUnavailable, "no more long connections are accepted")
 		return
 	}
 	defer s.leave(l)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer context.AfterFunc(l.ended, cancel)()
-	resp, err := l.dial(ctx, s.client, t.upstream)
-	cancel()
+	resp, err := l.dial(r.Context(), s.client, t.upstream)
 	if err != nil {
 		s.refused(w, r, resp, err)
 		return
 	}
 	l.bot, err = websocket.Accept(w, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // the ticket is what counts, not the origin
-		OnPingReceived:     func(context.Context, []byte) bool { l.botSpoke(); return true },
 	})
 	if err != nil {
 		s.Logger.Warn("a bot's websocket cannot be accepted", "app", t.app)
@@ -269,15 +304,9 @@ func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l.bot.SetReadLimit(maxMessage)
-	if !s.owns(t.app) {
-		l.bot.SetReadLimit(maxForeignMessage)
-		l.up.SetReadLimit(maxForeignMessage)
-	}
 	l.changed, l.injections = s.refresh, s.injections
-	s.mu.Lock()
-	s.open = append(s.open, l)
-	s.mu.Unlock()
-	s.Counter(countedConnected)
+	l.open.Store(true)
+	s.Counter("connected")
 	s.Logger.Info("a bot's long connection is open", "app", l.app)
 	why := l.run()
 	s.Logger.Info("a bot's long connection has ended", "app", l.app, "event", why.event, "code", int(why.code))
@@ -289,7 +318,7 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Resp
 	if r.Context().Err() != nil {
 		return
 	}
-	s.Counter(countedUpstreamRefused)
+	s.Counter("upstream_refused")
 	if resp == nil || resp.StatusCode < http.StatusOK {
 		s.Logger.Warn("feishu's long connection cannot be reached", "err", err)
 		fail(w, http.StatusBadGateway, "Feishu's long connection cannot be reached")
@@ -307,29 +336,147 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Resp
 	_, _ = io.Copy(w, resp.Body) // at most 1 KiB, which the dialer keeps
 }
 
-// What a long connection counts, beside CountedEvents.
 const (
-	countedBootstrapped feishu.Counted = "bootstrapped" // a bootstrap answer with the gateway's URL went to the bot
-	// Feishu could not be reached, or its answer could not be read
-	countedBootstrapFailed feishu.Counted = "bootstrap_failed"
-	countedConnected       feishu.Counted = "connected"        // a bot is connected, and Feishu behind it
-	countedUnknownTicket   feishu.Counted = "unknown_ticket"   // a WebSocket came without the query of a bootstrap answer
-	countedTooMany         feishu.Counted = "too_many"         // a WebSocket came as one more than 64
-	countedUpstreamRefused feishu.Counted = "upstream_refused" // Feishu did not accept the WebSocket behind it
-	countedUpstreamClosed  feishu.Counted = "upstream_closed"  // a connection ended on Feishu's side
-	countedBotClosed       feishu.Counted = "bot_closed"       // a connection ended on the bot's side
-	countedSilent          feishu.Counted = "silent"           // a connection ended because Feishu did not answer a ping
-	countedBotSilent       feishu.Counted = "bot_silent"       // a connection ended because nothing came from the bot for long
-	countedDeaf            feishu.Counted = "deaf"             // a connection ended because Feishu delivered no events on it
-	countedStopped         feishu.Counted = "stopped"          // a connection ended because the sidecar stops
-	countedLateAck         feishu.Counted = "late_ack"         // an injected event was acknowledged when its caller no longer waited
-	// an invalid frame or piece of an event, or an event with missing pieces
-	countedBadFrame feishu.Counted = "bad_frame"
+	// maxInjections is how many injected events are remembered until the bot has answered. The answer to one more than
+	// these is lost, and the event is written again.
+	maxInjections = 5000
+	// firstWait is for a bot that has not acknowledged anything; then the frame may be lost (docs/feishu.md 1.7).
+	firstWait   = 3 * time.Second
+	pingTimeout = 5 * time.Second // for a WebSocket pong
+
+	// idPrefix begins the id of every injected event, by which the bot's answer is recognized.
+	idPrefix = "relay-"
 )
 
-// Counted is all that the Counter of a Server's Events gets.
-var Counted = slices.Concat(CountedEvents, []feishu.Counted{
-	countedBootstrapped, countedBootstrapFailed, countedConnected, countedUnknownTicket, countedTooMany,
-	countedUpstreamRefused, countedUpstreamClosed, countedBotClosed, countedSilent, countedBotSilent, countedDeaf,
-	countedStopped, countedLateAck, countedBadFrame,
-})
+// ErrClosed is returned after Close. Nothing was written.
+var ErrClosed = fmt.Errorf("%w: the connection is closed", feishu.ErrNotInjected)
+
+// injection is an injected event that the bot has not answered.
+type injection struct {
+	feishu.Injection
+	answer chan int    // has room for the code of the first answer. Whoever takes it out acts on it
+	left   atomic.Bool // Inject does not wait for it any more
+}
+
+// answered records the bot's acknowledgement of an injected event, on whichever of its connections. The event may have
+// been written twice.
+func (l *link) answered(id string, code int) {
+	if code == http.StatusOK {
+		l.accepts.Store(true)
+	} else {
+		l.Counter("ack_error")
+		l.Logger.Warn("the bot failed to handle an injected event", "code", code)
+	}
+	in, ok := l.injections.Get(id)
+	if !ok {
+		return
+	}
+	select {
+	case in.answer <- code:
+	default:
+	}
+	if !in.left.Load() {
+		return
+	}
+	select {
+	case code = <-in.answer:
+	default:
+		return
+	}
+	if l.injections.Remove(id); code == http.StatusOK {
+		l.Counter("late_ack")
+		if in.Late != nil {
+			in.Late()
+		}
+	}
+}
+
+// Inject writes an event to the bot once and returns nil when the bot acknowledged it with 200. It returns
+// [feishu.AnswerError] for another code, [feishu.ErrNotInjected] without a connection, [feishu.ErrInjectionEnded] when
+// that ended first, [ErrClosed], or the error of ctx.
+//
+// A bot that has acknowledged nothing on its connection may have lost the frame (docs/feishu.md 1.7). It is written to
+// that connection a second time after 3 s, unless the bot has pinged and answers WebSocket pings. A connection whose bot
+// does not answer those is ended when the bot opens another one.
+//
+// Calls run side by side, without an order among them.
+func (s *Server) Inject(ctx context.Context, event feishu.Injection) error {
+	if s.closing.Err() != nil {
+		return ErrClosed
+	}
+	l, _ := s.pick(nil)
+	if l == nil {
+		return feishu.ErrNotInjected
+	}
+	id, in := idPrefix+rand.Text(), &injection{Injection: event, answer: make(chan int, 1)}
+	frame := newEvent(id, l.service, event.Event)
+	in.Event, event.Event = nil, nil // it may be large, and the bot may think for long
+	s.injections.Add(id, in)
+	code, err := s.write(ctx, l, frame, in)
+	if err != nil {
+		in.left.Store(true)
+		select {
+		case code = <-in.answer: // it came meanwhile
+		default:
+			return err
+		}
+	}
+	if s.injections.Remove(id); code != http.StatusOK {
+		return &feishu.AnswerError{Code: code}
+	}
+	s.Counter("delivered")
+	return nil
+}
+
+// write writes the frame of an event to l and waits for the code of the bot's answer.
+func (s *Server) write(ctx context.Context, l *link, frame []byte, in *injection) (int, error) {
+	if !l.toBot(websocket.MessageBinary, frame) {
+		return 0, feishu.ErrInjectionEnded // it may have been written
+	}
+	s.Counter(map[bool]feishu.Counted{false: "injected", true: "redelivered"}[in.Again])
+	if in.Written != nil {
+		in.Written(l.ended.Done())
+	}
+	lost := time.NewTimer(firstWait)
+	defer lost.Stop()
+	if l.acked.Load() {
+		lost.Stop()
+		frame = nil
+	}
+	for {
+		other, changed := s.pick(l)
+		select {
+		case code := <-in.answer:
+			return code, nil
+		case <-lost.C:
+			again := frame
+			if frame = nil; l.acked.Load() || l.pinged.Load() && l.answersPings(ctx) {
+				continue
+			}
+			s.Counter("redelivered")
+			if !l.toBot(websocket.MessageBinary, again) {
+				return 0, feishu.ErrInjectionEnded
+			}
+		case <-changed:
+			if now, _ := s.pick(l); now != nil && now != other && !l.answersPings(ctx) && ctx.Err() == nil {
+				l.end(botDead)
+			}
+		case <-l.ended.Done():
+			return 0, feishu.ErrInjectionEnded
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-s.closing.Done():
+			return 0, ErrClosed
+		}
+	}
+}
+
+// Counted is what the Counter of Events gets from a Server, and from a server of package webhook of these the first 12.
+var Counted = []feishu.Counted{"passed", "kept", "refused", "in_progress", "repeated", "tap_slow", "untapped", "panic",
+	"injected", "redelivered", "delivered", "ack_error", "bootstrapped", "bootstrap_failed", "unknown_ticket", "too_many",
+	"upstream_refused", "connected", "upstream_closed", "bot_closed", "silent", "bot_silent", "deaf", "stopped", "late_ack",
+	"bad_frame"}
+
+// CountedByConnector is what the Counter of Events gets from a Connector.
+var CountedByConnector = []feishu.Counted{"connected", "disconnected", "refused", "event", "event_refused", "event_late",
+	"bad_frame", "upstream_closed", "silent", "deaf", "stopped", "panic"}

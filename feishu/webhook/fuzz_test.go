@@ -27,7 +27,7 @@ func FuzzWebhookBody(f *testing.F) {
 		var err error
 		s, err = webhook.New(webhook.Options{
 			BotURL: "http://bot/", EncryptKey: map[bool]string{true: key}[withKey], VerificationToken: token,
-			Client: &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+			Transport: transport(func(*http.Request) (*http.Response, error) {
 				plain := []byte(body)
 				if withKey {
 					if plain, err = feishu.Decrypt(key, plain); err != nil {
@@ -40,7 +40,7 @@ func FuzzWebhookBody(f *testing.F) {
 					t.Errorf("%q reached the bot", plain)
 				}
 				return says(200, ""), nil
-			})},
+			}),
 			Verified: func(string) {},
 			Events:   &link.Events{Logger: slog.New(slog.DiscardHandler), Counter: func(feishu.Counted) {}},
 		})

@@ -157,7 +157,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // via makes the server reach its bot through f.
 func via(f transport, more ...func(*webhook.Options)) func(*webhook.Options) {
 	return func(o *webhook.Options) {
-		o.Client = &http.Client{Transport: f}
+		o.Transport = f
 		for _, m := range more {
 			m(o)
 		}

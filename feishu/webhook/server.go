@@ -12,6 +12,17 @@
 // The port is open to the internet. A post with a wrong header is refused before its body is read; a body has limits of
 // time and size, and only a few large ones are read at a time. A signed timestamp may differ from the clock by at most
 // an hour.
+//
+// # What is counted
+//
+// Beside what package link counts of events:
+//
+//	bot_away   the bot did not answer an event, and Feishu will post it again
+//	challenge  Feishu verified the URL with a challenge
+//	forged     a post could not be verified
+//	too_large  a post was larger than 1 MiB, or than 4 KiB without its signature
+//	too_slow   the body of a post did not arrive within 5 s
+//	too_many   a post was refused, since the bot works on 256, or 16 large ones are read
 package webhook
 
 import (
@@ -27,9 +38,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptrace"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"slices"
@@ -56,7 +69,7 @@ const (
 	maxSkew     = time.Hour       // between a signed timestamp and the clock: a recorded post cannot be replayed later
 
 	maxPosts     = 256 // that the bot works on; one more is refused with 503
-	maxInjecting = 256 // injected posts that the bot has not answered; one more fails with [link.ErrBusy]
+	maxInjecting = 256 // injected posts that the bot has not answered; one more is not posted
 
 	// challengeTime is for the bot to answer a challenge, for which Feishu waits 1 s (docs/feishu.md 2.1).
 	challengeTime = 800 * time.Millisecond
@@ -77,8 +90,8 @@ type Options struct {
 	// Timeout is how long the bot may take to answer; 0: 15 minutes. Feishu does not wait for it: it repeats the event,
 	// which does not go to the bot again meanwhile.
 	Timeout time.Duration
-	// Client posts to the bot; nil: one that uses no proxy. Redirects are not followed.
-	Client *http.Client
+	// Transport posts to the bot; nil: one that uses no proxy.
+	Transport http.RoundTripper
 	// Verified is called with the app of every verified event.
 	Verified func(appID string)
 }
@@ -87,7 +100,6 @@ type Options struct {
 type Server struct {
 	Options
 	bot    *url.URL
-	client *http.Client
 	warned rate.Sometimes
 	away   atomic.Bool // the last post to the bot failed
 	known  atomic.Bool // a post has reached the bot
@@ -108,12 +120,10 @@ func New(o Options) (*Server, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Minute
 	}
-	if o.Client == nil {
-		o.Client = &http.Client{Transport: &http.Transport{
-			DisableCompression: true, MaxIdleConnsPerHost: maxPosts, IdleConnTimeout: time.Minute,
-		}}
+	if o.Transport == nil {
+		o.Transport = &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: maxPosts, IdleConnTimeout: time.Minute}
 	}
-	return &Server{Options: o, bot: bot, client: feishu.WithoutRedirects(o.Client),
+	return &Server{Options: o, bot: bot,
 		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery}, large: make(chan struct{}, maxLarge),
 		posts: make(chan struct{}, maxPosts), injecting: make(chan struct{}, maxInjecting)}, nil
 }
@@ -159,7 +169,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if e.Type == typeChallenge {
-		s.Counter(countedChallenge)
+		s.Counter("challenge")
 		s.challenge(w, r, body, e.Challenge)
 		return
 	}
@@ -184,34 +194,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) (body, plain []byte, e envelope, err error) {
 	reading := http.NewResponseController(w)
 	_ = reading.SetReadDeadline(time.Now().Add(readTimeout)) // fails for a recorder in a test
-	large := false
-	defer func() {
-		if large {
-			<-s.large
-		}
-	}()
 	most, err := s.admit(r)
 	if err != nil {
 		return nil, nil, e, err
 	}
-	body, whole, err := feishu.ReadUpTo(r.Body, maxUnsigned, most, func(size int) bool {
-		if large || size <= largeBody {
-			return true
-		}
+	if r.ContentLength < 0 || r.ContentLength > largeBody {
 		select {
 		case s.large <- struct{}{}:
-			large = true
+			defer func() { <-s.large }()
 		default:
+			return nil, nil, e, errNoRoom
 		}
-		return large
-	})
-	switch {
-	case errors.Is(err, feishu.ErrNoRoom):
-		return nil, nil, e, errNoRoom
-	case err != nil:
+	}
+	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most)); err != nil {
 		return nil, nil, e, err
-	case !whole:
-		return nil, nil, e, errTooLarge
 	}
 	_ = reading.SetReadDeadline(time.Time{})
 	plain, e, err = s.verify(r, body)
@@ -221,18 +217,19 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (body, plain []
 // refuse answers a post that is not taken, and closes its connection without reading the rest of its body.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Connection", "close")
+	_, large := errors.AsType[*http.MaxBytesError](err)
 	switch {
-	case errors.Is(err, errTooLarge):
-		s.Counter(countedTooLarge)
-		answer(w, http.StatusRequestEntityTooLarge, err.Error())
+	case large:
+		s.Counter("too_large")
+		answer(w, http.StatusRequestEntityTooLarge, "the body is too large")
 	case errors.Is(err, errNoRoom):
-		s.Counter(countedTooMany)
+		s.Counter("too_many")
 		answer(w, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		s.Counter(countedTooSlow)
+		s.Counter("too_slow")
 		answer(w, http.StatusRequestTimeout, "the body came too slowly")
 	case errors.Is(err, errForged):
-		s.Counter(countedForged)
+		s.Counter("forged")
 		s.warned.Do(func() { s.Logger.Warn("a post to the webhook was refused", "err", err) })
 		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // the reason is for the log only
 	default:
@@ -243,66 +240,60 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 // pass posts an event to the bot, and answers Feishu with the bot's answer. The event is settled before Feishu gets it.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, t *link.Taken) {
 	// A post to the bot goes on when Feishu has stopped waiting.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.Timeout)
-	defer cancel()
-	resp, err := s.post(ctx, r, body)
-	if err != nil {
+	s.post(context.WithoutCancel(r.Context()), s.Timeout, w, r, body, func(status int) {
+		if status == http.StatusOK {
+			t.Got()
+			t.Settle(true)
+		}
+	}, func() {
 		s.reached(false)
-		s.Counter(countedBotAway)
+		s.Counter("bot_away")
 		answer(w, http.StatusBadGateway, "the bot cannot be reached")
-		return
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusOK {
-		t.Got()
-		t.Settle(true)
-	}
-	copyAnswer(w, resp, resp.Body) // Feishu posts again if it does not get all
-}
-
-func copyAnswer(w http.ResponseWriter, resp *http.Response, body io.Reader) {
-	feishu.CopyHeader(w.Header(), resp.Header)
-	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, body)
+	})
 }
 
 // challenge lets the bot answer a challenge, and answers it itself if the bot does not: Feishu waits for 1 s
 // (docs/feishu.md 2.1).
 func (s *Server) challenge(w http.ResponseWriter, r *http.Request, body []byte, challenge string) {
-	ctx, cancel := context.WithTimeout(r.Context(), challengeTime)
+	s.post(r.Context(), challengeTime, w, r, body, func(int) {}, func() {
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		_ = json.NewEncoder(w).Encode(map[string]string{"challenge": challenge})
+	})
+}
+
+// post sends a post of Feishu to the bot, and its answer to Feishu. It calls answered before that, and failed in its place.
+func (s *Server) post(ctx context.Context, limit time.Duration, w http.ResponseWriter, r *http.Request, body []byte,
+	answered func(status int), failed func()) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	resp, err := s.post(ctx, r, body)
-	if err == nil {
-		defer resp.Body.Close()
-		var text []byte
-		if text, err = io.ReadAll(io.LimitReader(resp.Body, maxChallenge)); err == nil {
-			resp.Header.Del("Content-Length")
-			copyAnswer(w, resp, bytes.NewReader(text))
-			return
-		}
+	proxy := httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			u := *s.bot
+			if u.RawQuery != "" && p.In.URL.RawQuery != "" {
+				u.RawQuery += "&"
+			}
+			u.RawQuery += p.In.URL.RawQuery
+			p.Out.URL, p.Out.Host = &u, ""
+			p.Out.Body, p.Out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		},
+		Transport: roundTripper(s.roundTrip),
+		ModifyResponse: func(resp *http.Response) error {
+			answered(resp.StatusCode)
+			return nil
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { failed() },
+		ErrorLog:     slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	_ = json.NewEncoder(w).Encode(map[string]string{"challenge": challenge})
+	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// post sends a post of Feishu to the bot.
-func (s *Server) post(ctx context.Context, r *http.Request, body []byte) (*http.Response, error) {
-	u := *s.bot
-	if u.RawQuery != "" && r.URL.RawQuery != "" {
-		u.RawQuery += "&"
-	}
-	u.RawQuery += r.URL.RawQuery
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	feishu.ForwardHeader(req.Header, r.Header)
-	return s.do(req)
-}
+type roundTripper func(*http.Request) (*http.Response, error)
 
-// do makes a post to the bot, and records whether it reached it.
-func (s *Server) do(req *http.Request) (*http.Response, error) {
-	resp, err := s.client.Do(req)
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// roundTrip makes a post to the bot, and records whether it reached it.
+func (s *Server) roundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := s.Transport.RoundTrip(req)
 	if err == nil || req.Context().Err() == nil {
 		s.reached(err == nil && !isAway(resp.StatusCode))
 	}
@@ -330,14 +321,14 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	case s.injecting <- struct{}{}:
 		defer func() { <-s.injecting }()
 	default:
-		return link.ErrBusy
+		return fmt.Errorf("%w: it works on too many events", feishu.ErrNotInjected)
 	}
 	var wrote atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
 		if i.Err != nil || wrote.Swap(true) {
 			return
 		}
-		s.Counter(map[bool]feishu.Counted{false: link.Injected, true: link.Redelivered}[in.Again])
+		s.Counter(map[bool]feishu.Counted{false: "injected", true: "redelivered"}[in.Again])
 		if in.Written != nil {
 			in.Written(nil)
 		}
@@ -354,7 +345,7 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	req.Header.Set("X-Request-Id", rand.Text())
 	maps.Copy(req.Header, header)
 	req.GetBody = nil // a connection that ends is not a reason to post again at once
-	resp, err := s.do(req)
+	resp, err := s.roundTrip(req)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
@@ -368,10 +359,10 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	case isAway(resp.StatusCode): // of a proxy in front of the bot
 		return feishu.ErrNotInjected
 	case resp.StatusCode != http.StatusOK:
-		s.Counter(link.AckError)
+		s.Counter("ack_error")
 		return &feishu.AnswerError{Code: resp.StatusCode}
 	}
-	s.Counter(link.Delivered)
+	s.Counter("delivered")
 	return nil
 }
 
@@ -434,12 +425,11 @@ var (
 	errTimestamp = fmt.Errorf("%w: the signed timestamp is more than an hour from this machine's clock; "+
 		"if the post is Feishu's, set the clock", errForged)
 
-	errTooLarge = errors.New("the body is too large")
-	errNoRoom   = errors.New("too many posts at once")
+	errNoRoom = errors.New("too many posts at once")
 )
 
 // admit checks the header of a post, before the body is read, and returns how many bytes the body may have.
-func (s *Server) admit(r *http.Request) (most int, err error) {
+func (s *Server) admit(r *http.Request) (most int64, err error) {
 	most = maxBody
 	if s.EncryptKey != "" {
 		switch signature := r.Header.Get("X-Lark-Signature"); {
@@ -451,8 +441,8 @@ func (s *Server) admit(r *http.Request) (most int, err error) {
 			return 0, errTimestamp
 		}
 	}
-	if r.ContentLength > int64(most) {
-		return 0, errTooLarge
+	if r.ContentLength > most {
+		return 0, &http.MaxBytesError{Limit: most}
 	}
 	return most, nil
 }
@@ -523,20 +513,5 @@ func same(got, want string) bool {
 	return want != "" && subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
 }
 
-// What a webhook counts, beside link.CountedEvents.
-const (
-	// the bot did not answer an event, and Feishu will post it again
-	countedBotAway   feishu.Counted = "bot_away"
-	countedChallenge feishu.Counted = "challenge" // Feishu verified the URL with a challenge
-	countedForged    feishu.Counted = "forged"    // a post could not be verified
-	// a post was larger than 1 MiB, or than 4 KiB without its signature
-	countedTooLarge feishu.Counted = "too_large"
-	countedTooSlow  feishu.Counted = "too_slow" // the body of a post did not arrive within 5 s
-	// a post was refused, since the bot works on 256, or 16 large ones are read
-	countedTooMany feishu.Counted = "too_many"
-)
-
 // Counted is all that the Counter of a Server's Events gets.
-var Counted = slices.Concat(link.CountedEvents, []feishu.Counted{
-	countedBotAway, countedChallenge, countedForged, countedTooLarge, countedTooSlow, countedTooMany,
-})
+var Counted = append(slices.Clip(link.Counted[:12]), "bot_away", "challenge", "forged", "too_large", "too_slow", "too_many")
