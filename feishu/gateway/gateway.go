@@ -522,7 +522,7 @@ func (r *recents) chatOf(id relay.MessageID) relay.ChatID {
 	return chat
 }
 
-// What a gateway counts, beside what packages longconn and webhook count.
+// What a gateway counts, beside what packages link and webhook count.
 const (
 	countedSent feishu.Counted = "sent" // a message went to the host
 	// a message did not go to the host, which failed or panicked; it is tried again
