@@ -42,9 +42,9 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 // Edited tells all sidecars what a message of the bot says now.
 func (h host) Edited(m gateway.Sent) { h.send.steer.edit(m) }
 
-// Hearing notes when a person spoke, so that an answer which comes before the
+// hearing notes when a person spoke, so that an answer which comes before the
 // message is in the transcript is counted from it. A command ends no count.
-func (h host) Hearing(m feishu.Message) {
+func (h host) hearing(m feishu.Message) {
 	if h.send.steer.isCommand(&relay.Message{Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: m.Text(),
 		MsgType: m.Type, Mentions: h.app.mentionsOf(m.Mentions)}) {
 		return
@@ -55,8 +55,11 @@ func (h host) Hearing(m feishu.Message) {
 	}
 }
 
-// Heard decides how a person's message goes on to the bot, and has it recorded behind that.
+// Heard commits a person's message, and decides how it goes on to the bot.
 func (h host) Heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error) {
+	if m.ChatType == feishu.ChatGroup {
+		h.hearing(m)
+	}
 	return h.send.heard(ctx, m, event)
 }
 

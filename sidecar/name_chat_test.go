@@ -42,7 +42,9 @@ func TestQuestionForAGroupsNameHoldsUpNothing(t *testing.T) {
 		p := newArrival(relay.Delivery{Settle: func() {}})
 		p.msg = relay.Message{RelayMsgID: id, Channel: relay.DefaultChannel, ChatID: chat, MessageID: id, Role: relay.RoleUser,
 			TS: relay.MillisOf(time.Now()), Metadata: relay.Metadata{metaEvent: m.Event("e", "", feishu.Self{AppID: "cli_a"})}}
-		(&native{base: s.base, app: s.app, send: s.send, receive: s.receive}).recordHeard(t.Context(), p)
+		if _, err := (&native{base: s.base, app: s.app, send: s.send, receive: s.receive}).recordHeard(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
 	}
 	answer := func(chat relay.ChatID, accepted bool) {
 		t.Helper()

@@ -70,6 +70,7 @@ type native struct {
 	bots    path
 	people  path
 	ones    path
+	heard   relay.Pipeline[*arrival]
 	wait    *workers // per chat and sender, so that a card that is awaited holds up nobody else
 }
 
@@ -110,7 +111,11 @@ func (n *native) awaitCopy(ctx context.Context, p *arrival) {
 	m := &p.msg
 	if m.Metadata.Text(metaNative) == nativeHeard {
 		n.wait.do(ctx, nativeHeard+" "+chatKey(m.Channel, m.ChatID), func(ctx context.Context) {
-			n.receive.guard(p, func() { n.recordHeard(ctx, p) })
+			n.receive.guard(p, func() {
+				if _, _, err := n.receive.walk(ctx, n.heard, p); err == nil {
+					p.Settle()
+				}
+			})
 		})
 		return
 	}
@@ -263,15 +268,14 @@ func (n *native) connectorEvent(data []byte) (v feishu.Verdict, instead []byte) 
 		n.log.Warn("an event cannot be read", keyErr, err)
 		return feishu.Pass, nil
 	}
+	h := host{chats: n.chats, send: n.send}
 	switch e.Type {
 	case feishu.EventBotAdded:
 		n.app.book.SawChat(e.ChatID, feishu.ChatGroup)
-		n.chats.saw(relay.DefaultChannel, e.ChatID, e.CreateTime)
-		n.steer.announce(relay.DefaultChannel, e.ChatID)
+		h.Joined(e.ChatID, e.CreateTime)
 	case feishu.EventBotDeleted, feishu.EventDisbanded:
 		n.app.book.LeftChat(e.ChatID)
-		n.chats.left(relay.DefaultChannel, e.ChatID, e.CreateTime)
-		n.steer.left(relay.DefaultChannel, e.ChatID)
+		h.Left(e.ChatID, e.CreateTime)
 	case feishu.EventRecalled:
 		if e.Recall != nil {
 			n.steer.wasRecalled(e.ChatID, e.Recall.ID, e.Recall.At)
@@ -351,11 +355,11 @@ const (
 	metaBots  = "feishu_relay_bots"
 )
 
-// metaGave and metaWhy are, in the metadata of a spooled message of the kind nativeHeard, whether the bot gets it and
-// why not; they stay in the sidecar.
+// metaWhy is, in the metadata of a spooled message of the kind nativeHeard, why the bot does not get it: "" where that
+// is not known yet, whyGiven where it does; it stays in the sidecar.
 const (
-	metaGave = "feishu_relay_gave"
 	metaWhy  = "feishu_relay_why"
+	whyGiven = "given"
 )
 
 // keepEvent keeps a person's message that is for one of several bots until it is known which.
@@ -364,54 +368,38 @@ func (n *native) keepEvent(ctx context.Context, m *relay.Message, bots []relay.A
 	if err != nil {
 		return err
 	}
-	kept := *m
-	kept.Metadata = relay.Metadata{"chat_type": quote("group"), metaNative: quote(nativeOne), metaBots: list,
-		metaEvent: slices.Clone(event)}
-	return n.put(ctx, &kept)
+	return n.keep(ctx, m, nativeOne, event, metaBots, list)
 }
 
-// keepHeard keeps a person's message until it is recorded. gave: the bot gets it; why: it does not.
-func (n *native) keepHeard(ctx context.Context, m *relay.Message, gave bool, why relay.Reason, event []byte) error {
+// keep keeps a person's message with its event, of a kind that needs some more metadata.
+func (n *native) keep(ctx context.Context, m *relay.Message, kind string, event []byte, key string, more []byte) error {
 	kept := *m
 	kept.Metadata = maps.Clone(m.Metadata)
-	kept.Metadata[metaNative], kept.Metadata[metaEvent] = quote(nativeHeard), slices.Clone(event)
-	kept.Metadata[metaGave], kept.Metadata[metaWhy] = quote(fmt.Sprint(gave)), quote(string(why))
+	kept.Metadata[metaNative], kept.Metadata[metaEvent], kept.Metadata[key] = quote(kind), slices.Clone(event), more
 	return n.put(ctx, &kept)
 }
 
-// recordHeard records a person's message that keepHeard kept, however long it takes.
-func (n *native) recordHeard(ctx context.Context, p *arrival) {
+// recordHeard records a person's message that heard kept.
+func (n *native) recordHeard(ctx context.Context, p *arrival) (relay.Reason, error) {
 	e, err := feishu.ParseEvent(p.msg.Metadata[metaEvent])
 	if err != nil || e.Message == nil {
-		p.Settle() // nobody else writes here
-		return
+		return relay.Malformed, nil
 	}
-	m, h, why := e.Message, p.msg, relay.Reason(p.msg.Metadata.Text(metaWhy))
-	h.Metadata = maps.Clone(h.Metadata)
-	for _, key := range []string{metaNative, metaEvent, metaGave, metaWhy} {
-		delete(h.Metadata, key)
+	m, why := e.Message, p.msg.Metadata.Text(metaWhy)
+	m.Sender.Name = cmp.Or(n.app.person(ctx, m), string(m.Sender.OpenID))
+	n.app.read(ctx, m)
+	h, err := n.send.heardFrom(m)
+	if why == whyGiven {
+		n.receive.watch.gave(h, doorGateway)
 	}
-	if p.msg.Metadata.Text(metaGave) == "true" {
-		n.receive.watch.gave(&h, doorGateway)
+	if err != nil || h.Content == "" {
+		return relay.Pass, err
 	}
-	m.Sender.Name = n.app.person(ctx, m)
-	h.SenderName = cmp.Or(m.Sender.Name, string(m.Sender.OpenID))
-	h.Content = n.app.read(ctx, m).Text()
-	h.Mentions = n.app.mentionsOf(m.Mentions)
-	for pauses := wait.NewBackoff(retryFirst, retryMax); h.Content != ""; {
-		if _, err = n.send.recordPerson(&h); err == nil {
-			n.app.nameChat(h.ChatID)
-			break
-		}
-		n.log.Warn("a person's message cannot be recorded", keyChat, h.ChatID, keyMsg, p.key, keyErr, err)
-		if pauses.Sleep(ctx) != nil {
-			return // it is read again after the restart
-		}
+	if _, err = n.send.recordPerson(h); err == nil && why != whyGiven && why != "" {
+		n.receive.watch.withheld(h, relay.Reason(why))
 	}
-	if why != relay.Pass && h.Content != "" {
-		n.receive.watch.withheld(&h, why)
-	}
-	p.Settle()
+	n.app.nameChat(h.ChatID)
+	return relay.Pass, err
 }
 
 // oneOutage is how long it may be unknown which bot a person's message is for.

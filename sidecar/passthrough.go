@@ -122,7 +122,6 @@ func (noHost) Heard(context.Context, feishu.Message, []byte) (feishu.Passage, er
 	return feishu.Passage{}, nil
 }
 
-func (noHost) Hearing(feishu.Message)                               {}
 func (noHost) Edited(gateway.Sent)                                  {}
 func (noHost) Recalled(relay.ChatID, relay.MessageID, relay.Millis) {}
 func (noHost) OwnReaction(relay.MessageID, string) bool             { return false }

@@ -416,30 +416,37 @@ func (s *sender) recordSent(m *relay.Message) {
 	s.recorded(m, err)
 }
 
+// heardFrom is a person's message in a group, as it is shared.
+func (s *sender) heardFrom(m *feishu.Message) (*relay.Message, error) {
+	doc, meta := m.Doc(), relay.Metadata{}
+	err := setFiles(meta, doc.Keys(), doc.Files())
+	h, _ := s.person(relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: doc.Text(), Metadata: meta,
+		Sender: string(m.Sender.OpenID), SenderName: m.Sender.Name, SenderID: m.Sender.OpenID, MsgType: m.Type,
+		Mentions: s.app.mentionsOf(m.Mentions), MessageID: m.ID, TS: m.CreateTime, ParentID: m.ParentID,
+		RootID: m.RootID, ThreadID: m.ThreadID})
+	return h, err
+}
+
 // heard commits a person's message, and decides how it goes on to the bot. [native.recordHeard] records it.
-func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error) {
+func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (p feishu.Passage, err error) {
 	s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
 		At: m.CreateTime})
 	if m.ChatType != feishu.ChatGroup { // a private chat never leaves its bot
-		return feishu.Passage{}, nil
-	}
-	doc, meta := m.Doc(), relay.Metadata{}
-	if err := setFiles(meta, doc.Keys(), doc.Files()); err != nil {
-		return feishu.Passage{}, err
+		return p, nil
 	}
 	who, _ := s.app.book.Name(string(m.Sender.OpenID)) // Feishu is asked once the bot has the message
 	if who.Name == "" && s.steer.oneAnswers(m.ChatID) {
-		m.Sender.Name = s.app.person(ctx, &m)
+		who.Name = s.app.person(ctx, &m)
 	}
-	h, _ := s.person(relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: doc.Text(), Metadata: meta,
-		Sender: string(m.Sender.OpenID), SenderName: cmp.Or(m.Sender.Name, who.Name), SenderID: m.Sender.OpenID,
-		MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), MessageID: m.ID, TS: m.CreateTime,
-		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
+	m.Sender.Name = cmp.Or(m.Sender.Name, who.Name)
+	h, err := s.heardFrom(&m)
+	if err != nil {
+		return p, err
+	}
 	why, bots, err := s.steer.weigh(ctx, h, sentBy{m.Sender.UnionID, m.Sender.Type})
 	if err != nil { // Feishu delivers what was asked again
 		return feishu.Passage{Verdict: feishu.Refuse}, err
 	}
-	var p feishu.Passage
 	if why != relay.Pass {
 		p.Verdict = feishu.Keep
 	}
@@ -450,8 +457,11 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 			p.Verdict = feishu.Pass
 		}
 	}
-	if why != relay.Command {
-		err = s.native.keepHeard(ctx, h, p.Verdict == feishu.Pass, why, event)
+	if given := string(why); why != relay.Command {
+		if p.Verdict == feishu.Pass {
+			given = whyGiven
+		}
+		err = s.native.keep(ctx, h, nativeHeard, event, metaWhy, quote(given))
 	}
 	if n := s.deliver.contextLines(h.ChatID); n > 0 && p.Verdict == feishu.Pass {
 		given := []string{string(m.ID)}

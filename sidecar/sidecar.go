@@ -168,6 +168,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	s.receive.bots, s.receive.users = s.metrics.measured(s.botsPath()), s.metrics.measured(s.usersPath())
 	if s.native != nil {
 		s.send.native, s.native.ones, s.record.missed = s.native, s.metrics.measured(s.onesPath()), s.native.missed
+		s.native.heard = relay.Pipeline[*arrival]{{Name: "transcript", Apply: s.native.recordHeard}}
 		s.native.bots, s.native.people = s.metrics.measured(s.nativesPath()), s.metrics.measured(s.peoplesPath())
 	}
 	if err := s.api.listen(s.served()); err != nil {

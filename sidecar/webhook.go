@@ -8,13 +8,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/webhook"
 	"feishu-relay/internal/delivery"
 	"feishu-relay/relay"
 )
@@ -29,7 +29,7 @@ const (
 type webhookDoor struct {
 	url     string
 	secret  Secret // INJECT_SECRET; "": posts are not signed
-	client  *http.Client
+	client  *http.Transport
 	reached atomic.Bool // the last post reached the bot
 	tried   atomic.Bool
 }
@@ -38,11 +38,7 @@ func newWebhook(target string, secret Secret) *webhookDoor {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
 	transport.Proxy = nil // the bot is a neighbour; its messages are no proxy's business
-	return &webhookDoor{url: target, secret: secret, client: &http.Client{
-		Transport: transport,
-		// A redirected POST turns into a GET without the message.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	return &webhookDoor{url: target, secret: secret, client: transport}
 }
 
 var _ delivery.Channel = (*webhookDoor)(nil)
@@ -63,17 +59,7 @@ func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written fu
 	if err != nil {
 		return fmt.Errorf("%w: encode inbound message: %w", delivery.ErrRefused, err)
 	}
-	var wrote atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteRequest: func(i httptrace.WroteRequestInfo) {
-			if i.Err == nil {
-				wrote.Store(true)
-				w.note(true)
-				written(nil)
-			}
-		},
-	})
-	req, err := http.NewRequestWithContext(traced, http.MethodPost, w.url, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("%w: INJECT_URL cannot be requested", delivery.ErrRefused)
 	}
@@ -84,22 +70,16 @@ func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written fu
 		req.Header.Set("X-Relay-Timestamp", timestamp)
 		req.Header.Set("X-Relay-Signature", postSignature(w.secret, timestamp, body))
 	}
-	req.GetBody = nil // net/http would post a second time at once when the connection ends
-	resp, err := w.client.Do(req)
-	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		w.note(false)
-		state := delivery.ErrNotWritten
-		if wrote.Load() {
-			state = delivery.ErrEnded
-		}
-		return fmt.Errorf("%w: post to INJECT_URL: %w", state, feishu.WithoutURL(err))
+	code, err := webhook.Post(req, w.client, func() {
+		w.note(true)
+		written(nil)
+	})
+	if ctx.Err() == nil {
+		w.note(err == nil)
 	}
-	w.note(true)
-	feishu.Drain(resp.Body) // the answer's text does not matter
-	switch code := resp.StatusCode; {
+	switch {
+	case err != nil:
+		return injectionError(fmt.Errorf("post to INJECT_URL: %w", err))
 	case code == http.StatusAccepted:
 		return delivery.ErrAccepted
 	case code >= 200 && code < 300:

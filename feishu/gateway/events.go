@@ -98,9 +98,6 @@ func (g *Gateway) ownMessage(m *feishu.Message) bool {
 // hear has the host commit a person's message. Without an answer the message passes.
 func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instead []byte) {
 	group := m.ChatType == feishu.ChatGroup
-	if group {
-		g.opts.Host.Hearing(m)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), tapTime)
 	defer cancel()
 	p, err := g.opts.Host.Heard(ctx, m, event)

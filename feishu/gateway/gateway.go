@@ -72,11 +72,9 @@ type Host interface {
 	// Edited reports that the bot has changed the text of a message in a group. Sent is not called for the new
 	// text. It may be a message that Sent was never called for.
 	Edited(m Sent)
-	// Hearing is a person's message in a group that the bot is about to be given. It returns at once.
-	Hearing(m feishu.Message)
-	// Heard commits a person's message in a chat of the bot (any chat type), with the JSON of its event, which is not kept,
-	// and returns how the message goes on to the bot. The bot waits for it, up to [feishu.AckHold]: then the event passes
-	// as it came. After an error only the passage's Verdict counts. Of an event that Feishu delivers again it is called
+	// Heard commits a person's message in a chat of the bot (any chat type), with the JSON of its event, which is not
+	// kept, and returns how the message goes on to the bot. The bot waits for it, up to [feishu.AckHold]: then the event
+	// passes as it came. After an error only the passage's Verdict counts. Of an event that Feishu delivers again it is called
 	// again. Private chats pass.
 	Heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error)
 	// Native stores another bot's message that Feishu delivered itself; on disk

@@ -211,8 +211,6 @@ func (h *host) Sent(ctx context.Context, m Sent) error {
 	return nil
 }
 
-func (h *host) Hearing(feishu.Message) {}
-
 func (h *host) Heard(_ context.Context, m feishu.Message, event []byte) (p feishu.Passage, err error) {
 	if h.passage != nil {
 		p, err = h.passage(m, event)

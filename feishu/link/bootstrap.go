@@ -170,10 +170,10 @@ const (
 	reconnectInterval = 3
 )
 
-// shorten returns a ClientConfig with short reconnect settings, and its PingInterval in seconds. All four numbers are in
-// the result, since the SDKs read a missing one as 0 (docs/feishu.md 1.4); a missing PingInterval is ping, or the SDKs'
-// default for 0. Settings that are shorter already stay, and so does the interval if the bot stops after a number of
-// retries, which would end sooner.
+// shorten returns a ClientConfig with short reconnect settings, and its PingInterval in seconds. All four numbers are
+// in the result, since the SDKs read a missing one as 0 (docs/feishu.md 1.4); a missing PingInterval is ping, or the
+// SDKs' default for 0. Settings that are shorter already stay, and so does the interval if the bot stops after a
+// number of retries, which would end sooner.
 func shorten(config []byte, ping int64) (out []byte, seconds int64, err error) {
 	if ping <= 0 {
 		ping = int64(defaultPing / time.Second)

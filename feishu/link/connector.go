@@ -18,8 +18,8 @@ import (
 	"feishu-relay/internal/wait"
 )
 
-// Reconnecting. Feishu proposes up to 150 s, in which a bot receives nothing and events wait for their second delivery;
-// the pauses grow while connections keep breaking.
+// Reconnecting. Feishu proposes up to 150 s, in which a bot receives nothing and events wait for their second
+// delivery; the pauses grow while connections keep breaking.
 const (
 	reconnectFirst = 1500 * time.Millisecond // about, after a connection that lasted
 	reconnectMost  = 20 * time.Second
@@ -38,9 +38,9 @@ type Connector struct {
 	current atomic.Pointer[link]
 }
 
-// NewConnector makes a connector of an app at base, which is FEISHU_BASE_URL. Events are asked about one after another,
-// in the order of their arrival; of Pass and Keep Feishu gets an acknowledgement. refused is called with a refusal that a
-// person has to fix, and how. Nothing is connected before Run.
+// NewConnector makes a connector of an app at base, which is FEISHU_BASE_URL. Events are asked about one after
+// another, in the order of their arrival; of Pass and Keep Feishu gets an acknowledgement. refused is called with a
+// refusal that a person has to fix, and how. Nothing is connected before Run.
 func NewConnector(base *url.URL, appID, appSecret string, events *Events, refused func(error)) *Connector {
 	own := &Events{Tap: events.Tap, Undecided: feishu.Refuse, Answered: events.Answered, Logger: events.Logger,
 		Counter: func(what feishu.Counted) { events.Counter(cmp.Or(connectorNames[what], what)) }}
@@ -71,7 +71,8 @@ const (
 const fixDomain = "set FEISHU_BASE_URL to https://open.larksuite.com for a Lark app, " +
 	"https://open.feishu.cn for a Feishu app"
 
-// fixOf returns how a person fixes a refusal of the app's connection, which no further attempt changes; "": err is none.
+// fixOf returns how a person fixes a refusal of the app's connection, which no further attempt changes; "": err is
+// none.
 func fixOf(err error) string {
 	switch feishu.CodeOf(err) {
 	case 0, larkws.SystemBusy, larkws.InternalError:
@@ -89,8 +90,8 @@ func fixOf(err error) string {
 // Run keeps the long connection open until ctx is done, and returns the error of ctx. If Feishu refuses the app, it
 // tries again every minute.
 //
-// The frames are the SDK's, its client is not used: it answers every event of a type it has no handler for with 500, so
-// that Feishu delivers it for 7 hours, handles events side by side, in any order, and can lose a fragment by it
+// The frames are the SDK's, its client is not used: it answers every event of a type it has no handler for with 500,
+// so that Feishu delivers it for 7 hours, handles events side by side, in any order, and can lose a fragment by it
 // (docs/feishu.md 1.5, 1.6).
 func (c *Connector) Run(ctx context.Context) error {
 	pauses := wait.NewBackoff(reconnectFirst, reconnectMost)

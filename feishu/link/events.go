@@ -54,9 +54,8 @@ type Taken struct {
 	undecided []byte // the event, if Tap has not decided
 }
 
-// Take decides on an event, after [feishu.AckHold] at the latest. A repeat is kept if the bot has answered the event, and
-// refused while it works on it. The caller calls
-// [Taken.Settle], and [Taken.Got] where the bot gets the event.
+// Take decides on an event, after [feishu.AckHold] at the latest. A repeat is kept if the bot has answered the event,
+// and refused while it works on it. The caller calls [Taken.Settle], and [Taken.Got] where the bot gets the event.
 func (e *Events) Take(event []byte) *Taken {
 	t := &Taken{events: e}
 	key, app := identify(event)

@@ -146,7 +146,8 @@ func (l *link) run() ending {
 	return why
 }
 
-// abandon lets the events that the bot has not acknowledged go to it again: it may have stopped before it handled them.
+// abandon lets the events that the bot has not acknowledged go to it again: it may have stopped before it handled
+// them.
 func (l *link) abandon() {
 	for _, t := range l.held.Values() {
 		t.Settle(false)
@@ -303,8 +304,8 @@ func (l *link) answersPings(ctx context.Context) bool {
 	return l.bot.Ping(ctx) == nil
 }
 
-// toBot writes messages to the bot, and ends the link if that fails. Between the frames of an event it leaves a gap: the
-// Go SDK reads each in a goroutine of its own, and loses the event if two of them race (docs/feishu.md 1.5).
+// toBot writes messages to the bot, and ends the link if that fails. Between the frames of an event it leaves a gap:
+// the Go SDK reads each in a goroutine of its own, and loses the event if two of them race (docs/feishu.md 1.5).
 func (l *link) toBot(kind websocket.MessageType, messages ...[]byte) bool {
 	for i, m := range messages {
 		if l.bot == nil {
@@ -379,7 +380,8 @@ func (f *frame) with(payload []byte, headers ...larkws.Header) []byte {
 
 // whole encodes f, which may be one of several frames, as the only frame of another event.
 func (f *frame) whole(event []byte) []byte {
-	return f.with(event, larkws.Header{Key: larkws.HeaderSum, Value: "1"}, larkws.Header{Key: larkws.HeaderSeq, Value: "0"})
+	return f.with(event, larkws.Header{Key: larkws.HeaderSum, Value: "1"},
+		larkws.Header{Key: larkws.HeaderSeq, Value: "0"})
 }
 
 // ack encodes the acknowledgement of the event of f with a code, as a client does that has worked on it since start
@@ -455,9 +457,10 @@ func (p *pieces) add(f *frame) (frames [][]byte, event []byte, dropped int) {
 		return [][]byte{f.raw}, f.Payload, 0
 	}
 	i := slices.IndexFunc(p.events, func(e *incomplete) bool { return e.id == id })
+	now := time.Now()
 	if i < 0 {
 		i = len(p.events)
-		p.events = append(p.events, &incomplete{id: id, since: time.Now(), bySeq: make([][]byte, max(0, min(sum, maxPieces)))})
+		p.events = append(p.events, &incomplete{id: id, since: now, bySeq: make([][]byte, max(0, min(sum, maxPieces)))})
 	}
 	e := p.events[i]
 	e.frames, e.bytes, p.bytes = append(e.frames, f.raw), e.bytes+len(f.raw), p.bytes+len(f.raw)
@@ -468,7 +471,7 @@ func (p *pieces) add(f *frame) (frames [][]byte, event []byte, dropped int) {
 	if !slices.ContainsFunc(e.bySeq, func(piece []byte) bool { return len(piece) == 0 }) { // empty ones never count
 		return p.remove(i).frames, slices.Concat(e.bySeq...), 0
 	}
-	for len(p.events) > maxIncomplete || p.bytes > maxBytes || len(p.events) > 0 && time.Since(p.events[0].since) > piecesWait {
+	for len(p.events) > maxIncomplete || p.bytes > maxBytes || len(p.events) > 0 && now.Sub(p.events[0].since) > piecesWait {
 		p.remove(0)
 		dropped++
 	}

@@ -2,17 +2,17 @@
 // connector's links have Feishu's only.
 //
 // The bot's bootstrap call passes through [Server.Bootstrap], which replaces the URL in Feishu's answer by one of the
-// gateway. The bot opens its WebSocket with [Server.WebSocket], which opens one to Feishu's URL. Frames pass unchanged,
-// with three exceptions:
+// gateway. The bot opens its WebSocket with [Server.WebSocket], which opens one to Feishu's URL. Frames pass
+// unchanged, with three exceptions:
 //
-//   - [Events] sees every event before the bot does, in one piece even if Feishu sent it in several, and may keep it from
-//     the bot or replace it. Package webhook uses the same Events.
+//   - [Events] sees every event before the bot does, in one piece even if Feishu sent it in several, and may keep it
+//     from the bot or replace it. Package webhook uses the same Events.
 //   - [Server.Inject] writes an event to the bot. The bot's acknowledgement is the receipt, and Feishu does not see it.
 //   - The settings that the bot gets make it reconnect within seconds when the connection ends, as it does when the
 //     sidecar restarts.
 //
-// [Connector.Run] keeps a link open for a bot that does not speak Feishu's protocol: Feishu gets an acknowledgement for
-// each event that was committed, of any type. Package send sends what such a bot says.
+// [Connector.Run] keeps a link open for a bot that does not speak Feishu's protocol: Feishu gets an acknowledgement
+// for each event that was committed, of any type. Package send sends what such a bot says.
 //
 // # What is counted
 //
@@ -97,8 +97,8 @@ type Options struct {
 	// Address returns the address that a request was sent to: http or https, and host:port. nil: by the request's TLS and
 	// Host.
 	Address func(*http.Request) (scheme, host string)
-	// Loopback says that only this machine reaches the gateway. Otherwise a WebSocket is accepted only with the query of a
-	// bootstrap answer of the last two minutes, once.
+	// Loopback says that only this machine reaches the gateway. Otherwise a WebSocket is accepted only with the query of
+	// a bootstrap answer of the last two minutes, once.
 	Loopback bool
 	// Bootstrapped is called with the app of a bootstrap call that Feishu accepted, and its secret, which must stay in
 	// memory; "" if it has none.
@@ -165,8 +165,8 @@ func (s *Server) pick(not *link) (best *link, changed <-chan struct{}) {
 	return best, s.changed
 }
 
-// refresh updates which connections are ready. It is called whenever that may have changed, and at every ping, since the
-// sidecar may have learned its app meanwhile.
+// refresh updates which connections are ready. It is called whenever that may have changed, and at every ping, since
+// the sidecar may have learned its app meanwhile.
 func (s *Server) refresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,8 +221,8 @@ func (s *Server) Reconnect() {
 	})
 }
 
-// Close ends all connections with code 1012, so that the bots reconnect to the next sidecar, and returns when they have
-// ended. When ctx ends first, they are cut. It may be called more than once.
+// Close ends all connections with code 1012, so that the bots reconnect to the next sidecar, and returns when they
+// have ended. When ctx ends first, they are cut. It may be called more than once.
 func (s *Server) Close(ctx context.Context) error {
 	s.stop()
 	s.each(func(l *link) { l.end(stopped) })
@@ -273,8 +273,8 @@ func (s *Server) Handles(r *http.Request) bool {
 }
 
 // WebSocket connects the bot to Feishu and returns when the connection has ended. If Feishu refuses, the bot gets
-// Feishu's answer. A query that is not in a recent bootstrap answer gets 404, on which every SDK makes that call again;
-// with 403 the Go SDK would stop.
+// Feishu's answer. A query that is not in a recent bootstrap answer gets 404, on which every SDK makes that call
+// again; with 403 the Go SDK would stop.
 func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 	t, ok := s.ticket(r.URL.RawQuery)
 	if !ok {
@@ -312,8 +312,8 @@ func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 	s.Logger.Info("a bot's long connection has ended", "app", l.app, "event", why.event, "code", int(why.code))
 }
 
-// refused answers a bot if Feishu refuses its WebSocket, with Feishu's status and Handshake headers, which the SDKs read
-// (docs/feishu.md 1.2).
+// refused answers a bot if Feishu refuses its WebSocket, with Feishu's status and Handshake headers, which the SDKs
+// read (docs/feishu.md 1.2).
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Response, err error) {
 	if r.Context().Err() != nil {
 		return
@@ -395,9 +395,9 @@ func (l *link) answered(id string, code int) {
 // [feishu.AnswerError] for another code, [feishu.ErrNotInjected] without a connection, [feishu.ErrInjectionEnded] when
 // that ended first, [ErrClosed], or the error of ctx.
 //
-// A bot that has acknowledged nothing on its connection may have lost the frame (docs/feishu.md 1.7). It is written to
-// that connection a second time after 3 s, unless the bot has pinged and answers WebSocket pings. A connection whose bot
-// does not answer those is ended when the bot opens another one.
+// A bot that has acknowledged nothing on its connection may have lost the frame (docs/feishu.md 1.7). It is written
+// to that connection a second time after 3 s, unless the bot has pinged and answers WebSocket pings. A connection
+// whose bot does not answer those is ended when the bot opens another one.
 //
 // Calls run side by side, without an order among them.
 func (s *Server) Inject(ctx context.Context, event feishu.Injection) error {
@@ -471,12 +471,13 @@ func (s *Server) write(ctx context.Context, l *link, frame []byte, in *injection
 	}
 }
 
-// Counted is what the Counter of Events gets from a Server, and from a server of package webhook of these the first 12.
-var Counted = []feishu.Counted{"passed", "kept", "refused", "in_progress", "repeated", "tap_slow", "untapped", "panic",
-	"injected", "redelivered", "delivered", "ack_error", "bootstrapped", "bootstrap_failed", "unknown_ticket", "too_many",
-	"upstream_refused", "connected", "upstream_closed", "bot_closed", "silent", "bot_silent", "deaf", "stopped", "late_ack",
-	"bad_frame"}
+// Counted is what the Counter of Events gets from a Server, and from a server of package webhook of these the first
+// 12.
+var Counted = []feishu.Counted{"passed", "kept", "refused", "in_progress", "repeated", "tap_slow", "untapped",
+	"panic", "injected", "redelivered", "delivered", "ack_error", "bootstrapped", "bootstrap_failed", "unknown_ticket",
+	"too_many", "upstream_refused", "connected", "upstream_closed", "bot_closed", "silent", "bot_silent", "deaf",
+	"stopped", "late_ack", "bad_frame"}
 
 // CountedByConnector is what the Counter of Events gets from a Connector.
-var CountedByConnector = []feishu.Counted{"connected", "disconnected", "refused", "event", "event_refused", "event_late",
-	"bad_frame", "upstream_closed", "silent", "deaf", "stopped", "panic"}
+var CountedByConnector = []feishu.Counted{"connected", "disconnected", "refused", "event", "event_refused",
+	"event_late", "bad_frame", "upstream_closed", "silent", "deaf", "stopped", "panic"}

@@ -3,15 +3,15 @@
 //
 // A post is passed on byte for byte once it is proven to be Feishu's, by its signature, its token, or both, by the
 // secrets of [Options]; an event that the tap replaces is encrypted and signed again. The bot's answer goes back to
-// Feishu; without one Feishu gets 502 and posts again by its own schedule (docs/feishu.md 2.4). Feishu waits for 3 s. A
-// bot may take longer, up to Options.Timeout: it gets the event once, since repeats are refused until it has answered,
-// and are acknowledged and dropped after it has answered 200.
+// Feishu; without one Feishu gets 502 and posts again by its own schedule (docs/feishu.md 2.4). Feishu waits for 3 s.
+// A bot may take longer, up to Options.Timeout: it gets the event once, since repeats are refused until it has
+// answered, and are acknowledged and dropped after it has answered 200.
 //
 // # Hostile senders
 //
-// The port is open to the internet. A post with a wrong header is refused before its body is read; a body has limits of
-// time and size, and only a few large ones are read at a time. A signed timestamp may differ from the clock by at most
-// an hour.
+// The port is open to the internet. A post with a wrong header is refused before its body is read; a body has limits
+// of time and size, and only a few large ones are read at a time. A signed timestamp may differ from the clock by at
+// most an hour.
 //
 // # What is counted
 //
@@ -65,7 +65,7 @@ const (
 	maxUnsigned = 4 << 10         // bytes of a body without a signature, where posts are signed: a challenge
 	readTimeout = 5 * time.Second // for a body; then its sender is dropped with 408. Feishu itself waits 3 s
 	largeBody   = 64 << 10        // bytes above which a body is large. Nearly all events are smaller
-	maxLarge    = 16              // large bodies that are read at a time; one more is refused with 503, and Feishu posts it again
+	maxLarge    = 16              // large bodies that are read at a time; one more is refused with 503
 	maxSkew     = time.Hour       // between a signed timestamp and the clock: a recorded post cannot be replayed later
 
 	maxPosts     = 256 // that the bot works on; one more is refused with 503
@@ -84,8 +84,8 @@ type Options struct {
 	*link.Events
 	// BotURL is where the bot receives events and cards (BOT_WEBHOOK_URL).
 	BotURL string
-	// EncryptKey and VerificationToken are the app's (FEISHU_ENCRYPT_KEY, FEISHU_VERIFICATION_TOKEN). Every post must match
-	// those that are set.
+	// EncryptKey and VerificationToken are the app's (FEISHU_ENCRYPT_KEY, FEISHU_VERIFICATION_TOKEN). Every post must
+	// match those that are set.
 	EncryptKey, VerificationToken string
 	// Timeout is how long the bot may take to answer; 0: 15 minutes. Feishu does not wait for it: it repeats the event,
 	// which does not go to the bot again meanwhile.
@@ -237,7 +237,8 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	}
 }
 
-// pass posts an event to the bot, and answers Feishu with the bot's answer. The event is settled before Feishu gets it.
+// pass posts an event to the bot, and answers Feishu with the bot's answer. The event is settled before Feishu gets
+// it.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, t *link.Taken) {
 	// A post to the bot goes on when Feishu has stopped waiting.
 	s.post(context.WithoutCancel(r.Context()), s.Timeout, w, r, body, func(status int) {
@@ -261,7 +262,8 @@ func (s *Server) challenge(w http.ResponseWriter, r *http.Request, body []byte, 
 	})
 }
 
-// post sends a post of Feishu to the bot, and its answer to Feishu. It calls answered before that, and failed in its place.
+// post sends a post of Feishu to the bot, and its answer to Feishu. It calls answered before that, and failed in its
+// place.
 func (s *Server) post(ctx context.Context, limit time.Duration, w http.ResponseWriter, r *http.Request, body []byte,
 	answered func(status int), failed func()) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -308,9 +310,9 @@ func answer(w http.ResponseWriter, status int, msg string) {
 }
 
 // Inject posts an event to the bot once, as Feishu would: encrypted and signed if there is a key. It returns nil when
-// the bot answered 200, [feishu.AnswerError] for another status, [feishu.ErrNotInjected] when nothing was posted whole,
-// [feishu.ErrInjectionEnded] when the connection ended without an answer, or the error of ctx, with which the post is
-// closed.
+// the bot answered 200, [feishu.AnswerError] for another status, [feishu.ErrNotInjected] when nothing was posted
+// whole, [feishu.ErrInjectionEnded] when the connection ended without an answer, or the error of ctx, with which the
+// post is closed.
 func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	var compact bytes.Buffer
 	// Node signs what it serialises itself (docs/feishu.md 2.3)
@@ -323,47 +325,60 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	default:
 		return fmt.Errorf("%w: it works on too many events", feishu.ErrNotInjected)
 	}
-	var wrote atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
-		if i.Err != nil || wrote.Swap(true) {
-			return
-		}
-		s.Counter(map[bool]feishu.Counted{false: "injected", true: "redelivered"}[in.Again])
-		if in.Written != nil {
-			in.Written(nil)
-		}
-	}})
 	body, header, err := s.seal(compact.Bytes())
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(traced, http.MethodPost, s.bot.String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.bot.String(), bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("post an event: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
 	req.Header.Set("X-Request-Id", rand.Text())
 	maps.Copy(req.Header, header)
-	req.GetBody = nil // a connection that ends is not a reason to post again at once
-	resp, err := s.roundTrip(req)
+	status, err := Post(req, roundTripper(s.roundTrip), func() {
+		s.Counter(map[bool]feishu.Counted{false: "injected", true: "redelivered"}[in.Again])
+		if in.Written != nil {
+			in.Written(nil)
+		}
+	})
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil && wrote.Load():
-		return feishu.ErrInjectionEnded
 	case err != nil:
+		return err
+	case isAway(status): // of a proxy in front of the bot
 		return feishu.ErrNotInjected
-	}
-	feishu.Drain(resp.Body)
-	switch {
-	case isAway(resp.StatusCode): // of a proxy in front of the bot
-		return feishu.ErrNotInjected
-	case resp.StatusCode != http.StatusOK:
+	case status != http.StatusOK:
 		s.Counter("ack_error")
-		return &feishu.AnswerError{Code: resp.StatusCode}
+		return &feishu.AnswerError{Code: status}
 	}
 	s.Counter("delivered")
 	return nil
+}
+
+// Post makes a request to a bot once, and returns the status of the bot's answer. It calls written when the request was
+// written whole. Without an answer it returns [feishu.ErrNotInjected] if the request was not written,
+// [feishu.ErrInjectionEnded] if it was, or the error of its context.
+func Post(req *http.Request, by http.RoundTripper, written func()) (status int, err error) {
+	var wrote atomic.Bool
+	ctx := req.Context()
+	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(i httptrace.WroteRequestInfo) {
+			if i.Err == nil && !wrote.Swap(true) {
+				written()
+			}
+		}}))
+	req.GetBody = nil // a connection that ends is not a reason to post again at once
+	resp, err := by.RoundTrip(req)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return 0, ctx.Err()
+	case err != nil && wrote.Load():
+		return 0, fmt.Errorf("%w: %w", feishu.ErrInjectionEnded, feishu.WithoutURL(err))
+	case err != nil:
+		return 0, fmt.Errorf("%w: %w", feishu.ErrNotInjected, feishu.WithoutURL(err))
+	}
+	feishu.Drain(resp.Body) // the answer's text does not matter
+	return resp.StatusCode, nil
 }
 
 // seal returns the body of a post with an event, and the headers of its signature: encrypted and signed if there is a
@@ -453,10 +468,10 @@ func isFresh(h http.Header) bool {
 	return err == nil && time.Since(time.Unix(seconds, 0)).Abs() <= maxSkew
 }
 
-// verify checks that a post is Feishu's (docs/feishu.md 2.3) and returns its decrypted contents. With an encrypt key the
-// signature must be right, except that an encrypted challenge need not have one; with a verification token the token
-// must match. The callbacks of old cards are signed with the verification token, and contain another token. A signature
-// is checked before anything is parsed or decrypted.
+// verify checks that a post is Feishu's (docs/feishu.md 2.3) and returns its decrypted contents. With an encrypt key
+// the signature must be right, except that an encrypted challenge need not have one; with a verification token the
+// token must match. The callbacks of old cards are signed with the verification token, and contain another token. A
+// signature is checked before anything is parsed or decrypted.
 func (s *Server) verify(r *http.Request, body []byte) (plain []byte, e envelope, err error) {
 	old := r.URL.Path == CardPath && s.oldCard(r.Header, body)
 	if old && !isFresh(r.Header) {
@@ -497,8 +512,8 @@ func (s *Server) verify(r *http.Request, body []byte) (plain []byte, e envelope,
 	return plain, e, nil
 }
 
-// oldCard reports whether a callback of a card is signed in the way that was used before card.action.trigger: with SHA-1
-// and the verification token.
+// oldCard reports whether a callback of a card is signed in the way that was used before card.action.trigger: with
+// SHA-1 and the verification token.
 func (s *Server) oldCard(h http.Header, body []byte) bool {
 	if s.VerificationToken == "" {
 		return false
@@ -514,4 +529,5 @@ func same(got, want string) bool {
 }
 
 // Counted is all that the Counter of a Server's Events gets.
-var Counted = append(slices.Clip(link.Counted[:12]), "bot_away", "challenge", "forged", "too_large", "too_slow", "too_many")
+var Counted = append(slices.Clip(link.Counted[:12]),
+	"bot_away", "challenge", "forged", "too_large", "too_slow", "too_many")
