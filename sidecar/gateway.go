@@ -149,9 +149,7 @@ func (f *front) certified(host string) bool { return f.entry.Certified(host) }
 // close closes what stop left open.
 func (f *front) close() error {
 	if f.gateway != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), finishGateway)
-		defer cancel()
-		_ = f.gateway.Close(ctx)
+		waitAtMost(finishGateway, func() { _ = f.gateway.Close(context.Background()) })
 	}
 	for _, l := range []net.Listener{f.listen, f.hook} {
 		if l != nil {

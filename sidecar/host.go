@@ -42,23 +42,14 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 // Edited tells all sidecars what a message of the bot says now.
 func (h host) Edited(m gateway.Sent) { h.send.steer.edit(m) }
 
-// hearing notes when a person spoke, so that an answer which comes before the
-// message is in the transcript is counted from it. A command ends no count.
-func (h host) hearing(m feishu.Message) {
-	if h.send.steer.isCommand(&relay.Message{Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: m.Text(),
-		MsgType: m.Type, Mentions: h.app.mentionsOf(m.Mentions)}) {
-		return
-	}
-	key := topicKey(relay.DefaultChannel, m.ChatID, m.ThreadID)
-	if known, ok := h.chats.hearing.Get(key); !ok || known < int64(m.CreateTime) {
-		h.chats.hearing.Add(key, int64(m.CreateTime))
-	}
-}
-
-// Heard commits a person's message, and decides how it goes on to the bot.
+// Heard commits a person's message, and decides how it goes on to the bot. An answer that comes before the message is
+// in the transcript is counted from it, unless it is a command.
 func (h host) Heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error) {
-	if m.ChatType == feishu.ChatGroup {
-		h.hearing(m)
+	key := topicKey(relay.DefaultChannel, m.ChatID, m.ThreadID)
+	if known, _ := h.chats.hearing.Get(key); m.ChatType == feishu.ChatGroup && known < int64(m.CreateTime) &&
+		!h.send.steer.isCommand(&relay.Message{Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: m.Text(),
+			MsgType: m.Type, Mentions: h.app.mentionsOf(m.Mentions)}) {
+		h.chats.hearing.Add(key, int64(m.CreateTime))
 	}
 	return h.send.heard(ctx, m, event)
 }

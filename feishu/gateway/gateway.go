@@ -72,10 +72,10 @@ type Host interface {
 	// Edited reports that the bot has changed the text of a message in a group. Sent is not called for the new
 	// text. It may be a message that Sent was never called for.
 	Edited(m Sent)
-	// Heard commits a person's message in a chat of the bot (any chat type), with the JSON of its event, which is not
-	// kept, and returns how the message goes on to the bot. The bot waits for it, up to [feishu.AckHold]: then the event
-	// passes as it came. After an error only the passage's Verdict counts. Of an event that Feishu delivers again it is called
-	// again. Private chats pass.
+	// Heard commits a person's message in a chat of the bot (any chat type), with the JSON of its event, which is
+	// not kept, and returns how the message goes on to the bot. The bot waits for it, up to [feishu.AckHold]: then
+	// the event passes as it came. After an error only the passage's Verdict counts. Of an event that Feishu
+	// delivers again it is called again. Private chats pass.
 	Heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error)
 	// Native stores another bot's message that Feishu delivered itself; on disk
 	// when it returns nil. streaming: its card is still being written.
@@ -312,8 +312,8 @@ func (g *Gateway) Status() any {
 	}
 }
 
-// Close ends the long connections, so that bots connect again elsewhere, and waits for what is being recorded, until ctx
-// ends. Calls that come later are served all the same. It may be called twice.
+// Close ends the long connections, so that bots connect again elsewhere, and waits for what is being recorded, until
+// ctx ends. Calls that come later are served all the same. It may be called twice.
 func (g *Gateway) Close(ctx context.Context) error {
 	err := g.conn.Close(ctx)
 	g.mu.Lock()

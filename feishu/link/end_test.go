@@ -82,13 +82,13 @@ func TestCloseDoesNotWaitForWhoIsFrozen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, pipes(), nil)
-				_, up := r.ready()
+				r.ready()
 				frozen, _, err := websocket.Dial(t.Context(), r.bootstrap().URL, &websocket.DialOptions{HTTPClient: r.client})
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer frozen.CloseNow()
-				up = r.feishu.next() // whose bot reads nothing, and it neither
+				up := r.feishu.next() // whose bot reads nothing, and it neither
 				if err := frozen.Write(t.Context(), websocket.MessageBinary, bytesOf(t, pingFrame())); err != nil {
 					t.Fatal(err)
 				}

@@ -471,7 +471,8 @@ func (p *pieces) add(f *frame) (frames [][]byte, event []byte, dropped int) {
 	if !slices.ContainsFunc(e.bySeq, func(piece []byte) bool { return len(piece) == 0 }) { // empty ones never count
 		return p.remove(i).frames, slices.Concat(e.bySeq...), 0
 	}
-	for len(p.events) > maxIncomplete || p.bytes > maxBytes || len(p.events) > 0 && now.Sub(p.events[0].since) > piecesWait {
+	for len(p.events) > maxIncomplete || p.bytes > maxBytes ||
+		len(p.events) > 0 && now.Sub(p.events[0].since) > piecesWait {
 		p.remove(0)
 		dropped++
 	}
