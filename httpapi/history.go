@@ -24,30 +24,22 @@ const (
 	journalBytes = 4 * historyBytes
 )
 
-// journalMark is the journal's line that records that the bot acknowledges.
-type journalMark struct {
-	Acking bool `json:"acking,omitempty"`
-}
+// All methods here have the caller hold mu, but for take, which runs before the stream is used, and Recall.
 
 // take adds a line of the journal to the history. It skips a line that is not a
 // message, such as a torn one.
 func (s *Stream) take(line []byte) {
-	var l struct {
-		delivered
-		journalMark
-	}
-	err := json.Unmarshal(line, &l)
-	m := &l.delivered
+	m := &delivered{}
+	err := json.Unmarshal(line, m)
+	was := s.find(m.ID)
 	switch {
-	case err == nil && l.Acking:
+	case err == nil && m.Acking:
 		s.acking = true
 	case err != nil || m.ID == "":
 	case len(m.Data) > 0:
 		s.remember(m)
-	default:
-		if was := s.find(m.ID); was != nil {
-			was.Confirmed, was.Withdrawn = m.Confirmed, m.Withdrawn
-		}
+	case was != nil:
+		was.Confirmed, was.Withdrawn = m.Confirmed, m.Withdrawn
 	}
 }
 
@@ -63,46 +55,55 @@ func (s *Stream) find(id relay.MessageID) *delivered {
 
 // remember adds m to the history, in place of an earlier attempt to deliver it.
 func (s *Stream) remember(m *delivered) {
-	s.drop(m.ID)
+	if was := s.find(m.ID); was != nil {
+		s.bytes -= len(was.Data)
+		s.history = slices.DeleteFunc(s.history, func(x *delivered) bool { return x == was })
+	}
 	s.history = append(s.history, m)
 	s.bytes += len(m.Data)
-	for len(s.history) > historyLines || (s.bytes > historyBytes && len(s.history) > 1) {
+	for len(s.history) > historyLines || s.bytes > historyBytes && len(s.history) > 1 {
 		s.bytes -= len(s.history[0].Data)
 		s.history[0] = nil
 		s.history = s.history[1:]
 	}
 }
 
-// drop removes a message from the history.
-func (s *Stream) drop(id relay.MessageID) {
-	if m := s.find(id); m != nil {
-		s.bytes -= len(m.Data)
-		s.history = slices.DeleteFunc(s.history, func(x *delivered) bool { return x == m })
+// mark records what is known of a message of the history.
+func (s *Stream) mark(m *delivered, confirmed, withdrawn bool) {
+	if confirmed != m.Confirmed || withdrawn != m.Withdrawn {
+		m.Confirmed, m.Withdrawn = confirmed, withdrawn
+		s.note(&delivered{ID: m.ID, Confirmed: confirmed, Withdrawn: withdrawn})
 	}
 }
 
-// note adds lines to the journal, or rewrites a long journal. After an error
+// note adds a line to the journal, or rewrites a long journal. After an error
 // only the replay after a restart is lost.
-func (s *Stream) note(lines ...any) {
-	switch {
-	case len(lines) == 0:
-	case s.journal.Lines() >= journalLines || s.journal.Size() >= journalBytes:
+func (s *Stream) note(line *delivered) {
+	if s.journal.Lines() >= journalLines || s.journal.Size() >= journalBytes {
 		s.rewrite()
-	default:
-		s.noteLines(s.journal.Append, lines...)
+	} else {
+		s.put(s.journal.Append, line)
 	}
 }
 
 // rewrite replaces the journal's content with the kept messages.
 func (s *Stream) rewrite() {
-	var lines []any
+	lines := s.history
 	if s.acking {
-		lines = append(lines, journalMark{Acking: true})
+		lines = append([]*delivered{{Acking: true}}, lines...)
 	}
-	for _, m := range s.history {
-		lines = append(lines, m)
+	s.put(s.journal.Replace, lines...)
+}
+
+func (s *Stream) put(write func([]byte) error, lines ...*delivered) {
+	var all bytes.Buffer
+	for _, m := range lines {
+		text, _ := relay.Marshal(m) // always possible
+		all.Write(append(text, '\n'))
 	}
-	s.noteLines(s.journal.Replace, lines...)
+	if err := write(all.Bytes()); err != nil && !errors.Is(err, os.ErrClosed) {
+		s.Logger.Warn("the stream's journal cannot be written; no replay after a restart", "err", err)
+	}
 }
 
 // Recall removes the text of a message, and of its edits, from the history and the
@@ -118,7 +119,7 @@ func (s *Stream) Recall(id relay.MessageID) {
 			continue
 		}
 		s.bytes += len(now.Data) - len(m.Data)
-		m.Withdrawn = now.Withdrawn // a write of m may be running, so nothing else of m itself may change
+		m.Withdrawn = now.Withdrawn // a write of m may be under way, so its text stays
 		s.history[i], changed = now, true
 	}
 	if changed {
@@ -128,52 +129,23 @@ func (s *Stream) Recall(id relay.MessageID) {
 
 // without returns a copy of m without the text of a message; nil if m has no such text.
 func (m *delivered) without(id relay.MessageID) *delivered {
+	quoted, _ := relay.Marshal(id) // always possible
+	if !bytes.Contains(m.Data, quoted) && !slices.Contains(m.Shows, string(id)) {
+		return nil
+	}
 	now := new(*m)
 	now.Shows = nil
-	if m.ID == id || m.about("message_id", id) || m.about("edit_of", id) {
+	var in relay.Inbound
+	_ = json.Unmarshal(m.Data, &in) // it is ours
+	if m.ID == id || in.Metadata["message_id"] == string(id) || in.Metadata["edit_of"] == string(id) {
 		now.Data, now.Withdrawn = json.RawMessage("{}"), true
 		return now
 	}
-	if !slices.Contains(m.Shows, string(id)) {
-		return nil
-	}
-	var in relay.Inbound
-	if json.Unmarshal(m.Data, &in) != nil {
-		return nil
-	}
 	_, own, found := strings.Cut(in.Content, relay.ContextEnd)
-	if !found {
+	if !slices.Contains(m.Shows, string(id)) || !found {
 		return nil
 	}
 	in.Content = own
-	var err error
-	if now.Data, err = relay.Marshal(in); err != nil {
-		return nil
-	}
+	now.Data, _ = relay.Marshal(in)
 	return now
-}
-
-// about reports whether a member of m's metadata names a message.
-func (m *delivered) about(member string, id relay.MessageID) bool {
-	pair, err := relay.Marshal(map[string]relay.MessageID{member: id})
-	return err == nil && bytes.Contains(m.Data, bytes.Trim(pair, "{}\n"))
-}
-
-// noteLines encodes lines as JSON and writes them.
-func (s *Stream) noteLines(write func([]byte) error, lines ...any) {
-	var all bytes.Buffer
-	var err error
-	for _, v := range lines {
-		var text []byte
-		if text, err = relay.Marshal(v); err != nil {
-			break
-		}
-		all.Write(append(text, '\n'))
-	}
-	if err == nil {
-		err = write(all.Bytes())
-	}
-	if err != nil && !errors.Is(err, os.ErrClosed) {
-		s.logger.Warn("the stream's journal cannot be written; no replay after a restart", "err", err)
-	}
 }

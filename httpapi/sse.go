@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -24,21 +23,21 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 			"messages are delivered to INJECT_URL; unset it to read them here, or watch /v1/events"))
 		return
 	}
-	lastID := r.Header.Get("Last-Event-ID")
-	if lastID == "" { // for clients that cannot set a header
-		lastID = r.URL.Query().Get("last_event_id")
+	query := r.URL.Query()
+	c := connection{lastID: relay.MessageID(r.Header.Get("Last-Event-ID"))}
+	if c.lastID == "" { // for clients that cannot set a header
+		c.lastID = relay.MessageID(query.Get("last_event_id"))
 	}
-	params := connection{lastID: relay.MessageID(lastID)}
-	if ack := r.URL.Query().Get("ack"); ack != "" {
+	if ack := query.Get("ack"); ack != "" {
 		does, err := strconv.ParseBool(ack)
 		if err != nil {
 			a.fail(w, r, a.web.Wrong("ack", "want true or false"))
 			return
 		}
-		params.ack = &does
+		c.ack = &does
 	}
 	if web.IsUpgrade(r) {
-		a.streamWebSocket(w, r, params)
+		a.streamWebSocket(w, r, c)
 		return
 	}
 	out, err := newEventWriter(w)
@@ -46,16 +45,14 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	ctx, reader, again, err := a.Stream.attach(r.Context(), params)
-	if err != nil {
-		a.fail(w, r, err)
+	c.begin, c.beat = out.start, out.comment
+	c.write = func(m *delivered) error { return out.event("message", string(m.ID), m.Data) }
+	err = a.Stream.serve(r.Context(), c)
+	if refusal, ok := errors.AsType[*relay.Error](err); ok {
+		a.fail(w, r, refusal)
 		return
 	}
-	out.start()
 	defer out.end()
-	err = a.Stream.serve(ctx, reader, again, func(m *delivered) error {
-		return out.event("message", string(m.ID), m.Data)
-	}, out.comment)
 	for word, cause := range map[string]error{"replaced": web.ErrReplaced, "stopping": web.ErrStopping} {
 		if errors.Is(err, cause) {
 			_ = out.event(word, "", fmt.Appendf(nil, `{"message":%q}`, err.Error()))
@@ -63,48 +60,45 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, params connection) {
+func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, c connection) {
 	conn, err := web.Accept(w, r)
 	if err != nil {
 		return
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(64 << 10) // acknowledgements
-	// A cancelled read or write cuts the connection, so that the close code
-	// cannot be sent any more. So reads and writes end with the connection, not
-	// with the turn.
-	alive := context.WithoutCancel(r.Context())
-	turn, reader, again, err := a.Stream.attach(alive, params)
-	if err != nil {
-		_ = conn.Close(websocket.StatusGoingAway, web.ErrStopping.Error())
-		return
+	// A cancelled read or write cuts the connection, so that the close code cannot be sent any more. So reads and
+	// writes have their own time, and end with the connection.
+	within := func(do func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(context.Background(), web.WriteTimeout)
+		defer cancel()
+		return do(ctx)
 	}
-	var acks sync.WaitGroup
-	acks.Go(func() { a.readAcks(alive, conn, reader) })
-	defer acks.Wait()
-	defer conn.CloseNow()
-	err = a.Stream.serve(turn, reader, again, func(m *delivered) error {
-		ctx, cancel := context.WithTimeout(alive, web.WriteTimeout)
-		defer cancel()
-		return conn.Write(ctx, websocket.MessageText, m.Data)
-	}, func() error {
-		ctx, cancel := context.WithTimeout(alive, web.WriteTimeout)
-		defer cancel()
-		return conn.Ping(ctx)
-	})
-	switch {
+	c.begin, c.beat = func() {}, func() error { return within(conn.Ping) }
+	c.write = func(m *delivered) error {
+		return within(func(ctx context.Context) error { return conn.Write(ctx, websocket.MessageText, m.Data) })
+	}
+	alive, gone := context.WithCancel(context.Background())
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer gone()
+		a.readAcks(conn)
+	}()
+	switch err := a.Stream.serve(alive, c); {
 	case errors.Is(err, web.ErrReplaced):
 		_ = conn.Close(web.StatusReplaced, web.ErrReplaced.Error())
-	case errors.Is(err, web.ErrStopping):
+	case !errors.Is(err, context.Canceled):
 		_ = conn.Close(websocket.StatusGoingAway, web.ErrStopping.Error())
 	}
+	_ = conn.CloseNow()
+	<-read
 }
 
 // readAcks reads the bot's side of the connection until it ends.
-func (a *api) readAcks(ctx context.Context, conn *websocket.Conn, reader *reader) {
-	defer reader.gone(context.Canceled)
+func (a *api) readAcks(conn *websocket.Conn) {
 	for {
-		_, data, err := conn.Read(ctx)
+		_, data, err := conn.Read(context.Background())
 		if err != nil {
 			return
 		}

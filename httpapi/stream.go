@@ -47,45 +47,49 @@ var (
 // order, after a crash between the two a bot could name a message unknown here,
 // and would get all kept messages again.
 type Stream struct {
-	maxAge  time.Duration
-	logger  *slog.Logger
-	receipt func(relay.MessageID) // called for each acknowledgement
+	StreamOptions
 
 	mu          sync.Mutex
-	reader      *reader       // guarded by mu
-	connections uint64        // so far; guarded by mu
-	arrived     chan struct{} // closed when a reader comes; guarded by mu
-	history     []*delivered  // oldest first; guarded by mu
-	bytes       int           // of history; guarded by mu
-	closed      bool          // guarded by mu
-	acking      bool          // this bot acknowledges; guarded by mu
-
-	journal *jsonl.Journal // of delivered messages, for replay after a restart; guarded by mu
+	reader      *reader        // guarded by mu, as the rest is
+	connections uint64         // so far
+	arrived     chan struct{}  // closed when a reader comes
+	history     []*delivered   // oldest first
+	bytes       int            // of history
+	journal     *jsonl.Journal // of history, for replay after a restart
+	acking      bool           // this bot acknowledges
+	closed      bool
 }
 
-// delivered is a message of the history: written, or being written.
+// delivered is a message of the history: written, or being written. One that is in the history does not change, but
+// for Confirmed and Withdrawn.
 type delivered struct {
-	ID        relay.MessageID `json:"id"`
-	At        relay.Millis    `json:"at"`
+	ID        relay.MessageID `json:"id,omitempty"`
+	At        relay.Millis    `json:"at,omitempty"`
 	Data      json.RawMessage `json:"data,omitempty"`      // empty in the journal: an earlier line has it
 	Shows     []string        `json:"shows,omitempty"`     // the messages quoted before its own text
-	Confirmed bool            `json:"confirmed,omitempty"` // the bot has it; guarded by Stream.mu
-	Withdrawn bool            `json:"withdrawn,omitempty"` // is not written again; guarded by Stream.mu
+	Confirmed bool            `json:"confirmed,omitempty"` // the bot has it
+	Withdrawn bool            `json:"withdrawn,omitempty"` // is not written again
+	Acking    bool            `json:"acking,omitempty"`    // a line of the journal: this bot acknowledges
 }
 
 // reader is one connection.
 type reader struct {
-	items chan item
+	connection
+	ctx   context.Context
 	gone  context.CancelCauseFunc
-	done  <-chan struct{}
-	never bool                         // it connected with ack=false: what was written is confirmed
-	acks  bool                         // it acknowledges; guarded by Stream.mu
-	has   map[relay.MessageID]struct{} // messages of the history that it has or gets again
+	turn  chan struct{} // who writes has put one in
+	never bool          // it connected with ack=false: what was written is confirmed
+	acks  bool          // it acknowledges; guarded by Stream.mu
+	has   map[relay.MessageID]struct{}
 }
 
-type item struct {
-	*delivered
-	written chan error // buffered
+// connection is how a reader connects.
+type connection struct {
+	lastID relay.MessageID // the last message it got; "": not given
+	ack    *bool           // whether it acknowledges; nil: if the bot ever did
+	begin  func()          // is called before all else
+	write  func(*delivered) error
+	beat   func() error // shows that the connection lives
 }
 
 // StreamOptions configures a stream.
@@ -99,13 +103,11 @@ type StreamOptions struct {
 
 // NewStream opens a stream with the journal that an earlier process left.
 func NewStream(o StreamOptions) (*Stream, error) {
-	s := &Stream{maxAge: o.MaxAge, logger: o.Logger, receipt: o.Receipt, arrived: make(chan struct{})}
-	if s.receipt == nil {
-		s.receipt = func(relay.MessageID) {}
+	s := &Stream{StreamOptions: o, arrived: make(chan struct{})}
+	if o.Receipt == nil {
+		s.Receipt = func(relay.MessageID) {}
 	}
-	if s.logger == nil {
-		s.logger = slog.New(slog.DiscardHandler)
-	}
+	s.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	var err error
 	if s.journal, err = jsonl.OpenJournal(o.Root, o.Name, journalBytes, s.take); err != nil {
 		return nil, fmt.Errorf("stream: %w", err)
@@ -135,25 +137,28 @@ func (s *Stream) OfferOn(ctx context.Context, conn uint64, id relay.MessageID, i
 	if r == nil || other {
 		return ErrNoReader
 	}
-	m := &delivered{ID: id, At: relay.MillisOf(time.Now()), Data: data, Shows: in.Shows}
-	it := item{m, make(chan error, 1)}
 	select {
-	case r.items <- it:
-	case <-r.done:
-		s.detach(r) // its last write may take long to fail
+	case r.turn <- struct{}{}:
+	case <-r.ctx.Done():
 		return ErrNoReader
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if <-it.written != nil {
+	err = s.give(r, &delivered{ID: id, At: relay.MillisOf(time.Now()), Data: data, Shows: in.Shows})
+	<-r.turn
+	if err != nil {
 		return ErrNoReader
 	}
-	if s.isDelivered(r, id) {
+	s.mu.Lock()
+	m := s.find(id)
+	isDelivered := !r.acks || m != nil && m.Confirmed
+	s.mu.Unlock()
+	if isDelivered {
 		return nil
 	}
-	written(r.done)
+	written(r.ctx.Done())
 	select {
-	case <-r.done:
+	case <-r.ctx.Done():
 		return ErrReaderGone
 	case <-ctx.Done(): // the delivery has ended in another way, or the sidecar stops
 		s.Withdraw(id)
@@ -161,20 +166,52 @@ func (s *Stream) OfferOn(ctx context.Context, conn uint64, id relay.MessageID, i
 	}
 }
 
-// isDelivered reports whether a message that was written to r counts as delivered.
-func (s *Stream) isDelivered(r *reader, id relay.MessageID) bool {
+// give writes m to r, whose turn the caller has, unless r has it already.
+func (s *Stream) give(r *reader, m *delivered) error {
+	if _, ok := r.has[m.ID]; ok {
+		delete(r.has, m.ID) // offered again at the bot's request
+		return nil
+	}
+	s.mu.Lock()
+	mine := s.reader == r
+	if mine {
+		s.remember(m)
+		s.note(m)
+	}
+	s.mu.Unlock()
+	if !mine { // its turn ended while m waited
+		return web.ErrReplaced
+	}
+	return s.write(r, m)
+}
+
+// write writes m. If r's turn ended meanwhile, it is unknown whether the bot has m, and the next reader gets it.
+func (s *Stream) write(r *reader, m *delivered) error {
+	err := r.connection.write(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.find(id)
-	return !r.acks || m != nil && m.Confirmed
+	m = cmp.Or(s.find(m.ID), m) // a recall may have replaced it
+	if err == nil && s.reader != r && !m.Confirmed {
+		err = web.ErrReplaced
+	}
+	if err != nil {
+		s.end(r, err)
+	} else if r.never {
+		s.mark(m, true, m.Withdrawn)
+	}
+	return err
+}
+
+// end ends r's turn; the caller holds mu.
+func (s *Stream) end(r *reader, why error) {
+	r.gone(why)
+	if s.reader == r {
+		s.reader = nil
+	}
 }
 
 // Connected reports whether the stream has a reader.
-func (s *Stream) Connected() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reader != nil
-}
+func (s *Stream) Connected() bool { return s.Connection() > 0 }
 
 // Connection is the number of the reader's connection, another one for each; 0: there is none.
 func (s *Stream) Connection() uint64 {
@@ -193,24 +230,56 @@ func (s *Stream) Arrived() <-chan struct{} {
 	return s.arrived
 }
 
-// connection has the parameters with which a reader connects.
-type connection struct {
-	lastID relay.MessageID // the last message it got; "": not given
-	ack    *bool           // whether it acknowledges; nil: if the bot ever did
+// serve makes the caller the reader until its connection or ctx ends, and returns the cause.
+func (s *Stream) serve(ctx context.Context, c connection) error {
+	r := &reader{connection: c, turn: make(chan struct{}, 1), has: map[relay.MessageID]struct{}{}}
+	r.ctx, r.gone = context.WithCancelCause(ctx)
+	r.turn <- struct{}{} // what is written again comes first
+	again, err := s.attach(r)
+	if err != nil {
+		return err
+	}
+	c.begin()
+	for _, m := range again {
+		if r.ctx.Err() == nil {
+			_ = s.write(r, m) // an error ends the turn
+		}
+	}
+	<-r.turn
+	quiet := time.NewTicker(web.KeepAlive)
+	defer quiet.Stop()
+	for r.ctx.Err() == nil {
+		select {
+		case <-r.ctx.Done():
+			continue
+		case <-quiet.C:
+		}
+		select {
+		case <-r.ctx.Done():
+		case r.turn <- struct{}{}:
+			if err := c.beat(); err != nil {
+				r.gone(err)
+			}
+			<-r.turn
+		}
+	}
+	s.mu.Lock()
+	s.end(r, nil)
+	s.mu.Unlock()
+	r.turn <- struct{}{} // nothing is written to the connection any more
+	return context.Cause(r.ctx)
 }
 
-// attach makes the caller the reader until the returned context ends, and
-// returns the messages to write to it again first.
-func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *reader, []*delivered, error) {
+// attach makes r the reader and returns the messages to write to it again first. An unknown last
+// id is older than all kept messages, so these all come after it.
+func (s *Stream) attach(r *reader) (again []*delivered, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, nil, &relay.Error{Code: web.CodeStopping, Message: web.ErrStopping.Error()}
+		return nil, relay.Errorf(web.CodeStopping, "%v", web.ErrStopping)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	r := &reader{items: make(chan item), gone: cancel, done: ctx.Done(), has: map[relay.MessageID]struct{}{}}
-	if r.acks = s.acking; c.ack != nil {
-		r.acks, r.never = *c.ack, !*c.ack
+	if r.acks = s.acking; r.ack != nil {
+		r.acks, r.never = *r.ack, !*r.ack
 	}
 	if s.reader != nil {
 		s.reader.gone(web.ErrReplaced)
@@ -219,22 +288,14 @@ func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *re
 	s.connections++
 	close(s.arrived)
 	s.arrived = make(chan struct{})
-	return ctx, r, s.replay(r, c.lastID), nil
-}
-
-// replay selects the messages to write again to a new reader. An unknown last
-// id is older than all kept messages, so these all come after it.
-func (s *Stream) replay(r *reader, lastID relay.MessageID) []*delivered {
-	after := len(s.history)
-	if lastID != "" {
-		after = 1 + slices.IndexFunc(s.history, func(m *delivered) bool { return m.ID == lastID })
-		if !r.acks {
-			s.confirm(s.history[:after]...)
-		}
+	after, oldest := len(s.history), relay.MillisOf(time.Now().Add(-s.MaxAge))
+	if r.lastID != "" {
+		after = 1 + slices.IndexFunc(s.history, func(m *delivered) bool { return m.ID == r.lastID })
 	}
-	oldest := relay.MillisOf(time.Now().Add(-s.maxAge))
-	var again []*delivered
 	for i, m := range s.history {
+		if i < after && r.lastID != "" && !r.acks {
+			s.mark(m, true, m.Withdrawn)
+		}
 		owed := !m.Confirmed || i >= after
 		if m.Withdrawn || owed && m.At < oldest {
 			continue // offered again if it is in progress
@@ -244,17 +305,7 @@ func (s *Stream) replay(r *reader, lastID relay.MessageID) []*delivered {
 		}
 		r.has[m.ID] = struct{}{}
 	}
-	return again
-}
-
-// detach ends r's turn.
-func (s *Stream) detach(r *reader) {
-	r.gone(context.Canceled)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reader == r {
-		s.reader = nil
-	}
+	return again, nil
 }
 
 // Acknowledge records that the bot has a message of this stream, and that it
@@ -271,35 +322,13 @@ func (s *Stream) Acknowledge(id relay.MessageID) {
 func (s *Stream) acknowledge(id relay.MessageID) {
 	if !s.acking {
 		s.acking = true
-		s.note(journalMark{Acking: true})
+		s.note(&delivered{Acking: true})
 	}
 	if s.reader != nil && !s.reader.never {
 		s.reader.acks = true
 	}
-	s.confirm(s.find(id))
-}
-
-// confirm records that the bot has messages; nil stands for one that is not kept. The caller
-// holds mu.
-func (s *Stream) confirm(list ...*delivered) {
-	var lines []any
-	for _, m := range list {
-		if m != nil && !m.Confirmed {
-			m.Confirmed = true
-			lines = append(lines, delivered{ID: m.ID, Confirmed: true, Withdrawn: m.Withdrawn})
-		}
-	}
-	s.note(lines...)
-}
-
-// Withdraw prevents a message whose delivery ended in another way from being
-// written again.
-func (s *Stream) Withdraw(id relay.MessageID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m := s.find(id); m != nil && !m.Withdrawn {
-		m.Withdrawn = true
-		s.note(delivered{ID: id, Confirmed: m.Confirmed, Withdrawn: true})
+	if m := s.find(id); m != nil {
+		s.mark(m, true, m.Withdrawn)
 	}
 }
 
@@ -308,35 +337,17 @@ func (s *Stream) ack(id relay.MessageID) {
 	s.mu.Lock()
 	s.acknowledge(id)
 	s.mu.Unlock()
-	s.receipt(id)
+	s.Receipt(id)
 }
 
-// begin adds m, which is about to be written to r, to the history and the
-// journal. It fails if r's turn has ended.
-func (s *Stream) begin(r *reader, m *delivered) error {
+// Withdraw prevents a message whose delivery ended in another way from being
+// written again.
+func (s *Stream) Withdraw(id relay.MessageID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reader != r {
-		return web.ErrReplaced
+	if m := s.find(id); m != nil {
+		s.mark(m, m.Confirmed, true)
 	}
-	s.remember(m)
-	s.note(m)
-	return nil
-}
-
-// wrote records that m was written. It fails if r's turn ended during the
-// write: then it is unknown whether the bot has m, and the next reader gets it.
-func (s *Stream) wrote(r *reader, m *delivered) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m = cmp.Or(s.find(m.ID), m) // a recall may have replaced it
-	if s.reader != r && !m.Confirmed {
-		return web.ErrReplaced
-	}
-	if r.never {
-		s.confirm(m)
-	}
-	return nil
 }
 
 // Stop closes the reader with the notice that the sidecar stops, and ends calls
@@ -362,58 +373,4 @@ func (s *Stream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.journal.Close()
-}
-
-// serve writes messages to r with write until its connection ends, and returns
-// the cause.
-func (s *Stream) serve(ctx context.Context, r *reader, again []*delivered,
-	write func(*delivered) error, beat func() error) error {
-	defer s.detach(r)
-	for _, m := range again {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := write(m); err != nil {
-			return err
-		}
-		if err := s.wrote(r, m); err != nil {
-			return err
-		}
-	}
-	quiet := time.NewTicker(web.KeepAlive)
-	defer quiet.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-quiet.C:
-			if err := beat(); err != nil {
-				return err
-			}
-		case it := <-r.items:
-			err := s.give(ctx, r, it.delivered, write)
-			it.written <- err
-			if err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// give writes m to r, unless r has it already.
-func (s *Stream) give(ctx context.Context, r *reader, m *delivered, write func(*delivered) error) error {
-	if ctx.Err() != nil { // its turn ended while m waited
-		return context.Cause(ctx)
-	}
-	if _, ok := r.has[m.ID]; ok {
-		delete(r.has, m.ID) // offered again at the bot's request
-		return nil
-	}
-	if err := s.begin(r, m); err != nil {
-		return err
-	}
-	if err := write(m); err != nil {
-		return err
-	}
-	return s.wrote(r, m)
 }
