@@ -93,24 +93,10 @@ type Minute struct {
 	Stopped   int          `json:"stopped"`
 }
 
+// numbered is an event with its id. The event does not change.
 type numbered struct {
-	id   int64
-	kind string
-	size int // about
-	kept *keptEvent
-}
-
-// keptEvent encodes an event on first use: usually there are no watchers.
-type keptEvent struct {
-	Event
-	once sync.Once
-	json []byte
-}
-
-func (n *numbered) data() []byte {
-	// The error is always nil: an Event can be encoded.
-	n.kept.once.Do(func() { n.kept.json, _ = relay.Marshal(n.kept.Event) })
-	return n.kept.json
+	id int64
+	*Event
 }
 
 // eventCost is about how many bytes an event takes besides its texts.
@@ -133,11 +119,11 @@ func (s *Events) Publish(e Event) {
 	}
 	s.last++
 	s.count(e.Type, e.Time)
-	n := numbered{s.last, e.Type, e.size(), &keptEvent{Event: e}}
+	n := numbered{s.last, &e}
 	s.kept = append(s.kept, n)
-	s.bytes += n.size
+	s.bytes += e.size()
 	for len(s.kept) > eventsKept || s.bytes > eventBytes && len(s.kept) > 1 {
-		s.bytes -= s.kept[0].size
+		s.bytes -= s.kept[0].size()
 		s.kept[0] = numbered{}
 		s.kept = s.kept[1:]
 	}
@@ -186,9 +172,11 @@ func (s *Events) LastHour() []Minute {
 func (s *Events) Recall(channel string, chat relay.ChatID, id relay.MessageID) {
 	s.mu.Lock()
 	for i, n := range s.kept {
-		if e := n.kept.Event; e.Content != "" && (e.RelayMsgID == id || e.Mark.AnswerTo() == string(id)) {
+		if n.Content != "" && (n.RelayMsgID == id || n.Mark.AnswerTo() == string(id)) {
+			e := *n.Event
 			e.Content, e.Recalled = "", true
-			s.kept[i].kept = &keptEvent{Event: e}
+			s.bytes -= len(n.Content)
+			s.kept[i].Event = &e
 		}
 	}
 	s.mu.Unlock()
@@ -210,7 +198,7 @@ func (s *Events) watch(after int64) (chan numbered, []numbered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, &relay.Error{Code: web.CodeStopping, Message: web.ErrStopping.Error()}
+		return nil, nil, relay.Errorf(web.CodeStopping, "%v", web.ErrStopping)
 	}
 	if len(s.watchers) >= maxWatchers {
 		return nil, nil, relay.Errorf(web.CodeTooManyWatchers, "close one of the %d others", maxWatchers)
@@ -273,29 +261,27 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	}
 	out.start()
 	defer out.end()
+	show := func(e *Event, id string) bool {
+		data, err := relay.Marshal(e)
+		return err == nil && out.event(e.Type, id, data) == nil
+	}
 	for _, n := range missed {
-		if out.event(n.kind, strconv.FormatInt(n.id, 10), n.data()) != nil {
+		if !show(n.Event, strconv.FormatInt(n.id, 10)) {
 			return
 		}
 	}
 	quiet := time.NewTicker(web.KeepAlive)
 	defer quiet.Stop()
-	for {
+	for shown := true; shown; {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-quiet.C:
-			if out.comment() != nil {
-				return
-			}
+			shown = out.comment() == nil
 		case o, ok := <-outcomes:
-			if !ok || out.event(EventOutcome, "", outcomeEvent(o)) != nil {
-				return
-			}
+			shown = ok && show(&Event{Type: EventOutcome, Time: relay.MillisOf(time.Now()), Outcome: o}, "")
 		case n, ok := <-events:
-			if !ok || out.event(n.kind, strconv.FormatInt(n.id, 10), n.data()) != nil {
-				return
-			}
+			shown = ok && show(n.Event, strconv.FormatInt(n.id, 10))
 		}
 	}
 }

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"time"
 
 	"feishu-relay/internal/web"
 	"feishu-relay/outcome"
@@ -63,10 +62,4 @@ func (a *api) watchOutcomes() (outcomes chan outcome.Outcome, stop func()) {
 		}
 	})
 	return outcomes, stop
-}
-
-// outcomeEvent encodes o as an event.
-func outcomeEvent(o outcome.Outcome) []byte {
-	data, _ := relay.Marshal(Event{Type: EventOutcome, Time: relay.MillisOf(time.Now()), Outcome: o}) // always possible
-	return data
 }
