@@ -1,6 +1,9 @@
 package mention
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // hide marks the bytes of text in which mentions do not count: code, quoted
 // lines, URLs and e-mail addresses. Each step is linear in the text.
@@ -83,53 +86,29 @@ func hideInline(text string, hidden []bool) {
 	}
 }
 
+// address matches the beginning of a URL, with a scheme or a host name before a path, or an e-mail address, which has a
+// group.
+var address = regexp.MustCompile(`[A-Za-z0-9.+-]+://|([A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}\b)|` +
+	`[A-Za-z0-9.-]+\.[A-Za-z]{2,}/`)
+
 // hideAddresses hides URLs, with or without a scheme, and e-mail addresses.
 func hideAddresses(text string, hidden []bool) {
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '/':
-			if start := urlStart(text, i); start >= 0 {
-				end := urlEnd(text, i)
-				mark(hidden[start:end])
-				i = end - 1
-			}
-		case '@':
-			local := i
-			for local > 0 && (domainByte(text[local-1]) || strings.IndexByte("_+%", text[local-1]) >= 0) {
-				local--
-			}
-			end := i + 1
-			for end < len(text) && domainByte(text[end]) {
-				end++
-			}
-			if domain := strings.TrimRight(text[i+1:end], ".-"); local < i && isDomain(domain) {
-				mark(hidden[local : i+1+len(domain)])
-				i += len(domain)
-			}
+	for at := 0; ; {
+		found := address.FindStringSubmatchIndex(text[at:])
+		if found == nil {
+			return
 		}
+		from, to := at+found[0], at+found[1]
+		at = to
+		if found[2] < 0 && text[to-2] != '/' && from > 0 && text[from-1] == '@' {
+			continue // the name of an agent, and a slash
+		}
+		if found[2] < 0 {
+			to = urlEnd(text, to-1)
+		}
+		mark(hidden[from:to])
+		at = to
 	}
-}
-
-// urlStart returns the start of the URL whose "://" or path has its first slash
-// at text[slash], or -1 if it is not in a URL.
-func urlStart(text string, slash int) int {
-	host := slash
-	if strings.HasPrefix(text[slash:], "//") && slash > 0 && text[slash-1] == ':' {
-		host--
-	}
-	start := host
-	for start > 0 && (domainByte(text[start-1]) || text[start-1] == '+') {
-		start--
-	}
-	switch {
-	case start == host:
-		return -1
-	case host < slash: // a scheme
-		return start
-	case !isDomain(text[start:host]), start > 0 && text[start-1] == '@':
-		return -1
-	}
-	return start
 }
 
 // urlEnd returns the end of the URL that continues at text[at]: before a byte
@@ -154,17 +133,6 @@ func urlEnd(text string, at int) int {
 		}
 	}
 	return at
-}
-
-func domainByte(c byte) bool {
-	return c == '.' || c == '-' || c != '_' && c < 0x80 && wordRune(rune(c))
-}
-
-// isDomain reports whether s, of domain bytes, looks like a host name: two
-// labels or more, the last one of at least two letters.
-func isDomain(s string) bool {
-	dot := strings.LastIndexByte(s, '.')
-	return dot > 0 && len(s)-dot > 2 && !strings.ContainsAny(s[dot:], "0123456789-")
 }
 
 func mark(hidden []bool) {
