@@ -38,7 +38,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		{"GET", "/v1/transcripts/feishu/oc_x?limit=1000", "", 200, `{"channel":"feishu","chat_id":"oc_x","entries":[{"role":"user","content":"last 1000 of oc_x","sender":"","message_id":"","ts":0}]}`},
 	} {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
-			w := ask(newFakes(), tt.method, tt.path, tt.body)
+			w := call(t, newFakes(), tt.method, tt.path, tt.body)
 			if w.Code != tt.status {
 				t.Fatalf("got %d %s, want %d", w.Code, w.Body, tt.status)
 			}
@@ -51,7 +51,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		})
 	}
 	for path, want := range map[string]string{"/": "<!doctype html>", "/v1": "/v1/outbound", "/metrics": "sent_total"} {
-		if w := ask(newFakes(), "GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+		if w := call(t, newFakes(), "GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
 		}
 	}
@@ -86,34 +86,22 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		code, says               string
 	}{
 		{"no such route", "GET", "/v1/nothing", "", 404, "not_found", "GET /"},
-		{"no such folder", "POST", "/v2/outbound", ok, 404, "not_found", ""},
 		{"wrong method", "GET", "/v1/outbound", "", 405, "method_not_allowed", "POST"},
-		{"wrong method of a public route", "POST", "/healthz", "", 405, "method_not_allowed", "GET"},
-		{"wrong method of a stream", "POST", "/v1/events", "", 405, "method_not_allowed", "GET"},
-		{"wrong method of a transcript", "DELETE", "/v1/transcripts/feishu/oc_x", "", 405, "method_not_allowed", "GET"},
 		{"no body", "POST", "/v1/outbound", "", 400, "invalid_request", "JSON"},
 		{"null", "POST", "/v1/outbound", "null", 400, "invalid_request", "chat_id"},
-		{"an array", "POST", "/v1/outbound", "[" + ok + "]", 400, "invalid_request", ""},
 		{"torn", "POST", "/v1/outbound", ok[:20], 400, "invalid_request", "byte"},
-		{"two objects", "POST", "/v1/outbound", ok + ok, 400, "invalid_request", "byte"},
 		{"not UTF-8", "POST", "/v1/outbound", strings.Replace(ok, "hi", "\xff", 1), 400, "invalid_request", "UTF-8"},
 		{"a number for a string", "POST", "/v1/outbound", strings.Replace(ok, `"oc_x"`, "7", 1), 400, "invalid_request", `chat_id: want a string, got number`},
-		{"a string for an object", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"metadata":"x","content"`, 1), 400, "invalid_request", `metadata: want an object, got string`},
-		{"an object for an array", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"mentions":{},"content"`, 1), 400, "invalid_request", `mentions: want an array, got object`},
 		{"an invalid ts", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"ts":"soon","content"`, 1), 400, "invalid_request", ""},
 		{"no chat", "POST", "/v1/outbound", `{"content":"hi"}`, 400, "invalid_request", "chat_id"},
 		{"blank content", "POST", "/v1/outbound", `{"chat_id":"oc_x","content":" \n"}`, 400, "invalid_request", "content"},
 		{"an over-long id", "POST", "/v1/outbound", strings.Replace(ok, "oc_x", long, 1), 400, "invalid_request", "chat_id has 513 bytes"},
 		{"a control character", "POST", "/v1/outbound", strings.Replace(ok, `"content"`, `"message_id":"a\u0000","content"`, 1), 400, "invalid_request", "message_id has control"},
 		{"inbound without chat", "POST", "/v1/inbound", `{"content":"hi"}`, 400, "invalid_request", "chat_id"},
-		{"inbound without content", "POST", "/v1/inbound", `{"chat_id":"oc_x"}`, 400, "invalid_request", "content"},
 		{"inbound of an over-long sender", "POST", "/v1/inbound", strings.Replace(ok, `"content"`, `"sender":"`+long+`","content"`, 1), 400, "invalid_request", "sender"},
-		{"decide without chat", "POST", "/v1/decide", `{"sender_agent_name":"b"}`, 400, "invalid_request", "chat_id"},
 		{"decide without sender", "POST", "/v1/decide", `{"chat_id":"oc_x","content":"hi"}`, 400, "invalid_request", "sender_agent_name"},
 		{"decide of an unknown role", "POST", "/v1/decide", `{"chat_id":"oc_x","role":"system"}`, 400, "invalid_request", "role"},
 		{"decide of an over-long parent", "POST", "/v1/decide", strings.Replace(ok, `"content"`, `"parent_id":"`+long+`","content"`, 1), 400, "invalid_request", "parent_id"},
-		{"an invalid limit", "GET", "/v1/transcripts/feishu/oc_x?limit=all", "", 400, "invalid_request", "limit"},
-		{"a limit of none", "GET", "/v1/transcripts/feishu/oc_x?limit=0", "", 400, "invalid_request", "limit"},
 		{"a limit of too many", "GET", "/v1/transcripts/feishu/oc_x?limit=1001", "", 400, "invalid_request", "limit"},
 		{"a chat that is not the bot's", "GET", "/v1/transcripts/feishu/oc_secret", "", 404, "not_found", "not in this chat"},
 		{"a chat that is a path", "GET", "/v1/transcripts/feishu/..%2f..%2fetc", "", 404, "not_found", ""},
@@ -204,19 +192,6 @@ func TestAHugeBodyIsRefusedUnread(t *testing.T) {
 		if body.read > 5<<20 {
 			t.Errorf("%s: %d bytes were read", path, body.read)
 		}
-	}
-}
-
-func TestAHugeBodyOverANetwork(t *testing.T) {
-	server := httptest.NewServer(httpapi.New(newFakes().Options))
-	defer server.Close()
-	resp, err := http.Post(server.URL+"/v1/outbound", "application/json", &endless{left: 100 << 20})
-	if err != nil {
-		return // the server has hung up while we were sending, which is an answer too
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("got %d, want 413", resp.StatusCode)
 	}
 }
 
@@ -311,3 +286,5 @@ func TestOtherWebPagesAreRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestTheDocumentHasTheTypes(t *testing.T) { apitest.Typed(t, httpapi.Routes()) }

@@ -38,19 +38,6 @@ func (s *subscriber) wantEvents(from, to int) (last string) {
 	return last
 }
 
-func TestManyWatchersSeeEverything(t *testing.T) {
-	r := newRig(t)
-	r.publish(1, 5) // before they came: not theirs
-	var watchers []*subscriber
-	for range 10 {
-		watchers = append(watchers, r.listen(watching))
-	}
-	r.publish(6, 20)
-	for _, w := range watchers {
-		w.wantEvents(6, 20)
-	}
-}
-
 func TestAWatcherThatComesBackMissesNothing(t *testing.T) {
 	r := newRig(t)
 	w := r.listen(watching)
@@ -86,19 +73,6 @@ func TestOnlySoMuchIsKept(t *testing.T) {
 	r := newRig(t)
 	r.publish(1, 600)
 	r.listen(watching, lastEventID("0")).wantEvents(101, 600)
-}
-
-func TestWatchersSettleNothing(t *testing.T) {
-	r := newRig(t)
-	w := r.listen(watching)
-	if r.stream.Connected() {
-		t.Error("a watcher counts as the bot")
-	}
-	bot := r.listen(messages)
-	r.deliver("m1")
-	bot.want("m1")
-	r.publish(1, 1)
-	w.wantEvents(1, 1)
 }
 
 func TestWatchersEndWithTheSidecar(t *testing.T) {

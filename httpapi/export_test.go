@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 
 	"feishu-relay/internal/web"
 	"feishu-relay/internal/webapi"
@@ -56,13 +55,6 @@ func (s *Stream) Start(ctx context.Context, in relay.Inbound) (written <-chan st
 		})
 	}()
 	return wrote, end
-}
-
-// ServeSignedOut serves a request whose session was signed out after the request was let in.
-func ServeSignedOut(next http.Handler, r *http.Request) {
-	s := newSessions("token", "name", nil)
-	_ = s.end("id")
-	s.serve(next, httptest.NewRecorder(), r, "id")
 }
 
 // Routes are the routes of an API without mail.

@@ -193,18 +193,6 @@ func TestOtherPagesCannotUseASession(t *testing.T) {
 	}
 }
 
-func TestSigningOutTwiceLeadsToTheForm(t *testing.T) {
-	f := newFakes()
-	f.Token = "s3cret"
-	for name, cookie := range map[string]string{"no session": "", "one that has ended": "feishu_relay_0=1.x"} {
-		w := ask(f, "POST", "/sign-out", "", apitest.Header("Cookie", cookie))
-		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "./" || len(w.Result().Cookies()) > 0 {
-			t.Errorf("%s: got %d %v, want the way to the form", name, w.Code, w.Header())
-		}
-	}
-	apitest.WantError(t, ask(f, "POST", "/sign-out", "", apitest.Header("Sec-Fetch-Site", "cross-site")), 403, "cross_origin")
-}
-
 // Programs on one host share an address, so the right token is let in whatever the others tried.
 func TestGuessesOfTheTokenAreLimitedByAddress(t *testing.T) {
 	const token = "s3cret"
@@ -313,60 +301,4 @@ func TestASessionThatWasSignedOutIsOver(t *testing.T) {
 	if got := with(again); got != 401 {
 		t.Errorf("a copy of the cookie after a restart: got %d, want 401", got)
 	}
-}
-
-// Whoever sees the name must not learn anything of the token.
-func TestTheCookieIsNotNamedAfterTheToken(t *testing.T) {
-	name := func(agent, token string) string {
-		f := newFakes()
-		f.Name, f.Token = agent, token
-		return ask(f, "POST", "/sign-in", "token="+token, apitest.Header("Content-Type", "application/x-www-form-urlencoded")).Result().Cookies()[0].Name
-	}
-	if a, b := name("agent_a", "one token"), name("agent_a", "another token"); a != b {
-		t.Errorf("another token gives another name: %s, %s", a, b)
-	}
-	if a, b := name("agent_a", "one token"), name("agent_b", "one token"); a == b {
-		t.Errorf("two sidecars on a host overwrite each other's cookie %s", a)
-	}
-}
-
-func TestWithoutATokenThereIsNothingToSignInto(t *testing.T) {
-	f := newFakes()
-	if w := ask(f, "POST", "/sign-in", "token=x", apitest.Header("Content-Type", "application/x-www-form-urlencoded")); w.Code != 303 || len(w.Result().Cookies()) > 0 {
-		t.Errorf("got %d %v, want the way to the viewer", w.Code, w.Result().Cookies())
-	}
-}
-
-// A request is let in, the session is signed out, and only then the request is served.
-func TestSigningOutEndsARequestThatIsJustBeginning(t *testing.T) {
-	httpapi.ServeSignedOut(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.Context().Err() == nil {
-			t.Error("it goes on: the session is over")
-		}
-	}), httptest.NewRequest("GET", "/v1/events", nil))
-}
-
-// A browser that kept its session while the API_TOKEN changed is always shown the form.
-func TestABrowserWithAnOldSessionIsShownTheForm(t *testing.T) {
-	f := newFakes()
-	f.Token = "s3cret"
-	handler := httpapi.New(f.Options)
-	for i := range 2 * attempts.PerMinute {
-		r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
-		r.Header.Set("Accept", "text/html")
-		r.AddCookie(&http.Cookie{Name: sessionCookie(t), Value: "1.x.00"})
-		handler.ServeHTTP(w, r)
-		if w.Code != 401 && w.Code != 429 || !strings.Contains(w.Body.String(), "<form") {
-			t.Fatalf("time %d: got %d %.100s, want the form", i, w.Code, w.Body)
-		}
-	}
-}
-
-// sessionCookie is the name of the cookie of a sidecar of newFakes.
-func sessionCookie(t *testing.T) string {
-	t.Helper()
-	f := newFakes()
-	f.Token = "s3cret"
-	form := apitest.Header("Content-Type", "application/x-www-form-urlencoded")
-	return ask(f, "POST", "/sign-in", "token=s3cret", form).Result().Cookies()[0].Name
 }
