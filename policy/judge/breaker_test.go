@@ -3,7 +3,6 @@ package judge_test
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -66,77 +65,6 @@ func TestLLMBreaker(t *testing.T) {
 		}
 		if got := time.Until(l.State().RetryAt); got != time.Minute {
 			t.Errorf("open for %v, want a minute", got)
-		}
-	})
-}
-
-func TestLLMBreakerLetsOneProbeThrough(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &endpoint{reply: func(int, asked) (int, string) { time.Sleep(time.Second); return 403, refusal("x") }}
-		l := newLLM(t, e)
-		for i := range 5 {
-			l.Judge(t.Context(), ask(fmt.Sprint("first", i)))
-		}
-		time.Sleep(time.Minute + 1)
-		var wg sync.WaitGroup
-		var refused atomic.Int64
-		for i := range 10 {
-			wg.Go(func() {
-				if _, err := l.Judge(t.Context(), ask(fmt.Sprint(i))); errors.Is(err, judge.ErrOpen) {
-					refused.Add(1)
-				}
-			})
-		}
-		synctest.Wait()
-		if got := l.State().Breaker; got != judge.BreakerProbe {
-			t.Errorf("breaker %q during the probe", got)
-		}
-		wg.Wait()
-		if e.count() != 6 || refused.Load() != 9 {
-			t.Errorf("%d calls and %d refused, want 6 and 9", e.count(), refused.Load())
-		}
-	})
-}
-
-// What began before the breaker opened neither closes it nor makes it wait longer, and
-// what waited for its turn meanwhile is refused at once.
-func TestLLMBreakerAndCallsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &endpoint{reply: func(n int, _ asked) (int, string) {
-			time.Sleep(time.Duration(n) * time.Second)
-			if n == 7 {
-				return 200, completion("YES", "stop")
-			}
-			return 403, refusal("x")
-		}}
-		l := newLLM(t, e)
-		var wg sync.WaitGroup
-		for i := range judge.MaxCalls {
-			wg.Go(func() { l.Judge(t.Context(), ask(fmt.Sprint(i))) })
-		}
-		time.Sleep(5500 * time.Millisecond) // five have failed, the seventh will not
-		opened := l.State()
-		wg.Wait()
-		if got := l.State(); opened.Breaker != judge.BreakerOpen || got.Breaker != judge.BreakerOpen || got.RetryAt != opened.RetryAt {
-			t.Errorf("state %+v, then %+v", opened, got)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		e := &endpoint{reply: func(int, asked) (int, string) { time.Sleep(time.Second); return 403, refusal("x") }}
-		l := newLLM(t, e)
-		var wg sync.WaitGroup
-		var refused atomic.Int64
-		for i := range 3 * judge.MaxCalls {
-			wg.Go(func() {
-				if _, err := l.Judge(t.Context(), ask(fmt.Sprint(i))); errors.Is(err, judge.ErrOpen) {
-					refused.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		// The first eight fail in the same instant; the next may have begun between them.
-		if calls := e.count(); calls > 2*judge.MaxCalls || int(refused.Load())+calls != 3*judge.MaxCalls {
-			t.Errorf("%d calls and %d refused", calls, refused.Load())
 		}
 	})
 }

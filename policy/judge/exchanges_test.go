@@ -97,38 +97,6 @@ func TestRulesOnExchanges(t *testing.T) {
 	}
 }
 
-func TestRulesPassAnswersToOpenRequests(t *testing.T) {
-	for _, tt := range []struct {
-		ours, answer string
-		want         bool
-	}{
-		{"Please confirm the booking", "Yes, that is correct", true},
-		{"请确认：会议定在周四", "好的", true},
-		{"等你确认后执行", "同意", true},
-		{"请审批", "同意，辛苦了", true},
-		{"要不要回滚", "嗯", true},
-		{"Shall I merge it", "Sure, thanks!", true},
-		{"Let me know if I should go on", "Absolutely", true},
-		{"Waiting for your approval", "👍", true},
-		{"Please verify the address", "All good!", true},
-		{"周四发布吧", "好的", true},
-		{"我已经确认过了", "好的，谢谢", false},
-		{"@agent_b line 7 is yours, please fix it", "好的，谢谢！", false},
-		{"Your booking is confirmed.", "Great, thanks!", false},
-		{"Let me know if you need anything else.", "Sure, thanks!", false},
-		{"还有什么可以帮您的", "没有了，谢谢", false},
-		{"Can I help you with anything else?", "That's all, thanks", false},
-		{"Please confirm the booking", "Have a nice day!", false},
-	} {
-		l := labelled{Text: tt.answer}
-		q := l.question()
-		q.Transcript = append(q.Transcript, policy.Entry{Sender: q.AgentName, MessageID: "om_ours", Content: tt.ours})
-		if got, _ := (judge.Rules{}).Judge(t.Context(), q); got != tt.want {
-			t.Errorf("%q after %q: allow = %v, want %v", tt.answer, tt.ours, got, tt.want)
-		}
-	}
-}
-
 // An answer may come after others have spoken, if it is a reply to the request.
 func TestRulesPassReplyToOlderRequest(t *testing.T) {
 	q := labelled{Text: "好的"}.question()
@@ -139,23 +107,6 @@ func TestRulesPassReplyToOlderRequest(t *testing.T) {
 		q.Message.ParentID = parent
 		if got, _ := (judge.Rules{}).Judge(t.Context(), q); got != want {
 			t.Errorf("reply to %q: allow = %v, want %v", parent, got, want)
-		}
-	}
-}
-
-func TestRulesOnShortPhrases(t *testing.T) {
-	for text, want := range map[string]bool{
-		"没有问题了": false, "恩": false, "慢走": false, "That will be all": false, "That is all, thank you": false,
-		"Have a fine day": false, "感谢你的推荐": false, "谢谢 你们了": false, "多谢你的推荐啦": false, "BotB, thanks!": false,
-		"Many thanks, everyone!": false, "Thanks, all": false, "**Thanks!**": false,
-		"If you need anything else, let me know": false, "如有任何问题，请随时联系我": false,
-		"let me know": true, "有问题": true, "BotB": true, "thanks everyone the tests fail": true, "dear team": true,
-		"对吧": true, "好的，明白了吧": true, "记住": true, "请问你有什么问题": true, "辛苦确认一下": true, "好吧": false,
-		"Thanks for the hint, but it fails": true, "祝好，附件在邮件里": true, "I'm glad the tests pass": true,
-		"很高兴通知大家新版发布": true, "Happy to review it": true, "886 条记录": true,
-	} {
-		if got, _ := (judge.Rules{}).Judge(t.Context(), labelled{Text: text}.question()); got != want {
-			t.Errorf("%q: allow = %v, want %v", text, got, want)
 		}
 	}
 }

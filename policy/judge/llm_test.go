@@ -119,19 +119,6 @@ func TestLLMCache(t *testing.T) {
 	})
 }
 
-func TestLLMCachesNoErrors(t *testing.T) {
-	e := &endpoint{reply: func(n int, _ asked) (int, string) {
-		return 200, completion([]string{"maybe", "YES"}[min(n-1, 1)], "stop")
-	}}
-	l := newLLM(t, e)
-	if _, err := l.Judge(t.Context(), ask("?")); err == nil {
-		t.Fatal("no error")
-	}
-	if got, err := l.Judge(t.Context(), ask("?")); !got || err != nil {
-		t.Errorf("Judge = %v, %v after an error", got, err)
-	}
-}
-
 func TestLLMAsksEqualQuestionsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endpoint{reply: func(int, asked) (int, string) { time.Sleep(time.Second); return 200, completion("YES", "stop") }}
@@ -222,22 +209,6 @@ func TestLLMHangingServer(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 	})
-}
-
-// The connection is kept from call to call.
-func TestLLMKeepsItsConnection(t *testing.T) {
-	e := answers("NO")
-	l := serve(t, e)
-	seen := map[string]bool{}
-	for i := range 5 {
-		if _, err := l.Judge(t.Context(), ask(fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
-		seen[e.last().req.RemoteAddr] = true
-	}
-	if got := len(seen); got != 1 {
-		t.Errorf("%d connections for 5 calls, want 1", got)
-	}
 }
 
 // With the policy around it, a judge under attack or out of order still gives a

@@ -107,52 +107,6 @@ func TestRulesOnLabelledMessages(t *testing.T) {
 	}
 }
 
-// The words of courtesies make up content as well: what they hang on decides.
-func TestRulesOnPoliteWordsAsContent(t *testing.T) {
-	for polite, content := range map[string]string{
-		"谢谢你的反馈":                             "好的反馈",
-		"感谢大家的配合":                            "希望大家配合",
-		"有任何问题随时联系我":                         "这个有问题，联系我",
-		"期待下次合作":                             "期待你的回复",
-		"太感谢了":                               "谢谢 可以了",
-		"大家好":                                "大家好了",
-		"很高兴能帮到你":                            "我来帮忙",
-		"太及时了":                               "大家及时更新",
-		"祝大家周末愉快":                            "周末",
-		"Glad it all worked out":             "it all worked out",
-		"thanks for your help":               "thanks help me",
-		"always happy to help":               "feel free to merge",
-		"let me know if you need anything":   "let me know if you can help",
-		"happy to help":                      "happy to work on it",
-		"ok everyone":                        "everyone ok",
-		"Great, have a great day everyone":   "Great the meeting is tomorrow",
-		"have a great weekend":               "have a question",
-		"great job":                          "great are you ready",
-		"it was a pleasure working with you": "thanks it worked",
-	} {
-		for text, want := range map[string]bool{polite: false, content: true} {
-			if got, _ := (judge.Rules{}).Judge(t.Context(), labelled{Text: text}.question()); got != want {
-				t.Errorf("%q: allow = %v, want %v", text, got, want)
-			}
-		}
-	}
-}
-
-func TestRulesOnFaces(t *testing.T) {
-	for _, face := range []string{"😊", "👌🏻", "[赞]", "🙇\u200d♂️"} {
-		for _, text := range []string{"谢谢 " + face, face + " thanks", "thanks " + face} {
-			if allow, _ := (judge.Rules{}).Judge(t.Context(), labelled{Text: text}.question()); allow {
-				t.Errorf("passed %q", text)
-			}
-		}
-	}
-	for _, text := range []string{"谢谢 (x+y)", "ok (see logs)", "thanks (2)", "谢谢（缓存）", "ok :done", "thanks XDR", "谢谢 [图片]", "👆", "thanks 👇"} {
-		if allow, _ := (judge.Rules{}).Judge(t.Context(), labelled{Text: text}.question()); !allow {
-			t.Errorf("refused %q", text)
-		}
-	}
-}
-
 // Courtesies stay courtesies when they are joined, shouted, decorated or sent to
 // somebody; a single word of content beside them is never refused.
 func TestRulesOnCombinations(t *testing.T) {
@@ -247,35 +201,26 @@ func TestRulesPassANudge(t *testing.T) {
 	}
 }
 
-func TestRulesPassApprovals(t *testing.T) {
-	for _, text := range []string{
-		"可以，按这个做", "可以", "同意", "行", "批准", "好的，按方案二走", "没问题，发吧", "LGTM, merge it", "LGTM", "yes", "Yes please go ahead",
-		"yes please", "Agreed.", "approved", "go ahead", "ship it", "OK, do it", "👍 merge",
-	} {
-		for _, ours := range []string{"", "我写好了。", "Shall I merge it?"} {
-			q := labelled{Text: text}.question()
-			if ours != "" {
-				e := policy.Entry{Sender: q.AgentName, MessageID: "om_ours", Content: ours}
-				q.Transcript = append(q.Transcript, e)
-			}
-			if allow, _ := (judge.Rules{}).Judge(t.Context(), q); !allow {
-				t.Errorf("stopped %q after %q", text, ours)
-			}
-		}
+// Short messages, and what comes after something that this agent said.
+func TestRulesOnPhrases(t *testing.T) {
+	text, err := os.ReadFile("../testdata/phrases.txt")
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// What frameworks send by themselves needs no answer, unless somebody wrote about it.
-func TestRulesOnReceipts(t *testing.T) {
-	for text, want := range map[string]bool{
-		"⚠️ API rate limit reached, resets 6pm (UTC)": false, "Rate limit reached": false, "Session limit reached": false,
-		"Error: 529 overloaded_error": false, "Message queued.": false, "限流": false, "已排队": false,
-		"消息已安全暂存，请选择…": false, "请求过于频繁，请稍后再试": false, "@agent_c 已限流": false,
-		"rate limit reached?": true, "Rate limit reached, resets when?": true, "the rate limit is reached, use the other key": true,
-		"限流配置改好了": true, "message queued behind yours, please check": true,
-	} {
-		if got, _ := (judge.Rules{}).Judge(t.Context(), labelled{Text: text}.question()); got != want {
-			t.Errorf("%q: allow = %v, want %v", text, got, want)
+	for line := range strings.Lines(string(text)) {
+		want, message, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		if !ok || line[0] == '#' {
+			continue
+		}
+		ours, answer, after := strings.Cut(message, " => ")
+		q := labelled{Text: answer}.question()
+		if after {
+			q.Transcript = append(q.Transcript, policy.Entry{Sender: q.AgentName, MessageID: "om_ours", Content: ours})
+		} else {
+			q = labelled{Text: message}.question()
+		}
+		if got, _ := (judge.Rules{}).Judge(t.Context(), q); got != (want == "pass") {
+			t.Errorf("%q after %q: allow = %v", q.Message.Content, ours, got)
 		}
 	}
 }
