@@ -134,18 +134,18 @@ type readInboxArguments struct {
 
 // inboxMessage is a message as a model needs it.
 type inboxMessage struct {
-	ID            string            `json:"id" jsonschema:"of the message; forward_of takes it"`
-	From          mailbox.AgentID   `json:"from" jsonschema:"agent_id of the sender"`
-	Type          mailbox.Type      `json:"type" jsonschema:"such as message, task, task_update"`
+	ID            string            `json:"id"`
+	From          mailbox.AgentID   `json:"from"`
+	Type          mailbox.Type      `json:"type"`
 	SentAt        time.Time         `json:"sent_at"`
-	Priority      mailbox.Priority  `json:"priority" jsonschema:"1 (critical) to 5 (background)"`
+	Priority      mailbox.Priority  `json:"priority"`
 	Text          string            `json:"text"`
-	Parts         []mailbox.Part    `json:"parts,omitempty" jsonschema:"what it has besides text"`
+	Parts         []mailbox.Part    `json:"parts,omitempty"`
 	Task          *mailbox.Task     `json:"task,omitempty"`
 	Callback      *mailbox.Callback `json:"callback,omitempty"`
-	ReplyTo       string            `json:"reply_to,omitempty" jsonschema:"id of the message that it answers"`
-	CorrelationID string            `json:"correlation_id,omitempty" jsonschema:"give it back in an answer"`
-	Goal          string            `json:"goal_id,omitempty" jsonschema:"the session of yours that it is for"`
+	ReplyTo       string            `json:"reply_to,omitempty"`
+	CorrelationID string            `json:"correlation_id,omitempty"`
+	Goal          string            `json:"goal_id,omitempty"`
 }
 
 type inbox struct {

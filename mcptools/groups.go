@@ -28,30 +28,30 @@ const (
 // Identity is the answer of who_am_i. AgentID, Goals and OpenTasks come from the
 // [Mailbox] where there is one; the rest is what Options.WhoAmI says.
 type Identity struct {
-	AgentID      mailbox.AgentID `json:"agent_id" jsonschema:"your name among agents"`
-	BotName      string          `json:"bot_name,omitempty" jsonschema:"your name in the groups"` // "": not known yet
-	Description  string          `json:"description,omitempty" jsonschema:"what you are for"`
-	Capabilities []string        `json:"capabilities" jsonschema:"what you can do"`
-	Goals        []string        `json:"goals" jsonschema:"your live sessions"`
+	AgentID      mailbox.AgentID `json:"agent_id"`
+	BotName      string          `json:"bot_name,omitempty"` // "": not known yet
+	Description  string          `json:"description,omitempty"`
+	Capabilities []string        `json:"capabilities"`
+	Goals        []string        `json:"goals"`
 	// OpenTasks: the newest first.
-	OpenTasks     []agent.TaskRecord `json:"open_tasks" jsonschema:"not yet completed, failed or rejected"`
-	Conversations []Conversation     `json:"conversations" jsonschema:"where you are"`
+	OpenTasks     []agent.TaskRecord `json:"open_tasks"`
+	Conversations []Conversation     `json:"conversations"`
 	Limits        Limits             `json:"limits"`
 }
 
 // Conversation is a chat that the bot is in.
 type Conversation struct {
-	Channel       string    `json:"channel" jsonschema:"such as feishu"`
+	Channel       string    `json:"channel"`
 	ChatID        string    `json:"chat_id"`
-	ChatType      string    `json:"chat_type" jsonschema:"group or p2p"`
-	Name          string    `json:"name,omitempty" jsonschema:"of the group"`
-	LastMessageAt time.Time `json:"last_message_at,omitzero" jsonschema:"when somebody last spoke there"`
+	ChatType      string    `json:"chat_type,omitempty"` // group or p2p
+	Name          string    `json:"name,omitempty"`
+	LastMessageAt time.Time `json:"last_message_at,omitzero"`
 }
 
 // Limits is what this agent is held to.
 type Limits struct {
-	MaxMessageBytes    int `json:"max_message_bytes" jsonschema:"of one message"`
-	MaxConcurrentTasks int `json:"max_concurrent_tasks" jsonschema:"that you are given at once"`
+	MaxMessageBytes    int `json:"max_message_bytes"`
+	MaxConcurrentTasks int `json:"max_concurrent_tasks"`
 	MaxExchanges       int `json:"max_exchanges_per_peer"`
 }
 
@@ -98,31 +98,25 @@ type readTranscriptArguments struct {
 
 // conversation is the messages of a group, or without one the list of groups.
 type conversation struct {
-	Chats    []chat   `json:"chats,omitzero"`
-	Channel  string   `json:"channel,omitempty"`
-	ChatID   string   `json:"chat_id,omitempty"`
-	Messages []spoken `json:"messages,omitzero"`
-	LeftOut  int      `json:"left_out,omitempty"`
-}
-
-type chat struct {
-	Channel       string    `json:"channel" jsonschema:"such as feishu"`
-	ChatID        string    `json:"chat_id" jsonschema:"of the group"`
-	LastMessageAt time.Time `json:"last_message_at,omitzero" jsonschema:"when somebody last spoke there"`
+	Chats    []Conversation `json:"chats,omitzero"` // without a type
+	Channel  string         `json:"channel,omitempty"`
+	ChatID   string         `json:"chat_id,omitempty"`
+	Messages []spoken       `json:"messages,omitzero"`
+	LeftOut  int            `json:"left_out,omitempty"`
 }
 
 type spoken struct {
-	Role       string    `json:"role" jsonschema:"user: a person; assistant: a bot"`
-	Sender     string    `json:"sender" jsonschema:"who said it; a bot's agent_id"`
-	SenderName string    `json:"sender_name,omitempty" jsonschema:"its name in the group"`
+	Role       string    `json:"role"`
+	Sender     string    `json:"sender"`
+	SenderName string    `json:"sender_name,omitempty"`
 	Text       string    `json:"text"`
-	MessageID  string    `json:"message_id,omitempty" jsonschema:"of the message"`
-	ParentID   string    `json:"parent_id,omitempty" jsonschema:"the message that it answers"`
+	MessageID  string    `json:"message_id,omitempty"`
+	ParentID   string    `json:"parent_id,omitempty"`
 	SentAt     time.Time `json:"sent_at,omitzero"`
-	Recalled   bool      `json:"recalled,omitempty" jsonschema:"it was recalled: there is no text any more"`
-	Edited     bool      `json:"edited,omitempty" jsonschema:"the text is that of an edit"`
+	Recalled   bool      `json:"recalled,omitempty"`
+	Edited     bool      `json:"edited,omitempty"`
 
-	Files []relay.File `json:"files,omitempty" jsonschema:"pictures and files sent with it"`
+	Files []relay.File `json:"files,omitempty"`
 }
 
 func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (conversation, error) {
@@ -161,10 +155,10 @@ func (s *service) listChats(channel string) (conversation, error) {
 	chats := conversation{}
 	for _, c := range all {
 		if (channel == "" || channel == c.Channel) && s.Visible(c.Channel, c.ChatID) {
-			chats.Chats = append(chats.Chats, chat{c.Channel, c.ChatID, timeOf(c.LastTS)})
+			chats.Chats = append(chats.Chats, Conversation{Channel: c.Channel, ChatID: c.ChatID, LastMessageAt: timeOf(c.LastTS)})
 		}
 	}
-	slices.SortStableFunc(chats.Chats, func(a, b chat) int { return b.LastMessageAt.Compare(a.LastMessageAt) })
+	slices.SortStableFunc(chats.Chats, func(a, b Conversation) int { return b.LastMessageAt.Compare(a.LastMessageAt) })
 	chats.Chats = atMost(chats.Chats, maxChats)
 	return chats, nil
 }
@@ -238,10 +232,10 @@ type getFileArguments struct {
 type gotFile struct {
 	MessageID name   `json:"message_id"`
 	Key       name   `json:"key"`
-	Type      string `json:"type,omitempty" jsonschema:"image or file"`
-	Name      string `json:"name,omitempty" jsonschema:"of the file, where it has one"`
-	MediaType string `json:"media_type" jsonschema:"of the resource"`
-	Bytes     int    `json:"bytes" jsonschema:"size of the file"`
+	Type      string `json:"type,omitempty"`
+	Name      string `json:"name,omitempty"`
+	MediaType string `json:"media_type"`
+	Bytes     int    `json:"bytes"`
 	data      []byte
 }
 

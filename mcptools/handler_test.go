@@ -124,33 +124,6 @@ func TestWhatIsNoCall(t *testing.T) {
 	}
 }
 
-func TestManyClientsAtOnce(t *testing.T) {
-	c := serve(t, options(&fakeMailbox{sendToPeer: func(m agent.PeerMessage) (agent.PeerResult, error) {
-		return agent.PeerResult{DeliveredTo: []string{m.Message}}, nil
-	}}))
-	server := httptest.NewServer(mcptools.Handler(mcptools.New(options(&fakeMailbox{sendToPeer: func(m agent.PeerMessage) (agent.PeerResult, error) {
-		return agent.PeerResult{DeliveredTo: []string{m.Message}}, nil
-	}}))))
-	defer server.Close()
-	clients := []*client{c, c}
-	for range 6 {
-		clients = append(clients, connect(t, server.URL))
-	}
-	var wg sync.WaitGroup
-	for i, c := range clients {
-		wg.Go(func() {
-			for j := range 5 {
-				word := fmt.Sprint(i, " ", j)
-				got, err := c.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "send_to_peer", Arguments: object{"to": "a", "message": word}})
-				if err != nil || got.StructuredContent.(object)["delivered_to"].([]any)[0] != word {
-					t.Errorf("got %+v and %v, want %q", got, err, word)
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
 func TestRequestsAtOnceAreBounded(t *testing.T) {
 	inside, release := make(chan struct{}, 64), make(chan struct{})
 	server := httptest.NewServer(mcptools.Handler(mcptools.New(options(&fakeMailbox{listPeers: func(context.Context) (agent.Peers, error) {

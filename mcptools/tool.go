@@ -1,7 +1,6 @@
 package mcptools
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -18,7 +17,6 @@ import (
 
 	"feishu-relay/internal/runes"
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 )
 
@@ -59,22 +57,18 @@ type tool struct {
 	call func(s *service, ctx context.Context, arguments json.RawMessage) (any, error)
 }
 
-// define makes a tool of the function call. Its schemas are those of In and Out.
+// define makes a tool of the function call, whose arguments are described in tools.txt.
 func define[In, Out any](name string, hints *mcp.ToolAnnotations,
 	call func(*service, context.Context, In) (Out, error)) tool {
-	in, out := schemaOf[In](), openSchema(schemaOf[Out]())
-	for field, text := range texts[name] {
-		if field == "" || field == "title" {
-			continue
-		}
-		s := cmp.Or(in.Properties[field], out.Properties[field])
-		if object, inner, nested := strings.Cut(field, "."); nested {
-			s = cmp.Or(out.Properties[object].Items, out.Properties[object]).Properties[inner]
-		}
-		s.Description = text
+	in, err := jsonschema.For[In](&jsonschema.ForOptions{TypeSchemas: shapes})
+	if err != nil {
+		panic(err) // In is no type of arguments
+	}
+	for field, schema := range in.Properties {
+		schema.Description = texts[name][field]
 	}
 	t := &mcp.Tool{Name: name, Title: texts[name]["title"], Description: texts[name][""], Annotations: hints,
-		InputSchema: in, OutputSchema: out}
+		InputSchema: in}
 	if len(in.Properties) == 0 { // some hosts need this, which the SDK leaves out
 		t.InputSchema = map[string]any{"type": "object", "properties": struct{}{}, "additionalProperties": false}
 	}
@@ -206,47 +200,16 @@ type (
 	messageCount int    // how many messages read_transcript shows; 0: the default
 )
 
-// shapes are the schemas of types that have bounds. Other packages' are plain objects.
+// shapes are the schemas of types that have bounds.
 var shapes = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[name](): {Type: "string", MaxLength: new(1024)},
 	reflect.TypeFor[step](): {Type: "string", Enum: []any{
 		mailbox.Accepted, mailbox.Working, mailbox.Completed, mailbox.Failed, mailbox.Rejected}},
-	reflect.TypeFor[minutes]():          between(1, maxDeadline),
-	reflect.TypeFor[inboxCount]():       between(0, maxMail),
-	reflect.TypeFor[messageCount]():     between(0, maxEntries),
-	reflect.TypeFor[agent.TaskRecord](): {Type: "object"},
-	reflect.TypeFor[relay.File]():       {Type: "object"},
-	reflect.TypeFor[mailbox.Part]():     {Type: "object"},
-	reflect.TypeFor[mailbox.Task]():     {Type: "object"},
-	reflect.TypeFor[mailbox.Callback](): {Type: "object"},
+	reflect.TypeFor[minutes]():      between(1, maxDeadline),
+	reflect.TypeFor[inboxCount]():   between(0, maxMail),
+	reflect.TypeFor[messageCount](): between(0, maxEntries),
 }
 
 func between(least, most float64) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "integer", Minimum: &least, Maximum: &most}
-}
-
-// schemaOf is the schema of T, whose fields are described by tags or in tools.txt.
-func schemaOf[T any]() *jsonschema.Schema {
-	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: shapes})
-	if err != nil {
-		panic(err) // T is no type of JSON
-	}
-	return s
-}
-
-// openSchema is the schema s of a result: objects may have further fields, since clients discard a
-// result that breaks its schema, and what other programs wrote must not cost a whole inbox.
-// Nothing is null.
-func openSchema(s *jsonschema.Schema) *jsonschema.Schema {
-	if n := len(s.Types); n > 0 {
-		s.Type, s.Types = s.Types[n-1], nil // null is the first
-	}
-	s.AdditionalProperties = nil
-	if s.Items != nil {
-		openSchema(s.Items)
-	}
-	for _, p := range s.Properties {
-		openSchema(p)
-	}
-	return s
 }

@@ -11,28 +11,32 @@ import (
 )
 
 // Codes of refusals by the APIs themselves.
-const (
-	CodeUnauthorized       relay.Code = "unauthorized"
-	CodeTooManyFailures    relay.Code = "too_many_failures"
-	CodeAdminToken         relay.Code = "admin_token_required"
-	CodeForbiddenHost      relay.Code = "forbidden_host"
-	CodeCrossOrigin        relay.Code = "cross_origin"
-	CodeNotFound           relay.Code = "not_found"
-	CodeMethodNotAllowed   relay.Code = "method_not_allowed"
-	CodeUpgradeRequired    relay.Code = "upgrade_required"
-	CodeGone               relay.Code = "gone"
-	CodeNotReady           relay.Code = "not_ready"
-	CodeStopping           relay.Code = "stopping"
-	CodeTooManyWatchers    relay.Code = "too_many_watchers"
-	CodeTooManyLines       relay.Code = "too_many_lines"
-	CodeOtherDoor          relay.Code = "other_door"
-	CodeNoConnector        relay.Code = "no_connector"
-	CodeNoCA               relay.Code = "no_ca"
-	CodeMailboxOff         relay.Code = "mailbox_off"
-	CodeMailboxUnavailable relay.Code = "mailbox_unavailable"
-	CodeInboxFull          relay.Code = "inbox_full"
-	CodeInternal           relay.Code = "internal"
+var (
+	CodeUnauthorized       = code("unauthorized", http.StatusUnauthorized)
+	CodeTooManyFailures    = code("too_many_failures", http.StatusTooManyRequests)
+	CodeAdminToken         = code("admin_token_required", http.StatusForbidden)
+	CodeForbiddenHost      = code("forbidden_host", http.StatusForbidden)
+	CodeCrossOrigin        = code("cross_origin", http.StatusForbidden)
+	CodeNotFound           = code("not_found", http.StatusNotFound)
+	CodeMethodNotAllowed   = code("method_not_allowed", http.StatusMethodNotAllowed)
+	CodeUpgradeRequired    = code("upgrade_required", http.StatusUpgradeRequired)
+	CodeGone               = code("gone", http.StatusGone)
+	CodeNotReady           = code("not_ready", http.StatusServiceUnavailable)
+	CodeStopping           = code("stopping", http.StatusServiceUnavailable)
+	CodeTooManyWatchers    = code("too_many_watchers", http.StatusServiceUnavailable)
+	CodeOtherDoor          = code("other_door", http.StatusConflict)
+	CodeNoConnector        = code("no_connector", http.StatusConflict)
+	CodeNoCA               = code("no_ca", http.StatusNotFound)
+	CodeMailboxOff         = code("mailbox_off", http.StatusNotFound)
+	CodeMailboxUnavailable = code("mailbox_unavailable", http.StatusServiceUnavailable)
+	CodeInboxFull          = code("inbox_full", http.StatusInsufficientStorage)
+	CodeInternal           = code("internal", http.StatusInternalServerError)
 )
+
+func code(c relay.Code, status int) relay.Code {
+	statuses[c] = status
+	return c
+}
 
 // statuses is the HTTP status of each code.
 var statuses = map[relay.Code]int{
@@ -51,27 +55,6 @@ var statuses = map[relay.Code]int{
 	relay.CodeUnknownGroup:          http.StatusNotFound,
 	relay.CodeLocked:                http.StatusForbidden,
 	relay.CodeConflict:              http.StatusConflict,
-
-	CodeUnauthorized:       http.StatusUnauthorized,
-	CodeTooManyFailures:    http.StatusTooManyRequests,
-	CodeAdminToken:         http.StatusForbidden,
-	CodeForbiddenHost:      http.StatusForbidden,
-	CodeCrossOrigin:        http.StatusForbidden,
-	CodeNotFound:           http.StatusNotFound,
-	CodeMethodNotAllowed:   http.StatusMethodNotAllowed,
-	CodeUpgradeRequired:    http.StatusUpgradeRequired,
-	CodeGone:               http.StatusGone,
-	CodeNotReady:           http.StatusServiceUnavailable,
-	CodeStopping:           http.StatusServiceUnavailable,
-	CodeTooManyWatchers:    http.StatusServiceUnavailable,
-	CodeTooManyLines:       http.StatusServiceUnavailable,
-	CodeOtherDoor:          http.StatusConflict,
-	CodeNoConnector:        http.StatusConflict,
-	CodeNoCA:               http.StatusNotFound,
-	CodeMailboxOff:         http.StatusNotFound,
-	CodeMailboxUnavailable: http.StatusServiceUnavailable,
-	CodeInboxFull:          http.StatusInsufficientStorage,
-	CodeInternal:           http.StatusInternalServerError,
 
 	relay.Code(mailbox.AgentBusy):      http.StatusTooManyRequests,
 	relay.Code(mailbox.AgentOffline):   http.StatusServiceUnavailable,
