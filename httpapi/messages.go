@@ -87,7 +87,8 @@ func (a *api) say(ctx context.Context, in saying) (Said, error) {
 
 // Check returns a [*relay.Error] if a field is missing or wrong.
 func (s *Saying) Check() error {
-	return cmp.Or(relay.NeedText("chat_id", string(s.ChatID)), relay.NeedText("content", s.Content), relay.CheckField("chat_id", s.ChatID), relay.CheckField("reply_to", s.ReplyTo),
+	return cmp.Or(relay.NeedText("chat_id", string(s.ChatID)), relay.NeedText("content", s.Content),
+		relay.CheckField("chat_id", s.ChatID), relay.CheckField("reply_to", s.ReplyTo),
 		relay.CheckField("idempotency_key", s.IdempotencyKey))
 }
 

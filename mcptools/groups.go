@@ -155,7 +155,7 @@ func (s *service) listChats(channel string) (conversation, error) {
 	chats := conversation{}
 	for _, c := range all {
 		if (channel == "" || channel == c.Channel) && s.Visible(c.Channel, c.ChatID) {
-			chats.Chats = append(chats.Chats, Conversation{Channel: c.Channel, ChatID: c.ChatID, LastMessageAt: timeOf(c.LastTS)})
+			chats.Chats = append(chats.Chats, Conversation{c.Channel, c.ChatID, "", "", timeOf(c.LastTS)})
 		}
 	}
 	slices.SortStableFunc(chats.Chats, func(a, b Conversation) int { return b.LastMessageAt.Compare(a.LastMessageAt) })
