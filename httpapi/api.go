@@ -107,12 +107,14 @@ func New(o Options) http.Handler {
 	return mux
 }
 
+const bearer = "Bearer " // before a token
+
 // guard serves authorised requests and refuses others.
 func (a *api) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		session, forged := "", false
 		if a.Token != "" {
-			given, ok := bearer(r.Header.Get("Authorization"))
+			given, ok := strings.CutPrefix(r.Header.Get("Authorization"), bearer)
 			if !ok {
 				session, forged = a.sessions.of(r)
 			}
@@ -156,14 +158,10 @@ func (a *api) guard(next http.Handler) http.Handler {
 	})
 }
 
-func bearer(authorization string) (token string, ok bool) {
-	return strings.CutPrefix(authorization, "Bearer ")
-}
-
 // byPerson reports whether a request with this authorization that guard lets pass is a person's: all are without
 // ADMIN_TOKEN.
 func (a *api) byPerson(authorization string) bool {
-	given, ok := bearer(authorization)
+	given, ok := strings.CutPrefix(authorization, bearer)
 	return a.AdminToken == "" || !ok || isToken(given, a.AdminToken)
 }
 
