@@ -5,11 +5,14 @@ package sidecar_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,6 +106,34 @@ func TestTheGatewayLeadsToNothingOnItsMachine(t *testing.T) {
 		if resp.StatusCode != want {
 			t.Errorf("CONNECT %s: got %s, want %d", addr, resp.Status, want)
 		}
+	}
+}
+
+// A bot behind the proxy reaches a Feishu of its company's own through the gateway, too, which does not read what goes to
+// other ports of that host.
+func TestAPrivateFeishuBehindTheProxy(t *testing.T) {
+	t.Parallel()
+	n, _ := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	cfg := n.config("agent_a")
+	cfg.Gateway.TLS = entry.ModeAuto
+	s := n.start(cfg)
+	pem, err := os.ReadFile(n.caFile())
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	bot := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool},
+		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: s.Gateway().String()})}}
+	defer bot.CloseIdleConnections()
+	for _, base := range []string{"https://" + n.url.Host, "http://" + n.url.Host} { // by CONNECT, and in absolute form
+		resp, err := bot.Get(base + "/open-apis/bot/v3/info")
+		must(t, err)
+		resp.Body.Close()
+	}
+	if _, err := bot.Get("https://127.0.0.1:1/"); err == nil {
+		t.Error("another port of the host was reached")
+	}
+	if n.events(s, "opened") != 2 || n.events(s, "proxy_refused") != 1 {
+		t.Errorf("the bot's calls were not opened:\n%s", n.metrics(s))
 	}
 }
 

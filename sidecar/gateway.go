@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,7 +71,7 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 	}
 	b.onClose(opts.Answered.Close)
 	b.onClose(f.close)
-	if err := f.open(&b.cfg, opts, failures, func(event string) { b.metrics.gatewayEvent(feishu.Counted(event)) }); err != nil {
+	if err := f.open(&b.cfg, opts, failures); err != nil {
 		return nil, err
 	}
 	h.door.gateway, h.door.answered = f.gateway, opts.Answered
@@ -81,7 +80,7 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 }
 
 // open listens, and makes the gateway.
-func (f *front) open(cfg *Config, opts gateway.Options, failures *attempts.Failures, counter func(string)) (err error) {
+func (f *front) open(cfg *Config, opts gateway.Options, failures *attempts.Failures) (err error) {
 	if err := f.bind(cfg, opts.Webhook, opts.Logger); err != nil {
 		return &setting{err}
 	}
@@ -89,7 +88,7 @@ func (f *front) open(cfg *Config, opts gateway.Options, failures *attempts.Failu
 	if f.gateway, err = gateway.New(opts); err != nil {
 		return &setting{fmt.Errorf("gateway: %w", err)}
 	}
-	bots := entryOptions(cfg, f.gateway.Handler(), opts.Logger, counter)
+	bots := entryOptions(cfg, f.gateway.Handler(), opts.Logger, opts.Counter)
 	bots.Failures = failures
 	if f.entry, err = entry.New(bots); err != nil {
 		return &setting{fmt.Errorf("GATEWAY_TLS: %w", err)}
@@ -110,14 +109,14 @@ func gatewayOptions(cfg *Config, log *slog.Logger, counter func(feishu.Counted))
 	return o
 }
 
-func entryOptions(cfg *Config, handler http.Handler, log *slog.Logger, counter func(string)) entry.Options {
-	var names []string
-	for _, u := range []*url.URL{cfg.BaseURL, cfg.Gateway.PublicURL} {
-		if u != nil {
-			names = append(names, u.Hostname())
-		}
+func entryOptions(cfg *Config, handler http.Handler, log *slog.Logger, counter func(feishu.Counted)) entry.Options {
+	names := []string{cfg.BaseURL.Hostname()}
+	if cfg.Gateway.PublicURL != nil {
+		names = append(names, cfg.Gateway.PublicURL.Hostname())
 	}
-	return entry.Options{Mode: cmp.Or(cfg.Gateway.TLS, "off"), CertFile: cfg.Gateway.CertFile,
+	base := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(cfg.BaseURL.Host), ":443"), ":80")
+	open := func(host string) bool { return host == base || feishu.IsOpenHost(host) }
+	return entry.Options{Open: open, Mode: cmp.Or(cfg.Gateway.TLS, "off"), CertFile: cfg.Gateway.CertFile,
 		KeyFile: cfg.Gateway.KeyFile, DataDir: cfg.DataDir, Names: names, Token: string(cfg.APIToken),
 		Loopback: IsLoopback(cfg.Gateway.Addr), Allow: cfg.Gateway.Allow, Handler: handler, Logger: log, Counter: counter}
 }

@@ -70,7 +70,7 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, why error, p
 	}
 	f := &front{}
 	defer f.close()
-	if err := f.open(&cfg, opts, nil, func(string) {}); err != nil {
+	if err := f.open(&cfg, opts, nil); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", cfg.ListenAddr)

@@ -1,4 +1,4 @@
-package entry
+package entry_test
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"feishu-relay/feishu/entry"
 	"feishu-relay/internal/test/programtest"
 	"feishu-relay/internal/test/verify"
 )
@@ -78,7 +79,7 @@ func wantLines(t *testing.T, out string, lines ...string) {
 func TestNode(t *testing.T) {
 	verify.Only(t)
 	dir := t.TempDir()
-	r := start(t, Options{Mode: ModeAuto, DataDir: dir, Names: []string{"gateway.example", "10.0.0.1"}})
+	r := start(t, entry.Options{Mode: entry.ModeAuto, DataDir: dir, Names: []string{"gateway.example", "10.0.0.1"}})
 	out := runScript(t, r, "node", nodeScript, "NODE_EXTRA_CA_CERTS="+filepath.Join(dir, "ca.pem"))
 	wantLines(t, out,
 		"name POST //a|host=localhost:"+r.port()+"|",
@@ -90,7 +91,7 @@ func TestNode(t *testing.T) {
 func TestPython(t *testing.T) {
 	verify.Only(t)
 	dir := t.TempDir()
-	r := start(t, Options{Mode: ModeAuto, DataDir: dir, Names: []string{"gateway.example", "10.0.0.1"}})
+	r := start(t, entry.Options{Mode: entry.ModeAuto, DataDir: dir, Names: []string{"gateway.example", "10.0.0.1"}})
 	out := runScript(t, r, "python3", pythonScript, "SSL_CERT_FILE="+filepath.Join(dir, "ca.pem"))
 	wantLines(t, out,
 		"name POST //a|host=localhost:"+r.port()+"|",

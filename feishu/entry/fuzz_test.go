@@ -1,4 +1,4 @@
-package entry
+package entry_test
 
 import (
 	"errors"
@@ -7,33 +7,9 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"feishu-relay/feishu/entry"
 )
-
-// once is a listener that has one connection.
-type once struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (l *once) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *once) Close() error {
-	select {
-	case <-l.done:
-	default:
-		close(l.done)
-	}
-	return nil
-}
-
-func (l *once) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
 // Whatever a connection begins with, it comes to an end, and its token to the
 // next one. Nothing leaves the machine: every host is one that is opened.
@@ -49,13 +25,13 @@ func FuzzFirstBytes(f *testing.F) {
 	}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, mode := range []string{ModeOff, ModeAuto} {
-			e, err := New(Options{Mode: mode, DataDir: dir, Loopback: true, Open: func(string) bool { return true }, Handler: http.HandlerFunc(said)})
+		for _, mode := range []string{entry.ModeOff, entry.ModeAuto} {
+			e, err := entry.New(entry.Options{Mode: mode, DataDir: dir, Loopback: true, Open: func(string) bool { return true }, Handler: http.HandlerFunc(said)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.tunnels = nil // none may be dialled: what has no certificate is refused
-			l := &once{conns: make(chan net.Conn, 1), done: make(chan struct{})}
+			e.SetProxy("none:") // nothing is dialled
+			l := &pipes{conns: make(chan net.Conn, 1), done: make(chan struct{})}
 			served := make(chan error, 1)
 			go func() { served <- e.Serve(l) }()
 			near, bot := net.Pipe()

@@ -1,4 +1,4 @@
-package entry
+package entry_test
 
 import (
 	"bytes"
@@ -17,6 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"feishu-relay/feishu/entry"
 )
 
 // selfSigned is a certificate for one name that is valid in this century.
@@ -58,7 +60,7 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 		write(t, certFile, oldCert)
 		write(t, keyFile, oldKey)
 		var log bytes.Buffer
-		e, err := New(Options{Mode: ModeFile, CertFile: certFile, KeyFile: keyFile, Handler: http.HandlerFunc(said), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		e, err := entry.New(entry.Options{Mode: entry.ModeFile, CertFile: certFile, KeyFile: keyFile, Handler: http.HandlerFunc(said), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,20 +76,20 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 		shown("old.example")
 		write(t, certFile, append(newCert, '\n')) // of another size: clocks of files are coarse
 		shown("old.example")                      // looked at a moment ago
-		time.Sleep(pairCheck)
+		time.Sleep(entry.PairCheck)
 		shown("old.example") // half of the change is none
-		time.Sleep(pairCheck)
+		time.Sleep(entry.PairCheck)
 		shown("old.example")
 		if got := strings.Count(log.String(), "cannot be used"); got != 1 {
 			t.Errorf("said %d times, want once: %s", got, &log)
 		}
 		write(t, keyFile, append(newKey, '\n'))
-		time.Sleep(pairCheck)
+		time.Sleep(entry.PairCheck)
 		shown("new.example")
 		if err := os.Remove(keyFile); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(pairCheck)
+		time.Sleep(entry.PairCheck)
 		shown("new.example")
 		if strings.Count(log.String(), "reloaded") != 1 {
 			t.Errorf("got %s", &log)
@@ -102,7 +104,7 @@ func TestFileModeOpensWhatItsCertificateIsFor(t *testing.T) {
 	write(t, certFile, cert)
 	write(t, keyFile, key)
 	_, elsewhere := origin(t)
-	r := start(t, Options{Mode: ModeFile, CertFile: certFile, KeyFile: keyFile, Allow: []string{elsewhere},
+	r := start(t, entry.Options{Mode: entry.ModeFile, CertFile: certFile, KeyFile: keyFile, Allow: []string{elsewhere},
 		Open: func(host string) bool { return host == "open.feishu.cn" || host == elsewhere }})
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(cert)
@@ -119,7 +121,7 @@ func TestAFileThatIsNoPair(t *testing.T) {
 	_, key := selfSigned("b.example")
 	write(t, certFile, cert)
 	write(t, keyFile, key)
-	if _, err := New(Options{Mode: ModeFile, CertFile: certFile, KeyFile: keyFile, Handler: http.HandlerFunc(said)}); err == nil || !strings.Contains(err.Error(), "do not match") {
+	if _, err := entry.New(entry.Options{Mode: entry.ModeFile, CertFile: certFile, KeyFile: keyFile, Handler: http.HandlerFunc(said)}); err == nil || !strings.Contains(err.Error(), "do not match") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package entry
+package entry_test
 
 import (
 	"bufio"
@@ -17,6 +17,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/entry"
 )
 
 // patience is how long a test waits for what must come; then it fails.
@@ -24,7 +27,7 @@ const patience = 30 * time.Second
 
 // rig is an entry that listens, and what it said and counted.
 type rig struct {
-	*Entry
+	*entry.Entry
 	t    *testing.T
 	addr string
 	log  *journal
@@ -83,25 +86,25 @@ func (j *journal) await(t *testing.T, text string) {
 // said is what the gateway behind the entry answers in these tests: how it was
 // asked.
 func said(w http.ResponseWriter, r *http.Request) {
-	scheme, host := Address(r)
+	scheme, host := entry.Address(r)
 	body, _ := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s|host=%s|url=%s|reached=%s://%s|proxy=%s|body=%s", r.Method, r.RequestURI, r.Host, r.URL, scheme, host,
 		r.Header.Get("Proxy-Authorization")+r.Header.Get("Proxy-Connection"), body)
 }
 
-func newRig(t *testing.T, o Options) *rig {
+func newRig(t *testing.T, o entry.Options) *rig {
 	t.Helper()
 	r := &rig{t: t, log: newJournal(), events: map[string]int{}}
 	if o.Handler == nil {
 		o.Handler = http.HandlerFunc(said)
 	}
 	o.Logger = slog.New(slog.NewTextHandler(r.log, nil))
-	o.Counter = func(event string) {
+	o.Counter = func(event feishu.Counted) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.events[event]++
+		r.events[string(event)]++
 	}
-	e, err := New(o)
+	e, err := entry.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +113,7 @@ func newRig(t *testing.T, o Options) *rig {
 }
 
 // start serves on a port of the kernel's choice until the test ends.
-func start(t *testing.T, o Options) *rig {
+func start(t *testing.T, o entry.Options) *rig {
 	t.Helper()
 	r := newRig(t, o)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,30 +1,50 @@
 package entry
 
 import (
-	"bytes"
+	"bufio"
+	"cmp"
 	"context"
 	"crypto/subtle"
+	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
 )
 
 // established answers a CONNECT.
 const established = "HTTP/1.1 200 Connection established\r\n\r\n"
 
+// ports are those of URLs without one.
+var ports = map[string]string{"http": "80", "https": "443"}
+
 // route serves the three forms of a request (RFC 9112 3.2).
 func (e *Entry) route(w http.ResponseWriter, r *http.Request) {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	if t := c.tls.Load(); t != nil {
+		state := t.ConnectionState()
+		r.TLS = &state
+	}
 	if r.Body != nil && r.Body != http.NoBody {
-		in := &incoming{ReadCloser: r.Body, control: http.NewResponseController(w)}
+		in := &body{ReadCloser: r.Body, control: http.NewResponseController(w)}
 		r.Body = in
-		defer in.leave()
+		defer in.deadline(stallTimeout, true) // what is left of it is read by the HTTP server then
 	}
 	switch {
 	case r.Method == http.MethodConnect:
-		e.connect(w, r)
+		e.connect(w, r, c)
 	case r.URL.Scheme != "" || r.URL.Host != "":
 		e.absolute(w, r)
 	default:
@@ -32,11 +52,47 @@ func (e *Entry) route(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// body is a request's body. Its sender may pause for stallTimeout at most.
+type body struct {
+	io.ReadCloser
+	control *http.ResponseController
+
+	mu    sync.Mutex
+	ended bool // read to its end, or its request was answered; guarded by mu
+}
+
+// deadline sets the deadline of reads of the body; 0: none. It does nothing once the body has ended: the connection
+// serves the next request then, while a copy to Feishu may outlive this one.
+func (b *body) deadline(in time.Duration, end bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return
+	}
+	at := time.Time{}
+	if in != 0 {
+		at = time.Now().Add(in)
+	}
+	b.ended = end
+	_ = b.control.SetReadDeadline(at) // fails if the connection has gone, which a read reports
+}
+
+func (b *body) Read(data []byte) (int, error) {
+	b.deadline(stallTimeout, false)
+	n, err := b.ReadCloser.Read(data)
+	switch {
+	case errors.Is(err, io.EOF):
+		b.deadline(0, true)
+	case err != nil:
+		b.deadline(-1, true) // the HTTP server does not wait for the rest
+	}
+	return n, err
+}
+
 // connect serves CONNECT: a tunnel to Feishu is served by this server itself, the rest is tunnelled.
-func (e *Entry) connect(w http.ResponseWriter, r *http.Request) {
+func (e *Entry) connect(w http.ResponseWriter, r *http.Request, c *conn) {
 	host, port := split(r.URL.Host, "")
-	c, _ := r.Context().Value(connKey{}).(*conn)
-	if n, err := strconv.ParseUint(port, 10, 16); c == nil || host == "" || n == 0 || err != nil {
+	if n, err := strconv.ParseUint(port, 10, 16); host == "" || n == 0 || err != nil {
 		refuse(w, http.StatusBadRequest, "CONNECT wants host:port")
 		return
 	}
@@ -44,66 +100,50 @@ func (e *Entry) connect(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotImplemented, "a tunnel inside of a tunnel is not served")
 		return
 	}
-	open := e.opts.Open(openName(host, port))
+	open := e.opens(host, port)
 	switch {
 	case e.isOurs(c.LocalAddr(), host, port), open && (port == "80" || e.certs != nil && e.certs.covers(host)):
-		e.enter(w, c, host)
+		e.enter(w, host)
 	case open:
 		e.once("a tunnel to Feishu passes unseen, since there is no certificate for its host: set GATEWAY_TLS=auto "+
 			"and let the bot trust the CA", "host", host)
 		e.tunnel(w, r, net.JoinHostPort(host, port), true)
-	case !e.mayTunnel(w, r):
-	default:
+	case e.mayTunnel(w, r):
 		e.tunnel(w, r, net.JoinHostPort(host, port), false)
 	}
 }
 
 // enter makes what follows a CONNECT a connection of this server.
-func (e *Entry) enter(w http.ResponseWriter, c *conn, host string) {
-	near, err := takeOver(w)
+func (e *Entry) enter(w http.ResponseWriter, host string) {
+	near, err := takeOver(w, host)
 	if err != nil {
 		e.log.Error("take over a connection", "err", err)
 		return
 	}
 	e.count("opened")
-	near.listener, near.target = c.listener, host
-	if _, err := near.Conn.Write([]byte(established)); err != nil {
+	inside := &again{&conn{begun: near, entry: e}}
+	if _, err = near.Write([]byte(established)); err == nil {
+		_ = e.server.Serve(inside) // which goes on behind its return
+	}
+	if inside.one != nil {
 		_ = near.Close()
-		return
 	}
-	c.listener.start(near)
-}
-
-// takeOver takes a connection over from the HTTP server, with what that has
-// read already.
-func takeOver(w http.ResponseWriter) (*conn, error) {
-	nc, rw, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return nil, err
-	}
-	ahead, _ := rw.Peek(rw.Reader.Buffered()) // no more than what is there: no error
-	return &conn{Conn: nc, ahead: bytes.Clone(ahead)}, nil
 }
 
 // absolute serves a request to a proxy without CONNECT.
 func (e *Entry) absolute(w http.ResponseWriter, r *http.Request) {
-	fallback := map[string]string{"http": "80", "https": "443"}[r.URL.Scheme]
+	fallback := ports[r.URL.Scheme]
 	host, port := split(r.URL.Host, fallback)
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	switch {
 	case fallback == "" || host == "":
 		refuse(w, http.StatusBadRequest, "a proxied request wants http:// or https:// and a host")
-	case e.opts.Open(openName(host, port)) || local != nil && e.isOurs(local, host, port):
+	case e.opens(host, port) || local != nil && e.isOurs(local, host, port):
 		e.count("opened")
 		e.opts.Handler.ServeHTTP(w, originForm(r))
-	case !e.mayTunnel(w, r):
-	case !e.mayReach(net.JoinHostPort(host, port)):
-		e.forbid(w, r.URL.Host)
-	case r.URL.Scheme == "https":
-		refuse(w, http.StatusNotImplemented, "https:// to this host is served by CONNECT only")
 	default:
-		e.count("forward")
-		e.forwarder.ServeHTTP(w, r)
+		refuse(w, http.StatusNotImplemented, "other hosts than Feishu's are served by CONNECT only: use HTTPS_PROXY and "+
+			"no HTTP_PROXY, or list the host in the bot's NO_PROXY")
 	}
 }
 
@@ -156,16 +196,290 @@ func (e *Entry) mayTunnel(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// forbid refuses a request whose address is, or leads to, one of this machine or of its link.
-func (e *Entry) forbid(w http.ResponseWriter, addr string) {
-	e.count("proxy_refused")
-	e.once("a proxied request to this machine or its link was refused: list the address in GATEWAY_CONNECT_ALLOW, "+
-		"or in the bot's NO_PROXY", "addr", fmt.Sprintf("%.100s", addr))
-	refuse(w, http.StatusForbidden, "this address is, or leads to, one of the gateway's own machine or link: "+
-		"list host:port in GATEWAY_CONNECT_ALLOW, or the host in the bot's NO_PROXY")
-}
-
 // refuse answers a request that is not forwarded.
 func refuse(w http.ResponseWriter, status int, why string) {
-	http.Error(w, fmt.Sprintf("feishu-relay: %s", why), status)
+	http.Error(w, "feishu-relay: "+why, status)
+}
+
+const (
+	// tunnelIdle closes a tunnel without data in either direction. It is longer than the pause between the
+	// pings of a WebSocket.
+	tunnelIdle = 10 * time.Minute
+	// dialTimeout is how long connecting to the far side may take, and a
+	// proxy on the way to it may take to answer.
+	dialTimeout = 10 * time.Second
+	// maxAnswerHeader is the most bytes of such a proxy's answer.
+	maxAnswerHeader = 64 << 10
+)
+
+// tunnel joins the bot with addr and reads nothing of it. A tunnel to one of
+// Feishu's hosts (feishu) is refused if it leads back to this gateway, as a host
+// alias on this machine would make it do.
+func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feishu bool) {
+	far, err := e.dial(r.Context(), addr)
+	switch {
+	case errors.Is(err, errForbidden):
+		e.count("proxy_refused")
+		e.once("a proxied request to this machine or its link was refused: list the address in GATEWAY_CONNECT_ALLOW, "+
+			"or in the bot's NO_PROXY", "addr", fmt.Sprintf("%.100s", addr))
+		refuse(w, http.StatusForbidden, "this address is, or leads to, one of the gateway's own machine or link: "+
+			"list host:port in GATEWAY_CONNECT_ALLOW, or the host in the bot's NO_PROXY")
+		return
+	case err != nil:
+		e.count("proxy_failed")
+		e.log.Debug("tunnel", "addr", addr, "err", err)
+		refuse(w, http.StatusBadGateway, "cannot reach "+addr)
+		return
+	}
+	defer far.Close()
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if host, port := split(far.RemoteAddr().String(), ""); feishu && local != nil && e.isOurs(local, host, port) {
+		e.count("proxy_failed")
+		e.once("the name of Feishu's host leads back to this gateway: set GATEWAY_TLS=auto, or do not use the gateway "+
+			"as a proxy", "addr", addr)
+		refuse(w, http.StatusLoopDetected, addr+" leads back to this gateway")
+		return
+	}
+	e.tunnels.Add(1)
+	defer e.tunnels.Done()
+	near, err := takeOver(w, "")
+	if err != nil {
+		e.log.Error("take over a connection", "err", err)
+		return
+	}
+	defer near.Close()
+	if _, err := near.Write([]byte(established)); err == nil {
+		e.count("tunnel")
+		join(e.living, near, far)
+	}
+}
+
+// join copies both ways until both sides have ended, one of them
+// fails, no data came for tunnelIdle, or ctx ends. It closes both.
+func join(ctx context.Context, near, far net.Conn) {
+	hangUp := func() {
+		_ = near.Close()
+		_ = far.Close()
+	}
+	defer hangUp()
+	defer context.AfterFunc(ctx, hangUp)()
+	idle := time.AfterFunc(tunnelIdle, hangUp)
+	defer idle.Stop()
+	var ways sync.WaitGroup
+	carry := func(to, from net.Conn) {
+		if _, err := io.Copy(to, &watched{from, idle}); err != nil || closeWrite(to) != nil {
+			hangUp()
+		}
+	}
+	ways.Go(func() { carry(near, far) })
+	carry(far, near)
+	ways.Wait()
+}
+
+// watched is a side of a tunnel that is used when something is read from it.
+type watched struct {
+	io.Reader
+	idle *time.Timer
+}
+
+func (s *watched) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	s.idle.Reset(tunnelIdle)
+	return n, err
+}
+
+// dial connects to addr, through the environment's proxy if there is one, which
+// then resolves names by its own rules.
+func (e *Entry) dial(ctx context.Context, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if !e.mayReach(addr) {
+		return nil, errForbidden
+	}
+	u := &url.URL{Scheme: "https", Host: addr}
+	if _, port := split(addr, ""); port == "80" {
+		u.Scheme = "http"
+	}
+	proxy, err := e.viaProxy(u)
+	if err != nil {
+		return nil, err
+	}
+	if proxy == nil || e.isOurProxy(ctx, proxy) {
+		return e.dialChecked(ctx, addr)
+	}
+	c, err := dialProxy(ctx, proxy)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the proxy: %w", err)
+	}
+	far, err := askProxy(ctx, c, proxy, addr)
+	if err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("ask the proxy: %w", err)
+	}
+	return far, nil
+}
+
+// isOurProxy reports whether the proxy that the sidecar's own environment names is this gateway, as in a
+// container that sets HTTPS_PROXY for the bot and the sidecar.
+func (e *Entry) isOurProxy(ctx context.Context, proxy *url.URL) bool {
+	host, port := split(proxyAddr(proxy), "")
+	local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr)
+	if ok = ok && e.isOurs(local, host, port); ok {
+		e.once("the sidecar's own HTTP_PROXY or HTTPS_PROXY names its gateway, and is not used")
+	}
+	return ok
+}
+
+func proxyAddr(proxy *url.URL) string {
+	return net.JoinHostPort(proxy.Hostname(), cmp.Or(proxy.Port(), ports[proxy.Scheme]))
+}
+
+func dialProxy(ctx context.Context, proxy *url.URL) (net.Conn, error) {
+	switch proxy.Scheme {
+	case "http":
+		return new(net.Dialer).DialContext(ctx, "tcp", proxyAddr(proxy))
+	case "https":
+		d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS12}}
+		return d.DialContext(ctx, "tcp", proxyAddr(proxy))
+	}
+	return nil, fmt.Errorf("a proxy of the scheme %q is not served", proxy.Scheme)
+}
+
+// askProxy opens a tunnel to addr on c, a connection to proxy.
+func askProxy(ctx context.Context, c net.Conn, proxy *url.URL, addr string) (net.Conn, error) {
+	// A deadline in the past unblocks what is read when ctx ends.
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr,
+		Header: http.Header{"User-Agent": {""}}}
+	if u := proxy.User; u != nil {
+		password, _ := u.Password()
+		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+password)))
+	}
+	if err := r.Write(c); err != nil {
+		return nil, err
+	}
+	in := bufio.NewReader(io.LimitReader(c, maxAnswerHeader))
+	answer, err := http.ReadResponse(in, r)
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.StatusCode != http.StatusOK:
+		return nil, errors.New(answer.Status)
+	case !stop():
+		return nil, context.Cause(ctx)
+	}
+	ahead, _ := in.Peek(in.Buffered()) // no more than what is there: no error
+	return &begun{Conn: c, ahead: ahead}, nil
+}
+
+// maxNames is the most names that the CA may sign for; more are an error.
+const maxNames = 100
+
+// basicNames are the names that every CA of mode auto may sign
+// for: the hosts of feishu.IsOpenHost, and this machine.
+var basicNames = []string{"open.feishu.cn", "open.larksuite.com", "localhost", "127.0.0.1", "::1"}
+
+// hostName is a host name, in lower case.
+var hostName = regexp.MustCompile(`^(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}$`)
+
+// certNames returns basicNames and further ones, each once, in the
+// form in which they are compared.
+func certNames(further []string) ([]string, error) {
+	names := slices.Clone(basicNames)
+	for _, name := range further {
+		name = canonicalHost(name)
+		if name == "" || slices.Contains(names, name) {
+			continue
+		}
+		_, err := netip.ParseAddr(name)
+		if err != nil && (len(name) > 253 || !hostName.MatchString(name)) || strings.Contains(name, "%") {
+			return nil, fmt.Errorf("%q is not a name for a certificate; want a host name or an IP, without scheme or port",
+				name)
+		}
+		names = append(names, name)
+	}
+	if len(names) > maxNames {
+		return nil, fmt.Errorf("%d names for the certificate; %d is the most", len(names), maxNames)
+	}
+	return names, nil
+}
+
+// canonicalHost writes a host name (no port) in the one form in which names
+// are compared: lower case, no dot at the end, no brackets, an IP as Go writes it.
+func canonicalHost(host string) string {
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().String()
+	}
+	return host
+}
+
+// split cuts the authority of a proxied request in two, with fallback as the
+// port where it names none.
+func split(authority, fallback string) (host, port string) {
+	host, port, err := net.SplitHostPort(authority)
+	if err != nil {
+		host, port = authority, fallback
+	}
+	return canonicalHost(host), port
+}
+
+// opens asks Options.Open.
+func (e *Entry) opens(host, port string) bool {
+	if port != "80" && port != "443" {
+		host = net.JoinHostPort(host, port)
+	}
+	return e.opts.Open(host)
+}
+
+// isOurs reports whether host and port name the listener whose connections
+// come in on local.
+func (e *Entry) isOurs(local net.Addr, host, port string) bool {
+	ourHost, ourPort := split(local.String(), "")
+	ip, err := netip.ParseAddr(host)
+	return port == ourPort && (host == "localhost" || host == ourHost || slices.Contains(e.names, host) ||
+		err == nil && ip.IsLoopback())
+}
+
+// errForbidden is returned for an address that the proxy does not connect to.
+var errForbidden = errors.New("the address is one of this machine or of its link")
+
+// mayReach reports whether addr (host:port) may be connected to as far as its text shows: a name may still
+// lead to a forbidden address.
+func (e *Entry) mayReach(addr string) bool {
+	host, _ := split(addr, "")
+	ip, err := netip.ParseAddr(host)
+	ip = ip.WithZone("")
+	return err != nil || !ip.IsLoopback() && !ip.IsUnspecified() && !ip.IsLinkLocalUnicast() &&
+		!ip.IsLinkLocalMulticast() && !ip.IsInterfaceLocalMulticast() && !thisNetwork.Contains(ip) || e.isAllowed(addr)
+}
+
+// thisNetwork holds addresses of this machine other than 0.0.0.0 (RFC 1122 3.2.1.3).
+var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
+
+// isAllowed reports whether addr is in Options.Allow.
+func (e *Entry) isAllowed(addr string) bool {
+	host, port := split(addr, "")
+	return slices.Contains(e.allow, net.JoinHostPort(host, port))
+}
+
+// dialChecked connects to addr. Each address that its name leads to is checked when it is connected
+// to, so that a second look-up cannot replace it; the error is errForbidden where one was refused.
+func (e *Entry) dialChecked(ctx context.Context, addr string) (net.Conn, error) {
+	d := net.Dialer{Resolver: e.resolver}
+	var refused atomic.Bool
+	if !e.isAllowed(addr) {
+		d.Control = func(_, address string, _ syscall.RawConn) error {
+			if !e.mayReach(address) {
+				refused.Store(true)
+				return errForbidden
+			}
+			return nil
+		}
+	}
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil && refused.Load() {
+		return nil, errForbidden
+	}
+	return c, err
 }

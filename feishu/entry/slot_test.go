@@ -1,4 +1,4 @@
-package entry
+package entry_test
 
 import (
 	"bufio"
@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"feishu-relay/feishu/entry"
 )
 
 // pipes is a listener whose connections are pipes, for tests on the fake clock.
@@ -31,11 +33,11 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// A body may take as long as it likes, and pause for stallTimeout at most.
+// A body may take as long as it likes, and pause for entry.StallTimeout at most.
 func TestASenderThatStallsIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := make(chan error, 1)
-		r := newRig(t, Options{Mode: ModeOff, Loopback: true, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		r := newRig(t, entry.Options{Loopback: true, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			_, err := io.Copy(io.Discard, r.Body)
 			got <- err
 		})})
@@ -47,7 +49,7 @@ func TestASenderThatStallsIsDropped(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, far) }()
 		fmt.Fprint(far, "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
 		for range 5 {
-			time.Sleep(stallTimeout - time.Second)
+			time.Sleep(entry.StallTimeout - time.Second)
 			fmt.Fprint(far, "x")
 		}
 		synctest.Wait()
@@ -55,8 +57,8 @@ func TestASenderThatStallsIsDropped(t *testing.T) {
 		if err := <-got; err == nil {
 			t.Error("the body was taken as whole")
 		}
-		if paused := time.Since(last); paused != stallTimeout {
-			t.Errorf("dropped after %s, want %s", paused, stallTimeout)
+		if paused := time.Since(last); paused != entry.StallTimeout {
+			t.Errorf("dropped after %s, want %s", paused, entry.StallTimeout)
 		}
 		ctx, cancel := contextFor(patience)
 		defer cancel()
@@ -76,11 +78,11 @@ func TestStalledClientsMakeRoomInTime(t *testing.T) {
 		"body": "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, Options{Mode: ModeOff, Loopback: true})
+				r := newRig(t, entry.Options{Loopback: true})
 				l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 				served := make(chan error, 1)
 				go func() { served <- r.Serve(l) }()
-				for range maxConns {
+				for range entry.MaxConns {
 					near, far := net.Pipe()
 					l.conns <- near
 					go func() {
@@ -97,7 +99,7 @@ func TestStalledClientsMakeRoomInTime(t *testing.T) {
 				if err != nil || res.StatusCode != http.StatusOK {
 					t.Errorf("got %v, %v", res, err)
 				}
-				if waited := time.Since(begin); waited == 0 || waited > stallTimeout {
+				if waited := time.Since(begin); waited == 0 || waited > entry.StallTimeout {
 					t.Errorf("the bot waited for %s", waited)
 				}
 				_ = far.Close()
@@ -114,7 +116,7 @@ func TestStalledClientsMakeRoomInTime(t *testing.T) {
 
 // Short fields take many times the memory of their bytes.
 func TestHeadersAreBounded(t *testing.T) {
-	r := start(t, Options{Mode: ModeOff})
+	r := start(t, entry.Options{})
 	for fields, want := range map[int]int{1000: http.StatusOK, 1500: http.StatusRequestHeaderFieldsTooLarge} {
 		request := "GET /x HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("abc:\r\n", fields) + "\r\n"
 		if res, _ := raw(t, r.addr, request); res.StatusCode != want {

@@ -1,4 +1,4 @@
-package entry
+package entry_test
 
 import (
 	"bufio"
@@ -11,10 +11,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"feishu-relay/feishu/entry"
 )
 
 // peer is a TCP server of one connection after the other.
@@ -66,7 +67,7 @@ func TestATunnelClosesHalfAtATime(t *testing.T) {
 		rest, _ := io.ReadAll(c)
 		received <- string(rest)
 	})
-	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr, reverse}})
+	r := start(t, entry.Options{Loopback: true, Allow: []string{addr, reverse}})
 	c, in := connect(t, r, addr)
 	fmt.Fprint(c, "hello")
 	if err := c.CloseWrite(); err != nil {
@@ -89,7 +90,7 @@ func TestATunnelClosesHalfAtATime(t *testing.T) {
 // A client may send its first bytes together with the CONNECT.
 func TestWhatFollowsConnectAtOnceIsNotLost(t *testing.T) {
 	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
-	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}})
+	r := start(t, entry.Options{Loopback: true, Allow: []string{addr}})
 	c := dialTCP(t, r.addr)
 	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\nearly", addr)
 	in := bufio.NewReader(c)
@@ -108,7 +109,7 @@ func TestAnUnreachableHostIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{l.Addr().String()}})
+	r := start(t, entry.Options{Loopback: true, Allow: []string{l.Addr().String()}})
 	c := dialTCP(t, r.addr)
 	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", l.Addr())
 	if res, body := answer(t, bufio.NewReader(c), true); res.StatusCode != http.StatusBadGateway {
@@ -116,27 +117,12 @@ func TestAnUnreachableHostIsSaid(t *testing.T) {
 	}
 }
 
-func TestTunnelsAreBounded(t *testing.T) {
-	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
-	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}})
-	r.tunnels = make(chan struct{}, 1)
-	r.tunnels <- struct{}{}
-	res, _ := raw(t, r.addr, fmt.Sprintf("CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", addr))
-	if res.StatusCode != http.StatusServiceUnavailable || r.counted("tunnel_full") != 1 {
-		t.Errorf("got %s", res.Status)
-	}
-	<-r.tunnels
-	c, in := connect(t, r, addr)
-	_ = c.CloseWrite()
-	_, _ = io.ReadAll(in)
-}
-
 func TestAnIdleTunnelIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, bot := net.Pipe()
 		far, host := net.Pipe()
 		joined := make(chan struct{})
-		go func() { defer close(joined); join(t.Context(), near, far) }()
+		go func() { defer close(joined); entry.Join(t.Context(), near, far) }()
 		begin := time.Now()
 		say := func(from, to net.Conn) {
 			t.Helper()
@@ -146,13 +132,13 @@ func TestAnIdleTunnelIsClosed(t *testing.T) {
 			}
 		}
 		for range 5 { // either side keeps it open
-			time.Sleep(tunnelIdle - time.Second)
+			time.Sleep(entry.TunnelIdle - time.Second)
 			say(bot, host)
-			time.Sleep(tunnelIdle - time.Second)
+			time.Sleep(entry.TunnelIdle - time.Second)
 			say(host, bot)
 		}
 		<-joined
-		if got, want := time.Since(begin), 10*(tunnelIdle-time.Second)+tunnelIdle; got != want {
+		if got, want := time.Since(begin), 10*(entry.TunnelIdle-time.Second)+entry.TunnelIdle; got != want {
 			t.Errorf("closed after %s, want %s", got, want)
 		}
 		if _, err := bot.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -161,27 +147,9 @@ func TestAnIdleTunnelIsClosed(t *testing.T) {
 	})
 }
 
-func TestSilentConnectionsAreClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{Mode: ModeOff})
-		d := newListener(r.Entry, nil)
-		near, bot := net.Pipe()
-		begin := time.Now()
-		go d.start(&conn{Conn: near, listener: d})
-		if _, err := bot.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("got %v", err)
-		}
-		if got := time.Since(begin); got != startTimeout {
-			t.Errorf("closed after %s, want %s", got, startTimeout)
-		}
-		r.stopAccepting()
-		r.stopLive()
-	})
-}
-
 // A silent connection does not keep others from being served.
 func TestASilentConnectionHoldsNobodyUp(t *testing.T) {
-	r := start(t, Options{Mode: ModeOff})
+	r := start(t, entry.Options{})
 	dialTCP(t, r.addr)
 	wantBody(t, client(t, "", nil), "http://"+r.addr, "POST /")
 }
@@ -189,7 +157,7 @@ func TestASilentConnectionHoldsNobodyUp(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	entered, finish := make(chan struct{}), make(chan struct{})
 	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
-	r := newRig(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	r := newRig(t, entry.Options{Loopback: true, Allow: []string{addr}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			close(entered)
 			<-finish
@@ -252,7 +220,7 @@ func TestShutdown(t *testing.T) {
 
 func TestShutdownIsCutShort(t *testing.T) {
 	entered := make(chan struct{})
-	r := newRig(t, Options{Mode: ModeOff, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	r := newRig(t, entry.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
 	})})
@@ -272,54 +240,6 @@ func TestShutdownIsCutShort(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-}
-
-// faulty is a listener whose first Accept fails for the moment, as it does when
-// the process has no descriptor left.
-type faulty struct {
-	net.Listener
-	failed bool // Accept is called by one goroutine
-}
-
-func (l *faulty) Accept() (net.Conn, error) {
-	if !l.failed {
-		l.failed = true
-		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
-	}
-	return l.Listener.Accept()
-}
-
-func TestAListenerThatFailsForAMomentGoesOn(t *testing.T) {
-	r := newRig(t, Options{Mode: ModeOff})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- r.Serve(&faulty{Listener: l}) }()
-	wantBody(t, client(t, "", nil), "http://"+l.Addr().String(), "POST /")
-	if err := r.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-}
-
-// panicking has no certificate, and loses its temper about it.
-type panicking struct{}
-
-func (panicking) certificate(string) (*tls.Certificate, error) { panic("no certificate") }
-func (panicking) covers(string) bool                           { return true }
-
-func TestAPanicCostsOneConnection(t *testing.T) {
-	r := start(t, Options{Mode: ModeAuto, DataDir: t.TempDir()})
-	r.certs = panicking{}
-	if _, err := tls.Dial("tcp", r.addr, r.trusting()); err == nil {
-		t.Error("it shook hands")
-	}
-	r.log.await(t, "a panic while accepting")
-	wantBody(t, client(t, "", nil), "http://"+r.addr, "POST /")
 }
 
 // The network's own proxy stands between the gateway and the rest.
@@ -343,10 +263,10 @@ func TestTheSidecarsOwnProxy(t *testing.T) {
 			return
 		}
 		fmt.Fprint(c, "HTTP/1.1 200 OK\r\n\r\n")
-		join(context.Background(), c, far)
+		entry.Join(context.Background(), c, far)
 	})
 	t.Setenv("HTTPS_PROXY", "http://user:pass@"+proxy)
-	r := start(t, Options{Mode: ModeOff, Loopback: true})
+	r := start(t, entry.Options{Loopback: true})
 	config := other.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	config.ServerName = "example.com"
 	c := client(t, "http://"+r.addr, config)
@@ -364,12 +284,12 @@ func TestTheSidecarsOwnProxy(t *testing.T) {
 
 func TestTheGatewayIsNotItsOwnProxy(t *testing.T) {
 	other, addr := origin(t)
-	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}})
+	r := start(t, entry.Options{Loopback: true, Allow: []string{addr}})
 	own, err := url.Parse("http://" + r.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.viaProxy = func(*url.URL) (*url.URL, error) { return own, nil } // as the environment says, which New reads
+	r.SetProxy(own.String()) // as the environment says, which New reads
 	c := client(t, "http://"+r.addr, other.Client().Transport.(*http.Transport).TLSClientConfig)
 	wantBody(t, c, "https://"+addr, "origin")
 	if !strings.Contains(r.log.String(), "names its gateway") {
@@ -378,24 +298,20 @@ func TestTheGatewayIsNotItsOwnProxy(t *testing.T) {
 }
 
 func TestProxiesThatAreNotServed(t *testing.T) {
-	for proxy, want := range map[string]string{"socks5://127.0.0.1:1": "not served", "https://127.0.0.1:1": "connect to the proxy"} {
-		u, err := url.Parse(proxy)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := newRig(t, Options{Mode: ModeOff})
-		r.viaProxy = func(*url.URL) (*url.URL, error) { return u, nil }
-		if _, err := r.dial(t.Context(), "origin.test:443"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v", proxy, err)
+	for _, proxy := range []string{"socks5://127.0.0.1:1", "https://127.0.0.1:1"} {
+		r := start(t, entry.Options{Loopback: true})
+		r.SetProxy(proxy)
+		if res, _ := raw(t, r.addr, "CONNECT origin.test:443 HTTP/1.1\r\nHost: x\r\n\r\n"); res.StatusCode != http.StatusBadGateway {
+			t.Errorf("%s: got %s", proxy, res.Status)
 		}
 	}
 }
 
 // A handshake inside of a tunnel that fails ends that tunnel alone.
 func TestABrokenHandshakeInsideATunnel(t *testing.T) {
-	r := start(t, Options{Mode: ModeAuto, DataDir: t.TempDir()})
+	r := start(t, entry.Options{Mode: entry.ModeAuto, DataDir: t.TempDir()})
 	c, in := connect(t, r, "open.feishu.cn:443")
-	if _, err := c.Write([]byte{recordHandshake, 3, 1, 0, 4, 1, 0, 0, 0}); err != nil {
+	if _, err := c.Write([]byte{0x16, 3, 1, 0, 4, 1, 0, 0, 0}); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.ReadAll(in) // an alert, and the end

@@ -1,4 +1,4 @@
-package entry
+package entry_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+
+	"feishu-relay/feishu/entry"
 )
 
 // echo is a WebSocket that says how it was reached and then returns each message.
@@ -15,7 +17,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.CloseNow()
-	scheme, host := Address(r)
+	scheme, host := entry.Address(r)
 	if err := c.Write(r.Context(), websocket.MessageText, fmt.Appendf(nil, "%s://%s %s", scheme, host, r.Host)); err != nil {
 		return
 	}
@@ -28,7 +30,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestWebSockets(t *testing.T) {
-	r := start(t, Options{Mode: ModeAuto, DataDir: t.TempDir(), Handler: http.HandlerFunc(echo)})
+	r := start(t, entry.Options{Mode: entry.ModeAuto, DataDir: t.TempDir(), Handler: http.HandlerFunc(echo)})
 	for _, tt := range []struct{ name, url, proxy, want string }{
 		{"plain", "ws://" + r.addr + "/ws/v2?a=1", "", "http://" + r.addr + " " + r.addr},
 		{"TLS", "wss://localhost:" + r.port() + "/ws/v2", "", "https://localhost:" + r.port() + " localhost:" + r.port()},

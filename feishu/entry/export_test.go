@@ -1,0 +1,37 @@
+package entry
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/url"
+)
+
+const (
+	MaxConns     = maxConns
+	StallTimeout = stallTimeout
+	TunnelIdle   = tunnelIdle
+	CALife       = caLife
+	CARenew      = caRenew
+	PairCheck    = pairCheck
+)
+
+func (e *Entry) SetResolver(r *net.Resolver) { e.resolver = r }
+
+func (e *Entry) SetProxy(proxy string) {
+	u, err := url.Parse(proxy)
+	e.viaProxy = func(*url.URL) (*url.URL, error) { return u, err }
+}
+
+func (e *Entry) SetAllow(addr string) { e.allow = []string{addr} }
+
+func (e *Entry) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return e.certificate(hello)
+}
+
+// Steal signs for a name with the CA's key.
+func (e *Entry) Steal(name string) (*tls.Certificate, error) {
+	return e.certs.(*issuer).issue([]string{name})
+}
+
+func Join(ctx context.Context, near, far net.Conn) { join(ctx, near, far) }
