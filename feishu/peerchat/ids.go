@@ -24,7 +24,7 @@ const (
 
 var (
 	wholeID  = regexp.MustCompile(`^(?:oc|om|ou)_` + mark + `[0-9a-f]*$`)
-	insideID = regexp.MustCompile(`(?:oc|om|ou)_` + mark)
+	insideID = regexp.MustCompile(`(?:oc|om|ou)_` + mark + `[0-9a-f]*`)
 )
 
 // IsID reports whether an id has the form of those of a chat with an agent, of its messages or of its other member.
@@ -50,16 +50,18 @@ func mediaType(r *http.Request) string {
 
 // Named reports whether a call names such an id: in its path, or in a field of its query, form or JSON body whose name
 // is one of an id. Elsewhere an id is a text, which names nothing.
-func Named(r *http.Request, body []byte) bool {
+func Named(r *http.Request, body []byte) bool { return len(named(r, body)) > 0 }
+
+// named are these ids, those of the path first.
+func named(r *http.Request, body []byte) []string {
+	ids := append(insideID.FindAllString(r.URL.Path, -1), inForm(form(r.URL.RawQuery))...)
 	switch {
-	case inside(r.URL.Path), inForm(form(r.URL.RawQuery)):
-		return true
 	case !BodyMayName(r):
-		return false
+		return ids
 	case mediaType(r) == "application/x-www-form-urlencoded":
-		return inForm(form(string(body)))
+		return append(ids, inForm(form(string(body)))...)
 	}
-	return inJSON(body)
+	return append(ids, inJSON(body)...)
 }
 
 // form reads a query or form, as whoever takes a semicolon for a separator, too. What cannot be unescaped is left out.
@@ -82,7 +84,7 @@ func (c *Chats) Split(r *http.Request) (real, ours string) {
 	delete(query, field+"[]")
 	some, others := ids, slices.DeleteFunc(slices.Clone(ids), inside)
 	some = slices.DeleteFunc(some, func(id string) bool { return !inside(id) })
-	if field == "" || r.Method != http.MethodGet || len(some) == 0 || len(others) == 0 || inForm(query) || c.opts.Closed {
+	if field == "" || r.Method != http.MethodGet || len(some) == 0 || len(others) == 0 || len(inForm(query)) > 0 || c.opts.Closed {
 		return "", ""
 	}
 	with := func(ids []string) string {
@@ -97,42 +99,40 @@ func inside(text string) bool { return strings.Contains(text, mark) && insideID.
 // idField are the names of fields that hold ids: receive_id, user_ids, message_id_list, …
 var idField = regexp.MustCompile(`(?i)(?:^|_)ids?(?:_list)?(?:\[\])?$`)
 
-func inForm(form url.Values) bool {
+func inForm(form url.Values) (ids []string) {
 	for name, values := range form {
-		if idField.MatchString(name) && slices.ContainsFunc(values, inside) {
-			return true
+		if idField.MatchString(name) {
+			ids = append(ids, insideID.FindAllString(strings.Join(values, ","), -1)...)
 		}
 	}
-	return false
-}
-
-// inJSON reports whether a field of a JSON document is one. Signs of it may be escaped.
-func inJSON(body []byte) bool {
-	if !bytes.Contains(body, []byte(mark)) && !bytes.Contains(body, []byte(`\u`)) {
-		return false
-	}
-	var call map[string]any
-	if json.Unmarshal(body, &call) != nil {
-		return quotedID.Match(body) // cut, or not JSON
-	}
-	if kind, _ := call["msg_type"].(string); kind == "share_chat" || kind == "share_user" {
-		var shared map[string]any
-		content, ok := call["content"].(string)
-		if ok && json.Unmarshal([]byte(content), &shared) == nil && holds(shared) {
-			return true
-		}
-	}
-	return holds(call)
+	return ids
 }
 
 // quotedID is a field that is one, in a text that is not all of a JSON document.
 var quotedID = regexp.MustCompile(`"(?:\w*_)?ids?(?:_list)?"\s*:\s*\[?\s*"\s*(?:oc|om|ou)_` + mark + `[0-9a-f]*\s*"`)
 
+// inJSON are those of the fields of a JSON document, or of what begins like one. Signs of it may be escaped.
+func inJSON(body []byte) []string {
+	var call map[string]any
+	switch {
+	case !bytes.Contains(body, []byte(mark)) && !bytes.Contains(body, []byte(`\u`)):
+		return nil
+	case json.Unmarshal(body, &call) != nil:
+		return insideID.FindAllString(string(quotedID.Find(body)), -1)
+	}
+	if kind, _ := call["msg_type"].(string); kind == "share_chat" || kind == "share_user" {
+		content, _ := call["content"].(string)
+		if len(inJSON([]byte(content))) > 0 {
+			return []string{"oc_" + mark} // it is not for that chat
+		}
+	}
+	return inObject(call)
+}
+
 // written are the fields in which bots and people write: texts and cards, which have values of their own.
 var written = []string{"content", "text", "body", "header", "elements", "i18n_elements", "value", "template_variable"}
 
-// holds reports whether a field of an object is one, or one of an object in it.
-func holds(object map[string]any) bool {
+func inObject(object map[string]any) (ids []string) {
 	for name, value := range object {
 		if slices.Contains(written, name) {
 			continue
@@ -144,17 +144,15 @@ func holds(object map[string]any) bool {
 		for _, one := range list {
 			switch one := one.(type) {
 			case string:
-				if idField.MatchString(name) && IsID(strings.TrimSpace(one)) {
-					return true
+				if id := strings.TrimSpace(one); idField.MatchString(name) && IsID(id) {
+					ids = append(ids, id)
 				}
 			case map[string]any:
-				if holds(one) {
-					return true
-				}
+				ids = append(ids, inObject(one)...)
 			}
 		}
 	}
-	return false
+	return ids
 }
 
 // newMessageID is the id of a message of the bot.

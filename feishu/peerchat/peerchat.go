@@ -4,10 +4,10 @@
 // # What it answers
 //
 // The gateway passes a call to [Chats.Answer] if it names such a chat, a message in it, its
-// other member or a card that was sent there ([Chats.Names]). The call is answered in Feishu's
-// format (docs/feishu.md 5) and never reaches Feishu. An unsupported call gets Feishu's answer
-// for an unknown message or chat. This package does not decide what an answer means for the
-// other agent: the gateway reads it like Feishu's.
+// other member ([Named]) or a card that was sent there. The call is answered in Feishu's format
+// (docs/feishu.md 5) and never reaches Feishu: a read from memory; of the others, what has a
+// content is a message of the bot, and everything else is accepted. This package does not decide
+// what an answer means for the other agent: the gateway reads it like Feishu's.
 //
 // # Ids
 //
@@ -85,8 +85,6 @@ type Message struct {
 	Reactions []Reaction      `json:"reactions,omitempty"`
 	// Mail is what the sidecar keeps with it; it is not looked at here.
 	Mail json.RawMessage `json:"mail,omitempty"`
-
-	order int // of its making, in this run
 }
 
 // Reaction is an emoji that the bot put below a message.
@@ -124,7 +122,6 @@ type Chats struct {
 	disk sync.Mutex
 
 	mu    sync.Mutex
-	made  int
 	last  relay.Millis // the newest Created
 	bytes int
 	all   map[relay.MessageID]*Message
@@ -173,9 +170,7 @@ func Open(o Options) (*Chats, error) {
 			"key back, remove .broken from the files' names and restart, or delete the files",
 			"folder", o.Root.Name(), "file", keyFile, "messages", others)
 	}
-	slices.SortFunc(left, func(a, b *Message) int {
-		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(left, func(a, b *Message) int { return cmp.Compare(a.Created, b.Created) })
 	for _, m := range left {
 		c.enter(m)
 	}
@@ -279,17 +274,13 @@ func (c *Chats) Keep(id relay.MessageID, mail json.RawMessage) error {
 }
 
 // Message finds a message.
-func (c *Chats) Message(id relay.MessageID) (Message, bool) {
+func (c *Chats) Message(id relay.MessageID) (m Message, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return found(c.all[id])
-}
-
-func found(m *Message) (Message, bool) {
-	if m == nil {
-		return Message{}, false
+	if found := c.all[id]; found != nil {
+		return *found, true
 	}
-	return *m, true
+	return m, false
 }
 
 // Messages are those of a chat, the oldest first.
@@ -313,45 +304,37 @@ func (c *Chats) List() []relay.ChatID {
 // WithCard finds the message that shows a card of CardKit.
 func (c *Chats) WithCard(card string) (Message, bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return found(c.all[c.cards[card]])
+	id := c.cards[card]
+	c.mu.Unlock()
+	return c.Message(id)
 }
 
 // keep puts a new message on disk and in its chat. disk is held, here and in replace and enter, and mu is not.
 func (c *Chats) keep(m *Message) error {
-	if err := c.files.Save(string(m.ID), *m); err != nil {
-		return err
+	err := c.files.Save(string(m.ID), *m)
+	if err == nil {
+		c.enter(m)
 	}
-	c.enter(m)
-	return nil
+	return err
 }
 
 // enter puts a message that is on disk in its chat, and forgets others where there are too many.
 func (c *Chats) enter(m *Message) {
-	for _, gone := range c.entered(m) {
-		c.files.Remove(string(gone.ID))
-	}
-}
-
-// entered returns those that were forgotten.
-func (c *Chats) entered(m *Message) (gone []*Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made++
-	m.order, c.last = c.made, max(c.last, m.Created)
+	c.last = max(c.last, m.Created)
 	c.all[m.ID] = m
 	c.chats[m.Chat] = append(c.chats[m.Chat], m)
 	c.bytes += m.size()
 	if m.Card != "" {
 		c.cards[m.Card] = m.ID
 	}
-	for len(c.chats[m.Chat]) > maxInChat {
-		gone = append(gone, c.forget(c.least(slices.Values(c.chats[m.Chat]), m)))
+	if len(c.chats[m.Chat]) > maxInChat {
+		c.forget(c.least(slices.Values(c.chats[m.Chat]), m))
 	}
 	for len(c.all) > maxMessages || c.bytes > maxBytes && len(c.all) > 1 {
-		gone = append(gone, c.forget(c.least(maps.Values(c.all), m)))
+		c.forget(c.least(maps.Values(c.all), m))
 	}
-	return gone
 }
 
 // least is the message that is forgotten first, of two or more: the oldest, and of those of the bot as long as they
@@ -364,18 +347,18 @@ func (c *Chats) least(all iter.Seq[*Message], newest *Message) *Message {
 			own++
 		}
 	}
-	ownFirst := 2*own >= len(messages)
-	slices.SortFunc(messages, func(a, b *Message) int {
+	rank := func(m *Message) int { // of the kinds
 		switch {
-		case a.Own == b.Own:
-			return a.order - b.order
-		case a.Own == ownFirst:
-			return -1
+		case m.Own == (2*own >= len(messages)) && (m.Own || !c.opts.Needed(*m)):
+			return 0
+		case m.Own || !c.opts.Needed(*m):
+			return 1
 		}
-		return 1
+		return 2
+	}
+	return slices.MinFunc(messages, func(a, b *Message) int {
+		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.Created, b.Created))
 	})
-	at := slices.IndexFunc(messages, func(m *Message) bool { return m.Own || !c.opts.Needed(*m) })
-	return messages[max(at, 0)] // all may be needed
 }
 
 // replace makes changed what is known of m, once the disk has it.
@@ -393,8 +376,8 @@ func (c *Chats) replace(m *Message, changed Message) error {
 	return nil
 }
 
-// forget takes m out of memory, and returns it. mu is held.
-func (c *Chats) forget(m *Message) *Message {
+// forget drops m. mu is held.
+func (c *Chats) forget(m *Message) {
 	delete(c.all, m.ID)
 	if c.cards[m.Card] == m.ID {
 		delete(c.cards, m.Card)
@@ -405,7 +388,7 @@ func (c *Chats) forget(m *Message) *Message {
 	} else {
 		delete(c.chats, m.Chat)
 	}
-	return m
+	c.files.Remove(string(m.ID))
 }
 
 // size is about how many bytes m takes in memory.
