@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"feishu-relay/feishu"
-	"feishu-relay/relay"
 )
 
 // mark is what the ids have behind Feishu's prefix, and idBytes the bytes that follow it in hexadecimal.
@@ -84,7 +83,8 @@ func (c *Chats) Split(r *http.Request) (real, ours string) {
 	delete(query, field+"[]")
 	some, others := ids, slices.DeleteFunc(slices.Clone(ids), inside)
 	some = slices.DeleteFunc(some, func(id string) bool { return !inside(id) })
-	if field == "" || r.Method != http.MethodGet || len(some) == 0 || len(others) == 0 || len(inForm(query)) > 0 || c.opts.Closed {
+	if field == "" || r.Method != http.MethodGet || len(some) == 0 || len(others) == 0 || len(inForm(query)) > 0 ||
+		c.opts.Closed {
 		return "", ""
 	}
 	with := func(ids []string) string {
@@ -154,9 +154,6 @@ func inObject(object map[string]any) (ids []string) {
 	}
 	return ids
 }
-
-// newMessageID is the id of a message of the bot.
-func newMessageID() relay.MessageID { return relay.MessageID("om_" + mark + random()) }
 
 func random() string {
 	id := make([]byte, idBytes)
