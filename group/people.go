@@ -59,7 +59,7 @@ func (s *State) said(e *Event) {
 		m.UserTS = s.spoke(m.ThreadID, s.believed(m.TS))
 		l = s.lineOf(e)
 	}
-	s.setIn(Joined, m.TS)
+	s.setIn(Joined, s.believed(m.TS))
 	s.record(l, m)
 	s.do(Effect{Do: Publish, Key: "publish/" + string(id), ID: id, Msg: m})
 }
@@ -86,7 +86,7 @@ func (s *State) heard(e *Event) {
 		s.ignore(Effect{Do: Give, ID: id, Msg: m})
 		return
 	}
-	s.setIn(Joined, m.TS)
+	s.setIn(Joined, s.believed(m.TS))
 	if e.User && s.command(m, e.MayEdit) {
 		s.effect(Effect{Do: Withhold, ID: id, Reason: relay.Command})
 		return

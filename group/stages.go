@@ -64,9 +64,11 @@ func (s *State) believed(at relay.Millis) relay.Millis {
 // arrived takes another bot's message through the stages.
 func (s *State) arrived(e *Event) {
 	m := s.bounded(e)
-	if e.Reason == relay.Pass {
+	if waiting := len(s.d.Queue) + len(s.d.Todo); e.Reason == relay.Pass {
 		s.d.Queue = slices.DeleteFunc(s.d.Queue, func(a *arrival) bool { return a.isNative() && a.ID == m.ID() })
 		delete(s.d.Todo, fetchKey(m.ID()))
+		waited := len(s.d.Queue)+len(s.d.Todo) < waiting
+		defer func() { s.changed = s.changed || waited }()
 	}
 	if id := m.ID(); e.Own || m.SenderAgentName == s.d.Config.Agent {
 		if s.changed = s.byID[id] == nil && s.isMember() && EditOf(m) == "" && e.Reason == relay.Pass; s.changed {
@@ -97,7 +99,7 @@ func (s *State) native(e *Event) {
 		s.ignore(Effect{Do: Stop, ID: id, Msg: m, Reason: relay.Duplicate})
 		return
 	}
-	s.setIn(Joined, m.TS)
+	s.setIn(Joined, s.believed(m.TS))
 	s.enter(&arrival{ID: id, Msg: m, Until: max(e.Until, 1)})
 }
 
@@ -208,7 +210,7 @@ const maxDetail = 200
 
 // isNotice reports whether a message is what the group was shown.
 func (s *State) isNotice(id relay.MessageID) bool {
-	return slices.ContainsFunc(s.d.Shown, func(r Record) bool { return r.Message == id })
+	return slices.ContainsFunc(s.d.Shown, func(r Record) bool { return r.Kind == KindNotice && r.Message == id })
 }
 
 // stopForeign stops what is no message of this group, or is one that was here before.

@@ -107,7 +107,7 @@ func (s *State) UnmarshalJSON(snapshot []byte) error {
 // Apply changes s by one event, and returns what is to be done once the event is in the book. An event that has not
 // changed s need not be there. Equal events make equal States.
 func (s *State) Apply(e Event) (effects []Effect, changed bool) {
-	s.clock, s.now, s.effects, s.changed = e.At, relay.MillisOf(e.At), nil, true
+	s.clock, s.now, s.effects, s.changed = e.At, relay.MillisOf(e.At), nil, e.Kind != Tick
 	switch e.Kind {
 	case Start:
 		s.start(e.Config)
@@ -124,7 +124,7 @@ func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 	case CaughtUp:
 		s.d.CaughtUp = true
 	case Joined, Left:
-		s.changed = s.setIn(e.Kind, e.TS)
+		s.changed = s.setIn(e.Kind, cmp.Or(e.TS, s.now)) // Feishu says when
 	case Said:
 		s.said(&e)
 	case Arrived:
@@ -152,7 +152,6 @@ func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 	case Done:
 		s.done(&e)
 	case Tick:
-		s.changed = false
 	default:
 		panic("group: unknown event " + e.Kind)
 	}
@@ -214,7 +213,6 @@ func (s *State) due() {
 // setIn takes in whether the bot was in the chat at a time. The newest counts.
 func (s *State) setIn(in EventKind, at relay.Millis) (changed bool) {
 	d := s.d
-	at = s.believed(at)
 	if changed = d.In == "" || at > d.InAt || at == d.InAt && d.In != in; changed {
 		d.In, d.InAt, d.Answered = in, at, 0
 		if in == Joined {
@@ -284,7 +282,6 @@ func (s *State) done(e *Event) {
 		}
 	case Fetch:
 		s.arrived(&Event{Msg: cmp.Or(e.Msg, todo.Msg), Names: e.Names, Reason: e.Reason})
-		s.changed = true
 	case Ask:
 		for _, a := range s.d.Queue {
 			if a.ID == todo.ID {
@@ -296,6 +293,7 @@ func (s *State) done(e *Event) {
 	case Give, React, Reply:
 		s.performed(todo, e)
 	}
+	s.changed = true
 }
 
 // share takes in a record, and has the other sidecars know it.

@@ -95,6 +95,9 @@ func (s *State) order(t *turn) (agents []relay.AgentName, write bool) {
 func (t *turn) claimed() bool { return t.shows() || t.Kind == turnOne }
 func (t *turn) shows() bool   { return t.Kind == turnAnswer || t.Kind == turnStop }
 
+// waits reports whether this sidecar must not write yet what t shows.
+func (s *State) waits(t *turn) bool { return t.shows() && s.d.Config.CanWrite && s.d.Config.NotYet }
+
 // dueAt is when it is this sidecar's turn; 0: another event comes first.
 func (s *State) dueAt(t *turn) relay.Millis {
 	order, _ := s.order(t)
@@ -104,7 +107,7 @@ func (s *State) dueAt(t *turn) relay.Millis {
 		return 0
 	case t.Taken > 0:
 		return t.Taken + lease + grace
-	case t.shows() && (place < 0 || s.d.Config.CanWrite && s.d.Config.NotYet): // the others show it, and say so
+	case t.shows() && place < 0, s.waits(t): // the others show it, and say so
 		return t.Born + s.maxAge() + 1
 	case !t.claimed():
 		place = min(place, 1) // they all begin together
@@ -145,7 +148,7 @@ func (s *State) claimed(e *Event) {
 	t.Taken = s.now
 	order, write := s.order(t)
 	switch until := s.now + lease; {
-	case e.Failed:
+	case e.Failed, s.waits(t): // the next one does it, or this one again
 	case t.Kind == turnOne:
 		s.do(Effect{Do: Give, Key: t.Key, ID: t.Of, Msg: t.Msg, Until: until})
 	case !write || !strings.HasPrefix(string(t.Of), "om_") || t.Try >= len(order): // nobody can
@@ -165,7 +168,6 @@ func (s *State) performed(did *Effect, result *Event) {
 		t.Failed = true
 	case did.Do == Give && (t != nil || result.Verdict != nil):
 		s.delivered(did.ID, *cmp.Or(result.Verdict, &Verdict{}))
-		s.changed = true
 	case t != nil:
 		s.showed(t, result.ID)
 	}
