@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"feishu-relay/policy"
 	"feishu-relay/policy/judge"
@@ -110,18 +108,6 @@ func newLLM(t testing.TB, e *endpoint, change ...func(*judge.Options)) *judge.LL
 		f(&o)
 	}
 	l, err := judge.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// serve returns a judge that asks e over the loopback.
-func serve(t testing.TB, e *endpoint) *judge.LLM {
-	t.Helper()
-	s := httptest.NewServer(e)
-	t.Cleanup(s.Close)
-	l, err := judge.New(judge.Options{APIKey: testKey, BaseURL: s.URL + "/v1", Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
