@@ -106,8 +106,8 @@ func (s *story) written() (map[string]string, error) {
 	}
 	out := map[string]string{"the queue": strings.Join(lines, "\n")}
 	err = filepath.WalkDir(s.home, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(path) != ".jsonl" {
-			return err
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".jsonl" || strings.Contains(path, "relay/feishu/") {
+			return err // relay/feishu has who was met before, and is saved later
 		}
 		data, err := os.ReadFile(path)
 		out[path] = string(data)
