@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -106,15 +105,22 @@ func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
 	d.chats, _ = simplelru.NewLRU(maxChats, func(id relay.ChatID, _ Chat) { d.unsaved[mark{kindChat, string(id)}] = true })
 	d.names, _ = simplelru.NewLRU(maxNames, func(id string, _ Who) { d.unsaved[mark{kindName, id}] = true })
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	err := errors.Join(
-		load(store, kindSelf, func(_ string, self Self) { d.LearnSelf(self) }),
-		load(store, kindBots, func(_ string, bots []Bot) {
-			for _, bot := range bots {
-				d.LearnBot(bot)
-			}
-		}),
-		load(store, kindChat, func(_ string, chat Chat) { d.SetChat(chat) }),
-		load(store, kindName, d.LearnName))
+	err := store.Each(func(kind, key string, value json.RawMessage) {
+		switch kind {
+		case kindSelf:
+			load(value, func(self Self) { d.LearnSelf(self) })
+		case kindBots:
+			load(value, func(bots []Bot) {
+				for _, bot := range bots {
+					d.LearnBot(bot)
+				}
+			})
+		case kindChat:
+			load(value, d.SetChat)
+		case kindName:
+			load(value, func(who Who) { d.LearnName(key, who) })
+		}
+	})
 	if err != nil {
 		d.log.Warn("the stored ids of bots and chats cannot be read; they are learned again", "err", err)
 	}
@@ -124,14 +130,12 @@ func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
 	return d
 }
 
-// load passes each record of a kind to learn. One that cannot be read is left out: it is learned again.
-func load[T any](s *Store, kind string, learn func(key string, value T)) error {
-	return s.Each(kind, func(key string, value json.RawMessage) {
-		var v T
-		if json.Unmarshal(value, &v) == nil {
-			learn(key, v)
-		}
-	})
+// load passes a record to learn. One that cannot be read is left out: it is learned again.
+func load[T any](value json.RawMessage, learn func(T)) {
+	var v T
+	if json.Unmarshal(value, &v) == nil {
+		learn(v)
+	}
 }
 
 // Forget forgets everything, as where the app is another one.

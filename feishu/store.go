@@ -9,9 +9,6 @@ import (
 	"feishu-relay/book"
 )
 
-// KindDraft is the kind of the records of package gateway in a [Store]. The others are those of a [Directory].
-const KindDraft = "draft"
-
 // Store is the book of what a sidecar knows of Feishu. A nil Store keeps nothing. It is safe for concurrent use.
 type Store struct {
 	mu   sync.Mutex
@@ -21,8 +18,7 @@ type Store struct {
 // OpenStore opens the book in the folder dir. What was deleted in it is off the disk some ten minutes later.
 func OpenStore(dir string, log *slog.Logger) (*Store, error) {
 	b, err := book.Open(dir, book.Options{Logger: log, Forget: 10 * time.Minute, Kinds: map[string]book.Bound{
-		kindSelf: {}, kindBots: {}, kindChat: {Count: 2 * maxChats}, kindName: {Count: 2 * maxNames},
-		KindDraft: {Count: 10_000, Bytes: 256 << 20}}})
+		kindSelf: {}, kindBots: {}, kindChat: {Count: 2 * maxChats}, kindName: {Count: 2 * maxNames}}})
 	return &Store{book: b}, err
 }
 
@@ -36,17 +32,15 @@ func (s *Store) Put(records ...book.Record) error {
 	return s.book.Commit(records...)
 }
 
-// Each passes each record of a kind to f, those that were put last at the end.
-func (s *Store) Each(kind string, f func(key string, value json.RawMessage)) error {
+// Each passes each record to f, those that were put last at the end.
+func (s *Store) Each(f func(kind, key string, value json.RawMessage)) error {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.book.Each(func(k, key string, value json.RawMessage) error {
-		if k == kind {
-			f(key, value)
-		}
+	return s.book.Each(func(kind, key string, value json.RawMessage) error {
+		f(kind, key, value)
 		return nil
 	})
 }

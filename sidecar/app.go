@@ -42,7 +42,6 @@ type app struct {
 	*base
 	chats *chats
 	book  *feishu.Directory // of this bot's Feishu app
-	store *feishu.Store     // of the book
 	api   *feishu.API
 	names atomic.Pointer[namesOf]
 	left  func(relay.ChatID) // the bot is not in a chat, as Feishu says; set once, before it is called
@@ -54,11 +53,12 @@ func openApp(b *base, c *chats) (*app, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.store, err = feishu.OpenStore(root.Name(), b.log); err != nil {
+	store, err := feishu.OpenStore(root.Name(), b.log)
+	if err != nil {
 		return nil, err
 	}
-	b.onClose(a.store.Close)
-	a.book = feishu.NewDirectory(a.store, a.api, b.log)
+	b.onClose(store.Close)
+	a.book = feishu.NewDirectory(store, a.api, b.log)
 	b.onClose(a.book.Close)
 	if known := a.book.Self().AppID; b.cfg.AppID != "" && known != "" && known != b.cfg.AppID {
 		// Another app: every open_id in the directory is another one's.
