@@ -16,32 +16,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"feishu-relay/internal/test/logtest"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
 
 // logBuffer takes what several goroutines log.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
+type logBuffer struct{ logtest.Buffer }
 
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) lines() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(strings.Lines(l.b.String()))
-}
+func (l *logBuffer) lines() []string { return slices.Collect(strings.Lines(l.String())) }
 
 // wait waits for n lines of JSON that match and returns all of those: a message's line is logged after its outcome is
 // told.

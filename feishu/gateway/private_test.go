@@ -1,40 +1,21 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/webhook"
+	"feishu-relay/internal/test/logtest"
 )
-
-// syncBuffer is a log that many write to.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
 
 // Whatever goes wrong, a log above debug level shows no text, token, secret or query.
 func TestTheLogKeepsSecrets(t *testing.T) {
-	log := &syncBuffer{}
+	log := &logtest.Buffer{}
 	r := newRig(t, func(o *Options) {
 		o.Logger = slog.New(slog.NewTextHandler(log, nil))
 		o.Webhook = &webhook.Options{BotURL: "http://127.0.0.1:1/s3cret", VerificationToken: "s3cret-token"}

@@ -21,6 +21,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/link"
+	"feishu-relay/internal/test/logtest"
 )
 
 // connector runs one that talks to f, until the test ends.
@@ -191,7 +192,7 @@ func TestRefusalsOfTheConnector(t *testing.T) {
 						w.WriteHeader(http.StatusForbidden)
 					})
 				}
-				var log safeBuffer
+				var log logtest.Buffer
 				var counts sync.Map
 				e := events(&counts, func(string) (feishu.Verdict, []byte) { return feishu.Keep, nil })
 				e.Logger = slog.New(slog.NewTextHandler(&log, nil))

@@ -1,7 +1,6 @@
 package link_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +19,7 @@ import (
 	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/link"
+	"feishu-relay/internal/test/logtest"
 )
 
 const (
@@ -107,14 +107,14 @@ type rig struct {
 	s      *link.Server
 	front  string // its host:port
 	feishu *fake
-	log    *safeBuffer
+	log    *logtest.Buffer
 
 	mu     sync.Mutex
 	counts map[string]int
 }
 
 func newRig(t testing.TB, w wire, change func(*link.Options)) *rig {
-	r := &rig{t: t, w: w, counts: make(map[string]int), log: new(safeBuffer)}
+	r := &rig{t: t, w: w, counts: make(map[string]int), log: new(logtest.Buffer)}
 	transport := &http.Transport{DialContext: w.dial, DisableCompression: true}
 	r.client = &http.Client{Transport: transport}
 	r.feishu = newFake(t, w)
@@ -251,21 +251,4 @@ func with(f tap) func(*link.Options) {
 	return func(o *link.Options) {
 		o.Tap = func(event []byte) (feishu.Verdict, []byte) { return f(string(event)) }
 	}
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

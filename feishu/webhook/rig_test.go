@@ -20,6 +20,7 @@ import (
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/link"
 	"feishu-relay/feishu/webhook"
+	"feishu-relay/internal/test/logtest"
 )
 
 const (
@@ -33,7 +34,7 @@ type rig struct {
 	t   testing.TB
 	s   *webhook.Server
 	url string
-	log safeBuffer
+	log logtest.Buffer
 
 	mu     sync.Mutex
 	counts map[string]int
@@ -176,21 +177,4 @@ func wait(ctx context.Context, c <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
