@@ -102,8 +102,8 @@ func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
 	d := &Directory{api: api, store: store, log: cmp.Or(log, slog.New(slog.DiscardHandler)),
 		asking: make(chan struct{}, maxAsking), members: rate.NewLimiter(2, 10), unsaved: map[mark]bool{}}
 	d.asked, _ = lru.New[string, reply](maxAsked) // these fail only for a size below 1
-	d.chats, _ = simplelru.NewLRU(maxChats, func(id relay.ChatID, _ Chat) { d.unsaved[mark{kindChat, string(id)}] = true })
-	d.names, _ = simplelru.NewLRU(maxNames, func(id string, _ Who) { d.unsaved[mark{kindName, id}] = true })
+	d.chats, _ = simplelru.NewLRU(maxChats, func(id relay.ChatID, _ Chat) { d.changed(kindChat, string(id)) })
+	d.names, _ = simplelru.NewLRU(maxNames, func(id string, _ Who) { d.changed(kindName, id) })
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	err := store.Each(func(kind, key string, value json.RawMessage) {
 		switch kind {
