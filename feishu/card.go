@@ -70,7 +70,7 @@ func (c *Card) Streaming() bool {
 	return jsontree.Member(c.root, "config")["streaming_mode"] == true
 }
 
-// find returns the element with an id; nil if there is none.
+// find returns the element with an id; nil if no element has it.
 func find(v any, id string) map[string]any {
 	switch v := v.(type) {
 	case []any:

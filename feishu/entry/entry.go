@@ -38,7 +38,7 @@
 //	proxy_denied   a tunnel without the API token was refused
 //	proxy_refused  a tunnel to this machine or its link was refused
 //	proxy_failed   the far side of a tunnel was not reached
-//	tls_refused    a client spoke TLS where there is none
+//	tls_refused    a client spoke TLS, and GATEWAY_TLS is off
 //	tls_failed     a TLS handshake did not succeed
 package entry
 

@@ -184,7 +184,7 @@ func identify(event []byte) (key, app string) {
 	return Key(app, id), app
 }
 
-// Key is the key of a message in Answered, or of an event that is none.
+// Key is the key in Answered of a message, or of another event.
 func Key[T ~string](app string, id T) string {
 	sum := sha256.Sum256([]byte(app + "\n" + string(id)))
 	return hex.EncodeToString(sum[:16])

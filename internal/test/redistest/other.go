@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// NotRedis returns the URL of a server that is none, and answers as one for HTTP does. It ends with the test.
+// NotRedis returns the URL of an HTTP server, for where a Redis is expected. It ends with the test.
 func NotRedis(tb testing.TB) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
