@@ -130,12 +130,12 @@ func (c *Core) do(e loop.Effect) {
 	case group.Retext:
 		// not yet: what waits for the bot keeps the text that it has in the book
 	case group.Give: // by the local API the bot has it already
-		c.heard.tell(e.Chat.Key(f.ID), relay.Pass)
-		if f.Key != "" {
-			c.work.Go(func() {
+		c.work.Go(func() {
+			if f.Key != "" { // first: what comes after the answer to its reporter counts it as given
 				c.result(e.Chat, group.Event{Kind: group.Done, Key: f.Key, Verdict: &group.Verdict{}})
-			})
-		}
+			}
+			c.heard.tell(e.Chat.Key(f.ID), relay.Pass)
+		})
 	case group.Withhold:
 		c.heard.tell(e.Chat.Key(f.ID), f.Reason)
 	case group.Ask:
