@@ -98,7 +98,7 @@ type Limits struct {
 	// Threshold passes messages at most this deep without a judge.
 	Threshold int `envconfig:"BOT_REPLY_LLM_THRESHOLD" default:"1" range:"0..1000" desc:"a message up to this depth passes without the judge"`
 	// Check asks the judge about depths between the two; without it they pass.
-	Check bool `envconfig:"BOT_REPLY_LLM_CHECK" default:"true" desc:"asks the judge between the threshold and the limit; without it these messages pass"`
+	Check bool `envconfig:"BOT_REPLY_LLM_CHECK" default:"true" desc:"asks the judge between threshold and limit; else these pass"`
 	// OnErrorAllow passes a message on which the judge gave no verdict.
 	OnErrorAllow bool `envconfig:"BOT_REPLY_LLM_ON_ERROR" default:"deny" oneof:"deny|allow" desc:"what happens to a message when the judge fails"`
 	// Timeout bounds the wait for the judge; 0 or less means DefaultTimeout.

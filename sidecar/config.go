@@ -42,12 +42,12 @@ func (s Secret) GoString() string { return s.String() }
 // range is "lowest..highest" of a number or a duration; is names what else a text
 // has to be (the program's config.go has the list).
 type Config struct {
-	Agent        relay.AgentName `envconfig:"AGENT_NAME" is:"agent" unset:"required" desc:"this bot's name among the sidecars; unique, at most 64 bytes, without spaces, slashes, quotes or @"`
-	Role         string          `envconfig:"AGENT_ROLE" unset:"empty" desc:"what the bot is for, in a paragraph; the judge and the other agents read it"`
+	Agent        relay.AgentName `envconfig:"AGENT_NAME" is:"agent" unset:"required" desc:"this bot's unique name: at most 64 bytes, no spaces, slashes, quotes or @"`
+	Role         string          `envconfig:"AGENT_ROLE" unset:"empty" desc:"what the bot is for, for the judge and the other agents"`
 	Capabilities []string        `envconfig:"AGENT_CAPABILITIES" unset:"empty" desc:"what the bot can do, for the other agents"`
 	BotName      string          `envconfig:"BOT_NAME" is:"word" unset:"learned from Feishu" desc:"the bot's display name in Feishu"`
 	BotOpenID    relay.OpenID    `envconfig:"BOT_OPEN_ID" is:"id" unset:"learned from Feishu" desc:"the bot's open_id"`
-	AppID        string          `envconfig:"FEISHU_APP_ID" is:"id" unset:"learned from the bot's first connection" desc:"the bot's app; required by CONNECTOR=true, and where GATEWAY_ADDR is not loopback"`
+	AppID        string          `envconfig:"FEISHU_APP_ID" is:"id" unset:"learned from the bot's first connection" desc:"the bot's app; required by CONNECTOR=true and beyond loopback"`
 	AppSecret    Secret          `envconfig:"FEISHU_APP_SECRET" is:"word" unset:"none: the gateway uses the bot's own tokens" desc:"the app's secret; required by CONNECTOR=true"`
 
 	// BaseURL is nil for https://open.feishu.cn.
@@ -56,40 +56,40 @@ type Config struct {
 	VerificationToken Secret   `envconfig:"FEISHU_VERIFICATION_TOKEN" unset:"none" desc:"webhook mode: the app's Verification Token"`
 
 	Gateway          GatewayConfig
-	WebhookAddr      string `envconfig:"WEBHOOK_ADDR" is:"address" unset:"GATEWAY_ADDR" desc:"webhook mode: where Feishu posts to /webhook/event; required where GATEWAY_ADDR is not loopback"`
+	WebhookAddr      string `envconfig:"WEBHOOK_ADDR" is:"address" unset:"GATEWAY_ADDR" desc:"webhook mode: where Feishu posts to /webhook/event; required beyond loopback"`
 	BotWebhookURL    string `envconfig:"BOT_WEBHOOK_URL" is:"url" unset:"no webhook" desc:"webhook mode: where the bot listens for Feishu's events"`
-	Connector        bool   `envconfig:"CONNECTOR" default:"false" desc:"the sidecar connects to Feishu itself, for a bot that does not speak Feishu"`
+	Connector        bool   `envconfig:"CONNECTOR" default:"false" desc:"the sidecar connects to Feishu itself"`
 	InjectSenderType string `envconfig:"INJECT_SENDER_TYPE" default:"bot" oneof:"bot|app|user" desc:"the sender_type of other bots' messages in the events for the bot"`
-	MentionAlways    bool   `envconfig:"INJECT_MENTION" default:"addressed" oneof:"addressed|always" desc:"whether these events mention this bot: where the message does, or always"`
+	MentionAlways    bool   `envconfig:"INJECT_MENTION" default:"addressed" oneof:"addressed|always" desc:"whether these events mention this bot: if the message does, or always"`
 
-	ListenAddr string `envconfig:"LISTEN_ADDR" default:"127.0.0.1:8787" is:"port" desc:"address of the local API, the viewer, MCP, health and metrics"`
-	APIToken   Secret `envconfig:"API_TOKEN" unset:"none: every program of this host may call" desc:"the bot's token of the local API; required where LISTEN_ADDR is not loopback, then 16 characters or more"`
-	AdminToken Secret `envconfig:"ADMIN_TOKEN" unset:"none: API_TOKEN serves people as well" desc:"people's token, for the viewer and all routes; with it API_TOKEN cannot steer groups"`
+	ListenAddr string `envconfig:"LISTEN_ADDR" default:"127.0.0.1:8787" is:"port" desc:"address of the local API, viewer and metrics"`
+	APIToken   Secret `envconfig:"API_TOKEN" unset:"none: every program of this host may call" desc:"the bot's token, 16 characters or more; required beyond loopback"`
+	AdminToken Secret `envconfig:"ADMIN_TOKEN" unset:"none: API_TOKEN serves people as well" desc:"people's token; with it API_TOKEN cannot steer groups"`
 
 	InjectURL       string        `envconfig:"INJECT_URL" is:"url" unset:"none: the bot reads /v1/stream" desc:"where messages are posted to the bot"`
 	InjectSecret    Secret        `envconfig:"INJECT_SECRET" is:"secret" unset:"none: not signed" desc:"signs the posts to INJECT_URL; docs/api.md shows how to verify them"`
-	InjectContext   int           `envconfig:"INJECT_CONTEXT" default:"0" range:"0..200" desc:"puts up to this many messages that the bot did not get in front of its next one, at most 16 KiB"`
-	FileMax         int           `envconfig:"FILE_MAX" default:"31457280" range:"1..104857600" desc:"bytes of the largest picture or file that the local API hands out"`
-	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message, before it is undeliverable"`
+	InjectContext   int           `envconfig:"INJECT_CONTEXT" default:"0" range:"0..200" desc:"messages that the bot missed, put in front of its next one; at most 16 KiB"`
+	FileMax         int           `envconfig:"FILE_MAX" default:"31457280" range:"1..104857600" desc:"bytes of the largest file that the local API hands out"`
+	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message"`
 
-	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" unset:"redis where REDIS_URL is set, else file" desc:"where sidecars exchange messages: files in RELAY_DIR, or REDIS_URL"`
+	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" unset:"redis where REDIS_URL is set, else file" desc:"where sidecars exchange messages"`
 	RedisURL     Secret `envconfig:"REDIS_URL" is:"redis" unset:"none" desc:"redis://[user:password@]host:6379/0, rediss:// with TLS; also Sentinel and Cluster: docs/redis.md"`
 	RelayChannel string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"the Pub/Sub channel on Redis; the stream is <channel>:log"`
 
-	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders; the sidecars of one host share it, and so does nanobot"`
+	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders, shared by the sidecars of one host"`
 	RelayDir      string `envconfig:"RELAY_DIR" is:"path" unset:"$DATA_DIR/relay" desc:"the file queue, and what this sidecar stores"`
 	TranscriptDir string `envconfig:"TRANSCRIPT_DIR" is:"path" unset:"$DATA_DIR/transcripts" desc:"the transcripts of the groups"`
 
 	RelaySecret  Secret        `envconfig:"RELAY_SECRET" unset:"none: not signed" desc:"signs what sidecars send each other; the same for all, 16 characters or more"`
-	MaxAge       time.Duration `envconfig:"RELAY_MAX_AGE" default:"10m" range:"1s..24h" desc:"a message that no channel to the bot accepted for this long goes to the transcript only"`
-	UserMessages bool          `envconfig:"RELAY_USER_MESSAGES" default:"true" desc:"sends people's messages to the other sidecars, for their transcripts"`
-	OutboxSync   bool          `envconfig:"RELAY_FSYNC" default:"false" desc:"accepts a message only when it is on the disk: survives a power cut, and takes milliseconds"`
-	DedupSize    int           `envconfig:"DEDUP_SIZE" default:"5000" range:"1..1000000" desc:"message ids that are remembered, to drop repeats"`
+	MaxAge       time.Duration `envconfig:"RELAY_MAX_AGE" default:"10m" range:"1s..24h" desc:"how long a message waits for the bot to be connected"`
+	UserMessages bool          `envconfig:"RELAY_USER_MESSAGES" default:"true" desc:"sends people's messages to the other transcripts"`
+	OutboxSync   bool          `envconfig:"RELAY_FSYNC" default:"false" desc:"what was accepted survives a power cut; a message takes milliseconds"`
+	DedupSize    int           `envconfig:"DEDUP_SIZE" default:"5000" range:"1..1000000" desc:"message ids that are remembered"`
 
-	GroupsFile      string `envconfig:"GROUPS_FILE" is:"path" unset:"$DATA_DIR/groups.json" desc:"names, members and limits of groups, in JSON; optional, read again when it changes"`
-	GroupPolicy     string `envconfig:"GROUP_POLICY" default:"auto" oneof:"auto|mention|open" desc:"which messages this bot gets: what the limits pass, or only those that name it (mention); open matters to POST /v1/decide only"`
+	GroupsFile      string `envconfig:"GROUPS_FILE" is:"path" unset:"$DATA_DIR/groups.json" desc:"names, members and limits of groups; read again when it changes"`
+	GroupPolicy     string `envconfig:"GROUP_POLICY" default:"auto" oneof:"auto|mention|open" desc:"what this bot gets: all that the limits pass, or only what names it (mention); open is for POST /v1/decide"`
 	MentionAll      bool   `envconfig:"MENTION_ALL" default:"false" desc:"a mention of everybody (@all) addresses this bot"`
-	MembershipCheck string `envconfig:"MEMBERSHIP_CHECK" default:"auto" oneof:"auto|on|off" desc:"relays only groups that the bot is in; auto: where Feishu or the groups file says which"`
+	MembershipCheck string `envconfig:"MEMBERSHIP_CHECK" default:"auto" oneof:"auto|on|off" desc:"relays only groups that the bot is in; auto: where these are known"`
 
 	Limits  policy.Limits
 	Steer   SteerConfig
@@ -99,9 +99,9 @@ type Config struct {
 
 // SteerConfig is what people in a group see and can change.
 type SteerConfig struct {
-	AnswerMode     string        `envconfig:"ANSWER_MODE" default:"all" oneof:"all|named|default|one" desc:"who gets a person's message: all bots, or those it names; if it names none, default_bot of the group (default) or one bot (one)"`
-	Commands       []string      `envconfig:"STEER_COMMAND" default:"/relay,/中继" empty:"off" desc:"words that begin a command in a group; empty or off: no commands"`
-	By             string        `envconfig:"STEER_BY" default:"members" desc:"who may change settings from the group: members, admins, or a comma list of open_ids and union_ids"`
+	AnswerMode     string        `envconfig:"ANSWER_MODE" default:"all" oneof:"all|named|default|one" desc:"who gets a person's message: all bots, or those it names, else the group's default_bot (default) or one bot (one)"`
+	Commands       []string      `envconfig:"STEER_COMMAND" default:"/relay,/中继" empty:"off" desc:"words that begin a command; empty or off: none"`
+	By             string        `envconfig:"STEER_BY" default:"members" desc:"who may change settings from the group: members, admins, or a list of open_ids and union_ids"`
 	MaxDepth       int           `envconfig:"STEER_MAX_DEPTH" default:"10" range:"1..1000" desc:"the highest hard limit that can be set from the group"`
 	StopNotice     string        `envconfig:"STOP_NOTICE" default:"reaction" oneof:"off|reaction|text" desc:"how a group is shown that its bots were stopped"`
 	ContinueWindow time.Duration `envconfig:"CONTINUE_WINDOW" default:"1h" range:"1s..24h" desc:"how long after its stop a message can be released"`
@@ -111,7 +111,7 @@ type SteerConfig struct {
 // JudgeConfig is the LLM judge's; without a key the built-in rules answer.
 type JudgeConfig struct {
 	APIKey  Secret `envconfig:"OPENAI_API_KEY" unset:"none: built-in rules judge" desc:"the judge's key"`
-	BaseURL string `envconfig:"OPENAI_BASE_URL" is:"url" unset:"https://api.openai.com/v1" desc:"an OpenAI-compatible endpoint, with its version, such as https://host/v1"`
+	BaseURL string `envconfig:"OPENAI_BASE_URL" is:"url" unset:"https://api.openai.com/v1" desc:"an OpenAI-compatible endpoint with its version"`
 	Model   string `envconfig:"OPENAI_MODEL" unset:"gpt-4o-mini" desc:"the judge's model"`
 }
 
@@ -119,14 +119,14 @@ type JudgeConfig struct {
 // Without an address there is no gateway.
 type GatewayConfig struct {
 	Addr       string        `envconfig:"GATEWAY_ADDR" is:"address" unset:"no gateway" desc:"where the gateway listens for the bot's Feishu SDK, such as 127.0.0.1:8788"`
-	TLS        string        `envconfig:"GATEWAY_TLS" default:"off" oneof:"off|auto|file" desc:"off: plain HTTP; auto: a certificate of an own CA, $DATA_DIR/ca.pem; file: your certificate"`
+	TLS        string        `envconfig:"GATEWAY_TLS" default:"off" oneof:"off|auto|file" desc:"auto: a certificate of an own CA, $DATA_DIR/ca.pem; file: your certificate"`
 	CertFile   string        `envconfig:"GATEWAY_CERT_FILE" is:"path" unset:"none" desc:"the certificate (PEM); required by GATEWAY_TLS=file"`
 	KeyFile    string        `envconfig:"GATEWAY_KEY_FILE" is:"path" unset:"none" desc:"the key of GATEWAY_CERT_FILE (PEM); required by GATEWAY_TLS=file"`
-	PublicURL  *url.URL      `envconfig:"GATEWAY_PUBLIC_URL" unset:"the address that the bot used" desc:"how the bot reaches the gateway; required for a name with a dot or a translated address"`
-	Allow      []string      `envconfig:"GATEWAY_CONNECT_ALLOW" is:"targets" unset:"none" desc:"addresses of this machine or its link that a bot may reach through the gateway as its proxy"`
-	Settle     time.Duration `envconfig:"GATEWAY_SETTLE" default:"1500ms" range:"0s..1m" desc:"how long a finished card, and a reply that ends within a sentence, waits for a change"`
-	StreamLife time.Duration `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" range:"0s..24h" desc:"a streamed card without an end is relayed this long, and GATEWAY_EDIT_SETTLE, after streaming was switched on"`
-	EditSettle time.Duration `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" range:"0s..10m" desc:"an edited message is final when it has not changed for this long"`
+	PublicURL  *url.URL      `envconfig:"GATEWAY_PUBLIC_URL" unset:"the address that the bot used" desc:"the gateway's URL for the bot, for a name with a dot or a translated address"`
+	Allow      []string      `envconfig:"GATEWAY_CONNECT_ALLOW" is:"targets" unset:"none" desc:"local addresses that a bot may reach through the proxy"`
+	Settle     time.Duration `envconfig:"GATEWAY_SETTLE" default:"1500ms" range:"0s..1m" desc:"how long a finished card or broken-off reply waits for a change"`
+	StreamLife time.Duration `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" range:"0s..24h" desc:"how long a streamed card without an end waits, before GATEWAY_EDIT_SETTLE"`
+	EditSettle time.Duration `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" range:"0s..10m" desc:"how long an edited message waits for another change"`
 	Mentions   bool          `envconfig:"REWRITE_MENTIONS" default:"false" desc:"turns a plain @Name in the bot's group messages into a real mention"`
 }
 

@@ -13,19 +13,19 @@ type MailboxConfig struct {
 	Dir string `envconfig:"MAILBOX_DIR" is:"path" unset:"$DATA_DIR/mailboxes" desc:"the mailboxes of all agents"`
 
 	// Gateway brings mail as private chats of Feishu's.
-	Gateway bool `envconfig:"MAILBOX_GATEWAY" default:"off" oneof:"off|on" desc:"gives a bot behind the gateway its mail as private chats, and sends its answers there as mail"`
+	Gateway bool `envconfig:"MAILBOX_GATEWAY" default:"off" oneof:"off|on" desc:"gives a bot behind the gateway its mail as private chats"`
 
 	// Unsigned takes mail without a signature, with a RelaySecret.
-	Unsigned bool `envconfig:"MAILBOX_UNSIGNED" default:"refuse" oneof:"refuse|allow" desc:"mail without a signature where RELAY_SECRET is set; allow is for programs that cannot sign"`
+	Unsigned bool `envconfig:"MAILBOX_UNSIGNED" default:"refuse" oneof:"refuse|allow" desc:"mail without a signature where RELAY_SECRET is set"`
 	// AllowFrom and Delegates: nil is everybody, empty is nobody.
 	AllowFrom []mailbox.AgentID `envconfig:"ALLOW_FROM" default:"*" desc:"agents whose mail is accepted; res*: all whose name begins with res; none: nobody"`
 	Delegates []mailbox.AgentID `envconfig:"ALLOWED_DELEGATES" default:"*" desc:"agents that this one may write to, as in ALLOW_FROM"`
 
-	MaxTasks         int           `envconfig:"MAX_CONCURRENT_TASKS" default:"3" range:"0..1000" desc:"tasks of others that the bot works on at a time; 0: it takes none"`
+	MaxTasks         int           `envconfig:"MAX_CONCURRENT_TASKS" default:"3" range:"0..1000" desc:"tasks that the bot works on at a time; 0: none"`
 	Heartbeat        time.Duration `envconfig:"HEARTBEAT_INTERVAL" default:"30s" range:"100ms..10m" desc:"how often the agent announces that it is online"`
-	HeartbeatTimeout time.Duration `envconfig:"HEARTBEAT_TIMEOUT" default:"90s" range:"100ms..1h" desc:"an agent that announced nothing for this long is offline; more than HEARTBEAT_INTERVAL"`
-	AckTimeout       time.Duration `envconfig:"ACK_TIMEOUT" default:"30s" range:"100ms..1h" desc:"mail that is not acknowledged for this long is sent again"`
+	HeartbeatTimeout time.Duration `envconfig:"HEARTBEAT_TIMEOUT" default:"90s" range:"100ms..1h" desc:"how long an agent may be silent before it is offline; more than HEARTBEAT_INTERVAL"`
+	AckTimeout       time.Duration `envconfig:"ACK_TIMEOUT" default:"30s" range:"100ms..1h" desc:"how long mail waits for its acknowledgement"`
 	RetryBase        time.Duration `envconfig:"RETRY_BASE" default:"1s" range:"10ms..1m" desc:"the pause before the first repeat; it doubles each time, up to 60s"`
 	MaxRetries       int           `envconfig:"MAX_RETRIES" default:"3" range:"0..10" desc:"repeats of a message before it becomes a dead letter"`
-	MaxExchanges     int           `envconfig:"PEER_MAX_EXCHANGES" default:"10" range:"0..10000" desc:"messages between two agents within 10 minutes, without one result per task or question; 0: no limit"`
+	MaxExchanges     int           `envconfig:"PEER_MAX_EXCHANGES" default:"10" range:"0..10000" desc:"messages between two agents in 10 minutes; 0: no limit"`
 }

@@ -30,7 +30,7 @@ import (
 type config struct {
 	sidecar.Config
 	LogLevel  slog.Level `envconfig:"LOG_LEVEL" default:"info" desc:"the least important messages that are logged"`
-	LogFormat string     `envconfig:"LOG_FORMAT" default:"auto" oneof:"auto|console|json|text" desc:"console for people, json or text (logfmt) for programs; auto: console on a terminal, else json"`
+	LogFormat string     `envconfig:"LOG_FORMAT" default:"auto" oneof:"auto|console|json|text" desc:"auto: console on a terminal, else json; text is logfmt"`
 }
 
 // setting is one variable of the environment and the field that it sets;

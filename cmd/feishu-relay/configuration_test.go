@@ -68,14 +68,13 @@ func (s setting) values() string {
 		return " (" + choice([]string{"debug", "info", "warn", "error"}) + ")"
 	}
 	if from, to, ok := strings.Cut(s.tag.Get("range"), ".."); ok {
-		return " (" + from + " to " + to + ")"
+		return " (" + from + "–" + to + ")"
 	}
 	return ""
 }
 
 func choice(words []string) string {
-	last := len(words) - 1
-	return "`" + strings.Join(words[:last], "`, `") + "` or `" + words[last] + "`"
+	return "`" + strings.Join(words, "`, `") + "`"
 }
 
 var (
