@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"mailbox/filebox":           {"mailbox", "internal/jsonl", "internal/safefile", "internal/wait", "relay"},
 	"mailbox/redisbox":          {"mailbox", "internal/redislink", "internal/wait", "relay"},
 	"mailbox/mailboxtest":       {"mailbox"},
-	"mailbox/agent":             {"mailbox", "internal/runes", "internal/safefile", "internal/spool", "internal/wait"},
+	"mailbox/agent":             {"mailbox", "book", "internal/runes", "internal/safefile", "internal/spool", "internal/wait"},
 	"mcptools":                  {"mailbox", "mailbox/agent", "relay", "transcript", "internal/runes"},
 	"outcome":                   {"relay", "policy", "relay/outbox", "internal/runes", "internal/wait"},
 	"httpapi/viewer":            {"outcome", "relay", "internal/web"},

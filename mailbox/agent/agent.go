@@ -203,7 +203,8 @@ type Agent struct {
 	warned      rate.Sometimes       // of malformed mail
 	line        atomic.Pointer[line] // the bot's WebSocket; nil: it keeps none open
 	cards       cardCache
-	roots       []*os.Root
+	state       *state
+	tasks       *os.Root
 	moving      sync.Mutex // steps and results of tasks, one at a time
 	again       chan struct{}
 	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
@@ -235,20 +236,19 @@ func New(o Options) (_ *Agent, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	for _, name := range []string{"tasks", "unacked", "dead-letters"} {
-		folder, err := safefile.OpenSub(o.State, name)
-		if err != nil {
-			return nil, err
-		}
-		a.roots = append(a.roots, folder)
-	}
-	if a.ledger, err = openLedger(a.roots[0], a.log); err != nil {
+	if a.tasks, err = safefile.OpenSub(o.State, "tasks"); err != nil {
 		return nil, err
 	}
-	a.out, err = openOutgoing(a.roots[1], a.roots[2], outgoingOptions{Store: o.Store, Online: a.online,
+	if a.ledger, err = openLedger(a.tasks, a.log); err != nil {
+		return nil, err
+	}
+	if a.state, err = openState(o.State, a.log); err != nil {
+		return nil, err
+	}
+	a.out = openOutgoing(a.state, outgoingOptions{Store: o.Store, Online: a.online,
 		Acknowledges: a.acknowledges, AckTimeout: o.AckTimeout, RetryBase: o.RetryBase, MaxRetries: o.MaxRetries,
 		Logger: a.log, Died: a.died, Signing: o.Signing})
-	if err != nil {
+	if err = a.state.each(a.log, a.out.restore); err != nil {
 		return nil, err
 	}
 	a.card = mailbox.Card{AgentID: o.Self, Description: o.Description, Capabilities: o.Capabilities,
@@ -262,10 +262,12 @@ func New(o Options) (_ *Agent, err error) {
 // Close frees what New opened. Run has returned by then.
 func (a *Agent) Close() error {
 	var err error
-	for _, root := range a.roots {
-		err = errors.Join(err, root.Close())
+	if a.state != nil {
+		err = a.state.close()
 	}
-	a.roots = nil
+	if a.tasks != nil {
+		err = errors.Join(err, a.tasks.Close())
+	}
 	return err
 }
 

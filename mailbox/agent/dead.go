@@ -1,20 +1,22 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
+	"feishu-relay/book"
 	"feishu-relay/mailbox"
 )
 
-// maxDead is the most dead letters kept; beyond it the oldest is removed, with a warning.
-const maxDead = 1000
+// Bounds of the dead letters that are kept; beyond them the oldest is removed, with a warning.
+const (
+	maxDead      = 1000
+	maxDeadBytes = 64 << 20
+)
 
 // DeadLetter is a message that could not be delivered.
 type DeadLetter struct {
@@ -27,123 +29,107 @@ type DeadLetter struct {
 	Envelope mailbox.Envelope `json:"envelope"`
 }
 
-// deadFile is what a dead letter's file holds: its envelope as it was sent last.
-type deadFile struct {
+// deadRecord is a dead letter in the book, with its envelope as it was sent.
+type deadRecord struct {
 	DeadLetter
+	To       mailbox.AgentID `json:"to"`
 	Envelope json.RawMessage `json:"envelope"`
 }
 
-// makeDead makes n a dead letter. b.mu is held.
-func (b *outgoing) makeDead(n *entry, code mailbox.Code, reason string) {
-	now := time.Now().Round(0).UTC()
-	n.dead = &DeadLetter{ID: n.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now,
-		Expired: n.expired(now)}
-	b.writeDead(n)
+// deadEntry is what is in memory of a dead letter.
+type deadEntry struct {
+	name, id string
+	to       mailbox.AgentID
 }
 
-// writeDead writes the dead letter that n is; where that fails, Run tries it again. b.mu is
-// held.
-func (b *outgoing) writeDead(n *entry) {
-	d := *n.dead
+// makeDead makes n a dead letter; if the book cannot, Run tries it again. b.mu is held.
+func (b *outgoing) makeDead(n *entry, code mailbox.Code, reason string) {
+	now := time.Now().Round(0).UTC()
 	m, err := b.load(n)
 	if n.gone {
 		return
 	}
+	d := DeadLetter{ID: n.ID, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now,
+		Expired: !n.Expires.IsZero() && !now.Before(n.Expires), Envelope: m.Envelope}
 	if err == nil || errors.Is(err, errUnsigned) {
-		d.Envelope = m.Envelope
-		err = b.dead.Save(n.name, deadFile{d, m.Raw})
+		err = b.state.commit(append(gone(n),
+			book.Record{Kind: kindDead, Key: n.name, Value: deadRecord{d, n.To, m.Raw}})...)
 	}
 	if err != nil {
-		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.to, "message_id", d.ID, "err", err)
+		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.To, "message_id", d.ID, "err", err)
 		n.hold = time.Now().Add(lookEvery)
 		b.plan(n)
 		return
 	}
 	// Who is called with it logs it for people.
 	b.opts.Logger.Debug("a message could not be delivered; it is a dead letter now",
-		"to", n.to, "message_id", d.ID, "code", d.Code, "attempts", d.Attempts)
-	b.drop(n)
-	b.deadEntries = append(b.deadEntries, n)
-	b.pruneDead()
+		"to", n.To, "message_id", d.ID, "code", d.Code, "attempts", d.Attempts)
+	b.forget(n)
+	b.dead = append(b.dead, &deadEntry{n.name, n.ID, n.To})
+	for ; len(b.dead) > maxDead; b.dead = b.dead[1:] { // the book has removed it
+		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "message_id", b.dead[0].id, "to", b.dead[0].to,
+			"kept", maxDead)
+	}
 	b.newlyDead = append(b.newlyDead, d)
 }
 
-// readDead reads a dead letter.
+func (b *outgoing) restoreDead(key string, value json.RawMessage) error {
+	var d deadRecord
+	err := json.Unmarshal(value, &d)
+	b.dead = append(b.dead, &deadEntry{key, d.ID, d.To})
+	return err
+}
+
+// readDead reads a dead letter; with errUnsigned it is one that cannot be sent.
 func (b *outgoing) readDead(name string) (DeadLetter, error) {
-	f, err := b.dead.Read(name)
-	if err != nil {
+	var r deadRecord
+	if err := b.state.load(kindDead, name, &r); err != nil {
 		return DeadLetter{}, err
 	}
-	return b.deadLetter(f)
-}
-
-func (b *outgoing) deadLetter(f deadFile) (DeadLetter, error) {
-	d := f.DeadLetter
-	e, err := b.decode(f.Envelope)
-	d.ID, d.Envelope = e.ID, e
+	d := r.DeadLetter
+	var err error
+	d.Envelope, err = b.decode(r.Envelope)
 	return d, err
-}
-
-// loadDead reads which dead letters there are.
-func (b *outgoing) loadDead() error {
-	err := b.dead.Load(func(name string, f deadFile) error {
-		d, err := b.deadLetter(f)
-		if err != nil && !errors.Is(err, errUnsigned) {
-			return err
-		}
-		n := &entry{name: name, id: d.ID, to: d.Envelope.To, dead: &DeadLetter{DeadAt: d.DeadAt}}
-		b.deadEntries = append(b.deadEntries, n)
-		return nil
-	})
-	slices.SortFunc(b.deadEntries, func(x, y *entry) int {
-		return cmp.Or(x.dead.DeadAt.Compare(y.dead.DeadAt), cmp.Compare(x.name, y.name))
-	})
-	b.pruneDead()
-	return err
 }
 
 // IsDead reports whether a message to an agent is among the dead letters.
 func (b *outgoing) IsDead(id string, to mailbox.AgentID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.ContainsFunc(b.deadEntries, func(n *entry) bool { return n.id == id && n.to == to })
+	return slices.ContainsFunc(b.dead, func(d *deadEntry) bool { return d.id == id && d.to == to })
 }
 
 // removeDead removes the dead letters that which picks, and reports whether there were any.
-// b.mu is held, here and below.
-func (b *outgoing) removeDead(which func(*entry) bool) bool {
-	before := len(b.deadEntries)
-	b.deadEntries = slices.DeleteFunc(b.deadEntries, func(n *entry) bool {
-		if which(n) {
-			b.dead.Remove(n.name)
-			return true
+// b.mu is held.
+func (b *outgoing) removeDead(which func(*deadEntry) bool) bool {
+	var records []book.Record
+	b.dead = slices.DeleteFunc(b.dead, func(d *deadEntry) bool {
+		if which(d) {
+			records = append(records, book.Record{Kind: kindDead, Key: d.name})
 		}
-		return false
+		return which(d)
 	})
-	return len(b.deadEntries) < before
-}
-
-func (b *outgoing) pruneDead() {
-	for ; len(b.deadEntries) > maxDead; b.deadEntries = b.deadEntries[1:] {
-		oldest := b.deadEntries[0]
-		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "message_id", oldest.id, "to", oldest.to,
-			"kept", maxDead)
-		b.dead.Remove(oldest.name)
+	if len(records) == 0 {
+		return false
 	}
+	if err := b.state.commit(records...); err != nil {
+		b.opts.Logger.Warn("a dead letter that was delivered is there again after a restart", "err", err)
+	}
+	return true
 }
 
 // DeadLetters returns the dead letters, the newest first. With an error, it
 // returns those that could be read.
 func (b *outgoing) DeadLetters() (all []DeadLetter, err error) {
 	b.mu.Lock()
-	entries := slices.Clone(b.deadEntries)
+	entries := slices.Clone(b.dead)
 	b.mu.Unlock()
 	for _, n := range slices.Backward(entries) {
 		d, e := b.readDead(n.name)
 		switch {
 		case e == nil, errors.Is(e, errUnsigned):
 			all = append(all, d)
-		case !errors.Is(e, fs.ErrNotExist): // acknowledged late, just now, or removed by somebody
+		case !errors.Is(e, book.ErrNotFound): // acknowledged late, just now, or beyond the bounds
 			err = errors.Join(err, fmt.Errorf("read dead letter %s: %w", n.name, e))
 		}
 	}
@@ -157,22 +143,25 @@ func (b *outgoing) Replay(ctx context.Context, id string) error {
 	b.replaying.Lock()
 	defer b.replaying.Unlock()
 	b.mu.Lock()
-	var found *entry
-	for _, n := range b.deadEntries { // the newest
-		if n.id == id {
-			found = n
+	var found *deadEntry
+	for _, d := range b.dead { // the newest
+		if d.id == id {
+			found = d
 		}
 	}
 	b.mu.Unlock()
+	unknown := mailbox.Invalid("id", "there is no dead letter %.200q", id)
 	if found == nil {
-		return mailbox.Invalid("id", "there is no dead letter %.200q", id)
+		return unknown
 	}
 	d, err := b.readDead(found.name)
-	if errors.Is(err, errUnsigned) {
+	switch {
+	case errors.Is(err, book.ErrNotFound):
+		return unknown
+	case errors.Is(err, errUnsigned):
 		return mailbox.Invalid("id", "dead letter %.200q is not signed with the current RELAY_SECRET: send its text again",
 			id)
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("read dead letter: %w", err)
 	}
 	e := d.Envelope
@@ -187,6 +176,6 @@ func (b *outgoing) Replay(ctx context.Context, id string) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.removeDead(func(n *entry) bool { return n == found })
+	b.removeDead(func(d *deadEntry) bool { return d == found })
 	return nil
 }

@@ -1,45 +1,32 @@
 package agent
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	mathrand "math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"feishu-relay/internal/safefile"
-	"feishu-relay/internal/spool"
+	"feishu-relay/book"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
 // Bounds.
 const (
-	maxUnacked  = 10_000           // messages that wait; the next is refused with AGENT_BUSY
-	maxBytes    = 1 << 30          // of these; likewise
-	maxHeld     = 128 << 20        // bytes of those that are in memory only, since the disk fails or they are new
-	maxSentFile = 2 << 20          // bytes of a file: an envelope and what is known of it
-	maxWatched  = 1_000            // messages that wait, when one more without an acknowledgement is not watched
-	maxUnsaved  = 64 << 10         // bytes of a message that is watched and not written down yet
-	watchAfter  = 2 * time.Second  // when a message that is watched is looked at first
-	maxRetries  = 10               // most retries that a message may ask for in its metadata
-	maxPause    = time.Minute      // longest pause before a message is sent again
-	storeLimit  = 10 * time.Second // for one call of the store
-)
-
-// Suffixes of the files.
-const (
-	unackedSuffix = ".json"
-	deadSuffix    = ".msg.json"
+	maxUnacked = 10_000           // messages that wait; the next that asks for an acknowledgement gets AGENT_BUSY
+	maxBytes   = 64 << 20         // of these; likewise
+	maxWatched = 1_000            // messages without an acknowledgement that are watched in the receiver's inbox
+	watchAfter = 2 * time.Second  // when a message that is watched is looked at first
+	lookEvery  = 5 * time.Second  // between two looks at a receiver for which mail waits
+	maxRetries = 10               // most retries that a message may ask for in its metadata
+	maxPause   = time.Minute      // longest pause before a message is sent again
+	storeLimit = 10 * time.Second // for one call of the store
 )
 
 // outgoingOptions are those of an outgoing.
@@ -49,11 +36,11 @@ type outgoingOptions struct {
 	// Acknowledges reports whether an agent's mailbox acknowledges a message when its
 	// bot has it: one in its inbox, other than a task or its step, is in progress.
 	Acknowledges func(context.Context, mailbox.AgentID) bool
-	Died         func(DeadLetter) // called by Run or Nacked once a dead letter is on disk
+	Died         func(DeadLetter) // called by Run or Nacked once a dead letter is in the book
 	Logger       *slog.Logger
 
-	// Signing is of the envelopes on disk. What is not signed with its secret, since it is
-	// older or somebody else put it there, becomes a dead letter instead of being sent.
+	// Signing is of the envelopes in the book. What is not signed with its secret, since it is
+	// older, becomes a dead letter instead of being sent.
 	Signing mailbox.Signing
 
 	AckTimeout time.Duration
@@ -61,122 +48,153 @@ type outgoingOptions struct {
 	MaxRetries int           // for messages whose metadata says nothing; 0: none is sent again
 }
 
-// outgoing keeps what an agent sent until it was acknowledged: it is
-// sent again, and becomes a dead letter when that does not help (docs/protocol.md 6.8). Its
-// methods are safe for concurrent use.
+// outgoing is the table of what an agent sent: an entry stays until the message is acknowledged
+// or taken, and becomes a dead letter when sending it again does not help (docs/protocol.md 6.8).
+// Its methods are safe for concurrent use.
 //
 // What Post accepted reaches the receiver's inbox, also when the store is
 // away or the process is killed at any point, or it becomes a dead letter. It
 // may come twice, with the same id.
 //
-// An acknowledgement is awaited for AckTimeout, and only while the receiver is
-// online: mail for an agent that is away just waits. Then the message is sent
-// again after a pause ([backoff]), a few times. A message that is in the inbox of an
-// agent whose mailbox acknowledges is in progress: it is not sent again, and waits until
+// An acknowledgement is awaited for AckTimeout since the message was sent and its receiver was
+// seen online. Then the message is sent again after a pause ([backoff]), a few times. A message in
+// the inbox of an agent whose mailbox acknowledges is in progress: it is not sent again, and waits until
 // its life ends, since a bot may think for minutes. The receiver may also refuse a
-// message and be asked again. A message's life in seconds (metadata.ttl) runs always,
-// and ends all that. A message without an acknowledgement is watched: when it expires in the
-// receiver's inbox, it becomes a dead letter, too. At most [maxWatched] are. What the store has
+// message and be asked again. A message's life in seconds (metadata.ttl) ends all that. A message
+// without an acknowledgement is watched until the receiver has taken it. What the store has
 // lost is sent again, as a retry.
-//
-// On disk are a file for each message that is not acknowledged, and one for each dead
-// letter, named <ms>_<to>_<random>.json and ….msg.json. A message that becomes a dead
-// letter keeps its name, so that a crash in between is seen.
 type outgoing struct {
-	unacked   *spool.Spool[sentFile]
-	dead      *spool.Spool[deadFile]
 	opts      outgoingOptions
+	state     *state
 	random    func() float64 // for backoff
 	replaying sync.Mutex     // one Replay at a time
+	wake      chan struct{}  // has a value if something is due before next
 
-	mu          sync.Mutex
-	entries     map[string]*entry             // by name; guarded by mu, and so is each entry
-	receivers   map[mailbox.AgentID]*receiver // of all entries; guarded by mu
-	deadEntries []*entry                      // the dead letters on disk, the oldest first; guarded by mu
-	named       int64                         // the time in the newest entry's name, in nanoseconds; guarded by mu
-	newlyDead   []DeadLetter                  // what unlock reports; guarded by mu
+	mu        sync.Mutex
+	entries   map[string]*entry             // by name; guarded by mu, and so is each entry
+	receivers map[mailbox.AgentID]*receiver // of all entries; guarded by mu, as the rest is
+	bytes     int                           // of all entries
+	watched   int                           // of all entries
+	dead      []*deadEntry                  // the oldest first
+	named     int64                         // the time in the newest name, in nanoseconds
+	next      time.Time                     // when Run looks again; zero: not by itself
+	newlyDead []DeadLetter                  // what unlock reports
 }
 
-// openOutgoing opens an outgoing with what an earlier process left in its two folders. A
-// file that cannot be read is quarantined.
-func openOutgoing(unacked, dead *os.Root, opts outgoingOptions) (*outgoing, error) {
-	b := &outgoing{opts: opts, random: mathrand.Float64, entries: map[string]*entry{},
-		receivers: map[mailbox.AgentID]*receiver{},
-		unacked:   spool.New[sentFile](unacked, unackedOptions(opts.Logger)),
-		dead: spool.New[deadFile](dead, spool.Options{Suffix: deadSuffix, MaxFile: maxSentFile,
-			Logger: opts.Logger})}
-	if err := b.loadDead(); err != nil {
-		return nil, fmt.Errorf("open dead letters %s: %w", dead.Name(), err)
+// entry is a message that waits.
+type entry struct {
+	name     string // its key in the book: names sort by time
+	receiver *receiver
+	sentMail
+
+	due  time.Time // when an answer is late, if the receiver is online; of what is watched, the next look
+	busy bool      // somebody is just putting it into the store
+	gone bool      // acknowledged, dead or refused meanwhile
+	lost bool      // the store may have lost it: it is looked for at once
+	hold time.Time // nothing is done for it until then; zero: no matter
+}
+
+// sentMail is what the book knows of a message besides its envelope.
+type sentMail struct {
+	ID       string          `json:"id"` // of the envelope; several messages may share one
+	To       mailbox.AgentID `json:"to"`
+	Ack      bool            `json:"ack,omitempty"`   // an acknowledgement is awaited
+	Watch    bool            `json:"watch,omitempty"` // it is watched instead; with neither, only the store has to take it
+	Expires  time.Time       `json:"expires,omitzero"`
+	Life     time.Duration   `json:"life,omitempty"`
+	Retries  int             `json:"retries,omitempty"`  // at most
+	Recorded bool            `json:"recorded,omitempty"` // it is acknowledged before its receiver's bot has it
+	Size     int             `json:"size"`
+
+	Key        string    `json:"key,omitempty"`        // what the store has it under; "": it is not there yet
+	RetryCount int       `json:"retryCount,omitempty"` // how often it was sent again
+	Next       time.Time `json:"next,omitzero"`        // when it is sent again; zero: the acknowledgement is awaited
+	Refused    bool      `json:"refused,omitempty"`    // the receiver took it, and refused it
+}
+
+// receiver is an agent that mail waits for.
+type receiver struct {
+	id      mailbox.AgentID
+	entries map[*entry]struct{}
+	last    string    // the key of what the store was given last
+	looked  time.Time // zero: never
+	online  bool      // then
+	since   time.Time // it is online
+
+	fails int // how often, in a row, the store failed for it; it is left alone until
+	hold  time.Time
+	full  bool // the last failure: its inbox has no room
+	eager bool // something was sent since the last try began: hold does not count
+}
+
+// openOutgoing returns an empty table; [outgoing.restore] fills it.
+func openOutgoing(s *state, opts outgoingOptions) *outgoing {
+	return &outgoing{opts: opts, state: s, random: mathrand.Float64, wake: make(chan struct{}, 1),
+		entries: map[string]*entry{}, receivers: map[mailbox.AgentID]*receiver{}}
+}
+
+// restore takes in a record of the book; it is called before anything else.
+func (b *outgoing) restore(kind, key string, value json.RawMessage) error {
+	switch kind {
+	case kindSent:
+		n := &entry{name: key, due: time.Now().Add(b.opts.AckTimeout)}
+		if err := json.Unmarshal(value, &n.sentMail); err != nil {
+			return err
+		}
+		if last := time.Now().Add(maxPause); n.Next.After(last) {
+			n.Next = last // the clock was set back
+		}
+		b.insert(n)
+	case kindDead:
+		return b.restoreDead(key, value)
 	}
-	if err := b.loadUnacked(); err != nil {
-		return nil, fmt.Errorf("open unacknowledged messages %s: %w", unacked.Name(), err)
-	}
-	return b, nil
+	return nil
 }
 
-func unackedOptions(log *slog.Logger) spool.Options {
-	return spool.Options{Suffix: unackedSuffix, MaxFile: maxSentFile, MaxDocs: maxUnacked,
-		MaxBytes: maxBytes, MaxHeld: maxHeld, Logger: log}
-}
-
-// Post hands m to the store, and returns nil as soon as it is safe: in the
-// store, or on disk, from where it is tried again until its life ends, and before
-// what is sent to the same agent later. One that asks for an acknowledgement
-// (metadata.requiresAck) stays on disk until then.
+// Post hands m to the store, and returns nil as soon as it is safe: in the book, from where it is
+// tried again until its life ends, and before what is sent to the same agent later.
 //
 // Errors: [mailbox.ErrFull] for a full inbox; a [*mailbox.Error] with AGENT_BUSY when
-// 10,000 messages wait, or of a store that refuses m; what disk and store say when both
-// fail; ctx's. Then m is not sent. Where the disk fails and memory is full, only the store
-// gets m: it is not sent again.
+// 10,000 messages wait, or of a store that refuses m; what book and store say when both
+// fail; ctx's. Then m is not sent. Where the book takes nothing more, only the store
+// gets m, if it asks for no acknowledgement or the disk fails: it is not sent again.
 func (b *outgoing) Post(ctx context.Context, m mailbox.Sealed) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e, raw := m.Envelope, m.Raw
 	b.mu.Lock()
 	defer b.unlock()
-	b.named = max(b.named+1, time.Now().UnixNano())
-	n := b.entryOf(newName(time.Unix(0, b.named), e.To), e)
-	var unsaved, err error // unsaved: why the disk does not have n
-	if r := b.receivers[e.To]; n.ack || r != nil && r.storeWaits() {
-		unsaved, err = b.add(n, raw)
-		if err != nil && (unsaved == nil || r != nil && r.storeWaits()) {
-			return err
+	n := b.entryOf(m)
+	put := func(ctx context.Context) (string, error) { return b.opts.Store.Put(ctx, m) }
+	if noted := b.add(n, m.Raw); noted != nil {
+		if _, full := errors.AsType[*mailbox.Error](noted); full && n.Ack {
+			return noted
 		}
-		if unsaved == nil && n.receiver.storeWaits() { // earlier mail goes first, and is tried at once
-			n.busy, n.receiver.eager = false, true
-			b.planAll(n.receiver)
-			return nil
+		_, err := outside(ctx, b, put)
+		if err != nil {
+			return errors.Join(err, noted)
 		}
-	}
-	key, err := outside(ctx, b, func(ctx context.Context) (string, error) { return b.opts.Store.Put(ctx, m) })
-	switch {
-	case n.receiver != nil:
-	case err == nil && n.ack:
-		b.worked(b.receivers[n.to])
-		b.unwatched(n, unsaved)
+		b.opts.Logger.Warn("a message was sent and is not followed", "to", n.To, "message_id", n.ID, "err", noted)
 		return nil
-	case err == nil:
-		b.watch(n, key, raw)
-		return nil
-	case refused(err) || ctx.Err() != nil:
-		return err
-	default:
-		var full error
-		if unsaved, full = b.add(n, raw); full != nil {
-			return errors.Join(err, full)
-		}
 	}
+	r := n.receiver
+	if r.storeWaits(n) { // earlier mail goes first, and is tried at once
+		r.eager = true
+		wait.Wake(b.wake)
+		return nil
+	}
+	n.busy = true
+	key, err := outside(ctx, b, put)
 	n.busy = false
 	switch {
+	case n.gone: // an acknowledgement can be faster than the store's answer
 	case err == nil:
-		b.sent(n, key, raw)
-	case refused(err) || unsaved != nil:
+		b.stored(n, key)
+	case refused(err):
 		b.drop(n)
-		return errors.Join(err, unsaved)
+		return err
 	default:
-		b.failed(n.receiver, err)
-		b.plan(n)
+		b.failed(r, err)
 	}
 	return nil
 }
@@ -217,7 +235,7 @@ func (b *outgoing) Acked(id string, from mailbox.AgentID) (known bool) {
 		b.drop(n)
 		known = true
 	}
-	return b.removeDead(func(n *entry) bool { return n.id == id && n.to == from }) || known
+	return b.removeDead(func(d *deadEntry) bool { return d.id == id && d.to == from }) || known
 }
 
 // Nacked notes that an agent refused a message, and reports whether it was sent
@@ -229,14 +247,13 @@ func (b *outgoing) Nacked(id string, from mailbox.AgentID, code mailbox.Code, me
 	defer b.unlock()
 	for _, n := range b.sentTo(id, from) {
 		switch {
-		case !n.ack && !n.watch || n.dead != nil:
+		case !n.Ack && !n.Watch:
 			continue
-		case n.watch || !code.Retriable() || n.RetryCount >= n.retries:
+		case n.Watch || !code.Retriable() || n.RetryCount >= n.Retries:
 			b.makeDead(n, code, fmt.Sprintf("%s refused it: %s", from, message))
 		default:
 			n.Refused = true
 			b.pause(n)
-			b.plan(n)
 		}
 		known = true
 	}
@@ -248,7 +265,7 @@ func (b *outgoing) Pending() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {
-		if !e.watch || e.Key == "" {
+		if !e.Watch || e.Key == "" {
 			n++
 		}
 	}
@@ -263,108 +280,131 @@ func backoff(n int, base, longest time.Duration, random float64) time.Duration {
 	return min(pause+time.Duration(float64(pause)/4*random), maxPause)
 }
 
-// entry is a message that waits. Its fields, and those of its receiver, are
-// guarded by the mu of outgoing; those up to sentFile never change.
-type entry struct {
-	name     string // of its file, without suffix
-	id       string // of the envelope; several messages may share one
-	to       mailbox.AgentID
-	receiver *receiver // nil: it is not among the entries yet
-	ack      bool      // an acknowledgement is awaited
-	watch    bool      // it is watched until the receiver has taken it; with neither, only the store has to take it
-	expires  time.Time // zero: never
-	life     time.Duration
-	retries  int  // at most
-	recorded bool // it is acknowledged when the receiver has recorded it, before its bot has it
-
-	sentFile
-	due     time.Duration // when the acknowledgement is late, on the receiver's clock
-	busy    bool          // Post is just putting it into the store
-	gone    bool          // acknowledged, dead or refused meanwhile
-	dead    *DeadLetter   // it is a dead letter, without its envelope; nil: it is not
-	unsaved bool          // it is watched, and not written down before hold
-	hold    time.Time     // nothing is done for it until then; zero: no matter
-}
-
-// sentFile is what a file holds. In an entry, Envelope is nil.
-type sentFile struct {
-	Envelope   json.RawMessage `json:"envelope"`          // as it was sent last
-	Key        string          `json:"key,omitempty"`     // what the store has it under; "": it is not there yet
-	RetryCount int             `json:"retryCount"`        // how often it was sent again
-	Next       time.Time       `json:"next,omitzero"`     // when it is sent again; zero: the acknowledgement is awaited
-	Refused    bool            `json:"refused,omitempty"` // the receiver took it, and refused it
-}
-
-// entryOf makes an entry for e, which is not among the others yet.
-func (b *outgoing) entryOf(name string, e mailbox.Envelope) *entry {
-	n := &entry{name: name, id: e.ID, to: e.To, ack: e.Metadata.RequiresAck, expires: e.Expires(),
-		retries: b.opts.MaxRetries, recorded: e.Type.AboutTask()}
-	n.life = n.expires.Sub(e.Timestamp)
-	n.watch = !n.ack && !e.Type.Control() && !n.expires.IsZero()
-	if e.Metadata.MaxRetries != nil {
-		n.retries = *e.Metadata.MaxRetries
+// entryOf makes an entry for m, which is not among the others yet. b.mu is held, here and below.
+func (b *outgoing) entryOf(m mailbox.Sealed) *entry {
+	b.named = max(b.named+1, time.Now().UnixNano())
+	n := &entry{name: fmt.Sprintf("%019d", b.named), sentMail: sentMail{ID: m.ID, To: m.To,
+		Ack: m.Metadata.RequiresAck, Watch: !m.Metadata.RequiresAck && !m.Type.Control(), Expires: m.Expires(),
+		Retries: b.opts.MaxRetries, Recorded: m.Type.AboutTask(), Size: len(m.Raw)}}
+	if n.Life = n.Expires.Sub(m.Timestamp); n.Expires.IsZero() {
+		n.Life = 0
+	}
+	if m.Metadata.MaxRetries != nil {
+		n.Retries = *m.Metadata.MaxRetries
 	}
 	return n
 }
 
-// newName makes the name of a message's files, without suffix: they sort by
-// time, those to one agent also within a millisecond.
-func newName(at time.Time, to mailbox.AgentID) string {
-	return fmt.Sprintf("%013d_%s_%06d%s", at.UnixMilli(), safefile.Name(string(to)), at.Nanosecond()%1e6,
-		strings.ToLower(rand.Text()[:8]))
-}
-
-// add takes n, which is raw, among the entries, and marks it busy. It is on disk then, but
-// for the error unsaved, with which it is only in memory; with err, it is in neither. b.mu is
-// held, here and below.
-func (b *outgoing) add(n *entry, raw []byte) (unsaved, err error) {
-	r := n.sentFile
-	r.Envelope = raw
-	unsaved = b.unacked.Save(n.name, r)
-	switch {
-	case unsaved == nil:
-	case errors.Is(unsaved, spool.ErrFull):
-		return nil, mailbox.Refused(mailbox.AgentBusy, "",
-			"%d messages wait for an acknowledgement, and no more fit: try again later", b.unacked.Len())
-	case b.unacked.Hold(n.name, r, len(raw)) != nil:
-		return unsaved, mailbox.Refused(mailbox.AgentBusy, "", "the disk takes no message, and those in memory have "+
-			"%d MiB, which is the most: try again when the disk works (%v)", maxHeld>>20, unsaved)
+// add takes n, which is raw, among the entries and into the book.
+func (b *outgoing) add(n *entry, raw []byte) error {
+	if len(b.entries) >= maxUnacked || b.bytes+len(raw) > maxBytes {
+		return mailbox.Refused(mailbox.AgentBusy, "",
+			"%d messages wait for an acknowledgement, and no more fit: try again later", len(b.entries))
 	}
-	n.busy = true
-	b.insert(n)
-	return unsaved, nil
+	err := b.state.commit(book.Record{Kind: kindMail, Key: n.name, Value: json.RawMessage(raw)},
+		book.Record{Kind: kindSent, Key: n.name, Value: n.sentMail})
+	if err == nil {
+		b.insert(n)
+	}
+	return err
 }
 
 // insert takes n among the entries.
 func (b *outgoing) insert(n *entry) {
-	r := b.receivers[n.to]
+	r := b.receivers[n.To]
 	if r == nil {
-		r = &receiver{entries: map[*entry]struct{}{}}
-		b.receivers[n.to] = r
+		r = &receiver{id: n.To, entries: map[*entry]struct{}{}}
+		b.receivers[n.To] = r
 	}
 	r.entries[n] = struct{}{}
 	n.receiver = r
 	b.entries[n.name] = n
+	b.bytes += n.Size
+	if n.Key != "" {
+		r.last = n.Key
+		b.watched += count(n.Watch)
+	}
 }
 
-// drop forgets n, which is acknowledged, dead or refused.
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// forget drops n from memory.
+func (b *outgoing) forget(n *entry) {
+	n.gone = true
+	delete(b.entries, n.name)
+	if delete(n.receiver.entries, n); len(n.receiver.entries) == 0 {
+		delete(b.receivers, n.To)
+	}
+	b.bytes -= n.Size
+	b.watched -= count(n.Watch && n.Key != "")
+}
+
+// drop forgets n, which is acknowledged, taken or refused. If the book cannot, a restart sends it again.
 func (b *outgoing) drop(n *entry) {
 	if n.gone {
 		return
 	}
-	n.gone = true
-	delete(b.entries, n.name)
-	if delete(n.receiver.entries, n); len(n.receiver.entries) == 0 {
-		delete(b.receivers, n.to)
+	b.forget(n)
+	if err := b.state.commit(gone(n)...); err != nil {
+		b.opts.Logger.Warn("a message that was delivered is sent again after a restart", "to", n.To, "message_id", n.ID,
+			"err", err)
 	}
-	b.unacked.Remove(n.name)
+}
+
+// gone are the records that remove n from the book.
+func gone(n *entry) []book.Record {
+	return []book.Record{{Kind: kindMail, Key: n.name}, {Kind: kindSent, Key: n.name}}
+}
+
+// save writes n down as it is now.
+func (b *outgoing) save(n *entry) {
+	if err := b.state.commit(book.Record{Kind: kindSent, Key: n.name, Value: n.sentMail}); err != nil {
+		b.opts.Logger.Warn("write down a message that waits", "to", n.To, "message_id", n.ID, "err", err)
+	}
+	b.plan(n)
+}
+
+// load returns n's envelope. One that is missing or broken is dropped; with errUnsigned, it only
+// cannot be sent.
+func (b *outgoing) load(n *entry) (m mailbox.Sealed, err error) {
+	var raw json.RawMessage
+	if err = b.state.load(kindMail, n.name, &raw); err == nil {
+		m.Raw = raw
+		m.Envelope, err = b.decode(raw)
+	}
+	_, broken := errors.AsType[*mailbox.Error](err)
+	if broken && !errors.Is(err, errUnsigned) || errors.Is(err, book.ErrNotFound) {
+		b.opts.Logger.Error("a message that waits cannot be read and is not sent", "to", n.To, "message_id", n.ID, "err", err)
+		b.drop(n)
+	}
+	return m, err
+}
+
+// errUnsigned says that an envelope in the book is not signed with the current secret.
+var errUnsigned = &mailbox.Error{Code: mailbox.BadSignature, Field: "sig",
+	Message: "what waited here is not signed with the current RELAY_SECRET, and is not sent"}
+
+// decode reads an envelope in the book, also one with errUnsigned.
+func (b *outgoing) decode(raw []byte) (mailbox.Envelope, error) {
+	e, _, err := b.opts.Signing.Decode(raw)
+	if no, ok := errors.AsType[*mailbox.Error](err); ok && no.Code == mailbox.BadSignature {
+		if e, err = mailbox.Decode(raw); err == nil {
+			err = errUnsigned
+		}
+	}
+	return e, err
 }
 
 // sentTo returns the entries with an id to an agent.
 func (b *outgoing) sentTo(id string, to mailbox.AgentID) (list []*entry) {
 	if r := b.receivers[to]; r != nil {
 		for n := range r.entries {
-			if n.id == id {
+			if n.ID == id {
 				list = append(list, n)
 			}
 		}
@@ -372,66 +412,41 @@ func (b *outgoing) sentTo(id string, to mailbox.AgentID) (list []*entry) {
 	return list
 }
 
-// watch keeps n, which asks for no acknowledgement and which the store has under key,
-// until the receiver has taken it or it expires. Most messages are taken at once, so it is
-// written down only when it still waits after watchAfter, or when Run ends: a crash before
-// that costs the notice, not the message.
-func (b *outgoing) watch(n *entry, key string, raw []byte) {
-	b.worked(b.receivers[n.to])
-	if !n.watch || b.unacked.Len() >= maxWatched {
-		return
+// stored notes that the store has n under key.
+func (b *outgoing) stored(n *entry, key string) {
+	r := n.receiver
+	if r.last = key; r.fails > 0 { // what was held back goes on
+		r.fails, r.hold, r.full = 0, time.Time{}, false
+		wait.Wake(b.wake)
 	}
-	n.Key, n.unsaved, n.hold = key, true, time.Now().Add(watchAfter)
-	r := n.sentFile
-	r.Envelope = raw
-	if err := b.unacked.Hold(n.name, r, len(raw)); err != nil {
-		b.unwatched(n, err)
-		return
-	}
-	b.insert(n)
-	n.receiver.last = key
-	if len(raw) > maxUnsaved {
-		b.keep(n)
-	}
-	b.plan(n)
-}
-
-// unwatched warns that nothing is known of n any more, which the store has.
-func (b *outgoing) unwatched(n *entry, err error) {
-	b.opts.Logger.Warn("a message that was sent is not watched; nobody is told should it expire", "to", n.to,
-		"message_id", n.id, "err", err)
-}
-
-// keep writes down a fresh message that still waits.
-func (b *outgoing) keep(n *entry) {
-	n.unsaved, n.hold = false, time.Time{}
-	if b.save(n, nil); !n.gone {
-		b.await(n)
-	}
-}
-
-// sent notes that the store has n, which is raw now, under key.
-func (b *outgoing) sent(n *entry, key string, raw []byte) {
-	b.worked(n.receiver)
-	switch {
-	case n.gone: // an acknowledgement can be faster than the store's answer
-	case !n.ack && !n.watch:
+	if !n.Ack && !n.Watch || n.Watch && n.Key == "" && b.watched >= maxWatched {
 		b.drop(n)
-	default:
-		n.Key, n.receiver.last = key, key
-		b.save(n, raw)
-		b.await(n)
-		b.plan(n)
+		return
 	}
+	after := b.opts.AckTimeout
+	if n.Watch && n.Key == "" {
+		b.watched++
+		after = watchAfter
+	}
+	n.Key, n.lost, n.due = key, false, time.Now().Add(after)
+	b.save(n)
 }
 
-// await begins to wait for what the receiver of n, which the store has, does.
-func (b *outgoing) await(n *entry) {
-	now, r := time.Now(), n.receiver
-	if now.Sub(r.looked) > lookEvery { // nobody looked for a while, since no mail waited: its clock may not have run
-		r.looked, r.online = time.Time{}, false
+// failed notes that the store could not do something for a receiver.
+func (b *outgoing) failed(r *receiver, err error) {
+	if r.fails == 0 && !errors.Is(err, context.Canceled) {
+		b.opts.Logger.Warn("the mailbox store fails; messages are kept and tried again", "err", err)
 	}
-	n.due = r.clock(now) + b.opts.AckTimeout
+	r.full = errors.Is(err, mailbox.ErrFull)
+	if now := time.Now(); !now.Before(r.hold) { // else it was tried before its time
+		longest := awayMax
+		if r.full {
+			longest = maxPause
+		}
+		r.hold = now.Add(backoff(r.fails, b.opts.RetryBase, longest, b.random()))
+		r.fails++
+	}
+	wait.Wake(b.wake)
 }
 
 // pause lets n be sent again after a while.
@@ -439,91 +454,228 @@ func (b *outgoing) pause(n *entry) {
 	if n.Next.IsZero() {
 		n.Next = time.Now().Add(backoff(n.RetryCount, b.opts.RetryBase, maxPause, b.random()))
 	}
-	b.save(n, nil)
+	b.save(n)
 }
 
-// save writes n down with its envelope; without raw, with that of the last time. Where that
-// fails it is kept in memory, and a crash costs a repeat.
-func (b *outgoing) save(n *entry, raw []byte) {
-	if raw == nil {
-		m, err := b.load(n)
-		if err != nil {
-			return // it is read again when it is sent
+// storeWaits reports whether mail to r, other than n, waits for the store. Nothing goes behind what a
+// full inbox refused: the caller gets the error, and mail does not pile up here.
+func (r *receiver) storeWaits(n *entry) bool {
+	if r.full {
+		return false
+	}
+	for other := range r.entries {
+		if other != n && other.Key == "" && !other.busy {
+			return true
 		}
-		raw = m.Raw
 	}
-	r := n.sentFile
-	r.Envelope = raw
-	if err := b.unacked.Save(n.name, r); err != nil {
-		b.opts.Logger.Warn("write down a message that waits", "to", n.to, "message_id", n.id, "err", err)
-		_ = b.unacked.Hold(n.name, r, len(raw)) // else the disk has an older form of it
-	}
+	return false
 }
 
-// load returns n's envelope as it was sent last. One whose file is
-// missing or broken is dropped; with errUnsigned, it only cannot be sent.
-func (b *outgoing) load(n *entry) (m mailbox.Sealed, err error) {
-	r, err := b.unacked.Read(n.name)
-	if m.Raw = r.Envelope; err == nil {
-		m.Envelope, err = b.decode(m.Raw)
+// at returns when something is to be done for n; zero: not before something else happens.
+func (b *outgoing) at(n *entry) (at time.Time) {
+	r := n.receiver
+	hold := r.hold
+	if r.eager {
+		hold = time.Time{}
 	}
+	begin := time.Unix(0, 0) // at once
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		b.opts.Logger.Error("the file of a message that waits was removed; the message is not sent again", "to", n.to,
-			"message_id", n.id)
-		b.drop(n)
-	case errors.Is(err, spool.ErrBroken):
-		_ = b.unacked.Quarantine(n.name, err) // the next process tries that again
-		b.drop(n)
+	case n.busy || n.gone:
+		return time.Time{}
+	case !n.hold.IsZero():
+		return n.hold
+	case n.Key == "" || n.lost:
+		at = later(begin, hold)
+	case n.Watch:
+		at = later(n.due, hold)
+	case !r.online:
+	case !n.Next.IsZero():
+		at = later(n.Next, hold)
+	default:
+		at = later(n.due, later(r.since.Add(b.opts.AckTimeout), hold))
 	}
-	return m, err
+	return sooner(at, n.Expires)
 }
 
-// loadUnacked reads what waited when an earlier process ended. Dead letters are
-// loaded before.
-func (b *outgoing) loadUnacked() error {
-	return b.unacked.Load(func(name string, r sentFile) error {
-		if slices.ContainsFunc(b.deadEntries, func(n *entry) bool { return n.name == name }) {
-			b.unacked.Remove(name) // the process ended between the two files
-			return nil
+func later(x, y time.Time) time.Time { return slices.MaxFunc([]time.Time{x, y}, time.Time.Compare) }
+
+// sooner is the earlier of two times, of which the zero one is never.
+func sooner(x, y time.Time) time.Time {
+	if x.IsZero() || !y.IsZero() && y.Before(x) {
+		return y
+	}
+	return x
+}
+
+// lookAt returns when it is asked whether r is online and whether the store still has its newest
+// mail; zero: no mail of r waits there.
+func (r *receiver) lookAt() time.Time {
+	for n := range r.entries {
+		if n.Key != "" {
+			return r.looked.Add(lookEvery) // at once the first time
 		}
-		e, err := b.decode(r.Envelope)
-		if err != nil && !errors.Is(err, errUnsigned) {
-			return err
+	}
+	return time.Time{}
+}
+
+// plan has Run look again in time for n.
+func (b *outgoing) plan(n *entry) {
+	if at := sooner(b.at(n), n.receiver.lookAt()); !n.gone && !at.IsZero() && (b.next.IsZero() || at.Before(b.next)) {
+		wait.Wake(b.wake)
+	}
+}
+
+// Run sends again what is due, until ctx is done. It is called once at a time.
+func (b *outgoing) Run(ctx context.Context) {
+	for {
+		due, next := b.due(ctx)
+		for _, n := range due {
+			b.mu.Lock()
+			b.decide(ctx, n)
+			b.unlock()
 		}
-		n := b.entryOf(name, e)
-		n.sentFile = r
-		n.Envelope, n.RetryCount, n.due = nil, max(r.RetryCount, 0), b.opts.AckTimeout
-		if last := time.Now().Add(maxPause); n.Next.After(last) {
-			n.Next = last // the clock was set back
+		if len(due) == 0 && wait.Change(ctx, next, b.wake) != nil || ctx.Err() != nil {
+			return
 		}
-		b.insert(n)
-		n.receiver.last = cmp.Or(n.Key, n.receiver.last)
-		b.plan(n)
-		return nil
+	}
+}
+
+// due looks at the receivers whose turn it is, and returns the entries for which something is to
+// be done, the oldest first; without one, when there will be one.
+func (b *outgoing) due(ctx context.Context) (due []*entry, next time.Time) {
+	b.mu.Lock()
+	defer b.unlock()
+	for _, r := range b.receivers {
+		if at := r.lookAt(); !at.IsZero() && !time.Now().Before(at) {
+			b.look(ctx, r)
+		}
+		next = sooner(next, r.lookAt())
+		for n := range r.entries {
+			if b.isDue(n) {
+				due = append(due, n)
+			}
+			next = sooner(next, b.at(n))
+		}
+	}
+	slices.SortFunc(due, func(x, y *entry) int { return strings.Compare(x.name, y.name) })
+	b.next = next
+	return due, next
+}
+
+func (b *outgoing) isDue(n *entry) bool {
+	at := b.at(n)
+	return !at.IsZero() && !time.Now().Before(at)
+}
+
+// look asks whether a receiver is online, and whether the store has what it was given last for it. If
+// not, all that waits there may be lost, and is asked for at once.
+func (b *outgoing) look(ctx context.Context, r *receiver) {
+	last, place := r.last, mailbox.Waiting
+	online, err := outside(ctx, b, func(ctx context.Context) (online bool, err error) {
+		place, err = b.opts.Store.Where(ctx, r.id, last)
+		return b.opts.Online(ctx, r.id), err
 	})
+	for n := range r.entries {
+		n.lost = n.lost || n.Key != "" && err == nil && place == mailbox.Gone
+	}
+	b.noteLook(r, online)
 }
 
-// errUnsigned says that an envelope on disk is not signed with the current secret.
-var errUnsigned = &mailbox.Error{Code: mailbox.BadSignature, Field: "sig",
-	Message: "what waited here is not signed with the current RELAY_SECRET, and is not sent"}
+func (b *outgoing) noteLook(r *receiver, online bool) {
+	now := time.Now()
+	if online && !r.online {
+		r.since = now
+	}
+	r.online, r.looked = online, now
+}
 
-// decode reads an envelope on disk, also one with errUnsigned. Other errors wrap
-// [spool.ErrBroken].
-func (b *outgoing) decode(raw []byte) (mailbox.Envelope, error) {
-	var unsigned error
-	e, _, err := b.opts.Signing.Decode(raw)
-	if no, ok := errors.AsType[*mailbox.Error](err); ok && no.Code == mailbox.BadSignature {
-		unsigned = errUnsigned
-		e, err = mailbox.Decode(raw)
+// decide does what is due for n. An earlier entry may have found that the store
+// fails, and an acknowledgement may have come meanwhile: then nothing.
+func (b *outgoing) decide(ctx context.Context, n *entry) {
+	if !b.isDue(n) {
+		return
+	}
+	now := time.Now()
+	var err error
+	place, inProgress := mailbox.Waiting, false
+	if key := n.Key; key != "" && !n.Refused {
+		place, err = outside(ctx, b, func(ctx context.Context) (mailbox.Place, error) {
+			place, err := b.opts.Store.Where(ctx, n.To, key)
+			inProgress = err == nil && place == mailbox.Waiting && !n.Recorded && b.opts.Acknowledges(ctx, n.To)
+			return place, err
+		})
+	}
+	expired, looked := !n.Expires.IsZero() && !now.Before(n.Expires), !n.hold.IsZero()
+	switch {
+	case !b.isDue(n):
+	case err == nil && place == mailbox.Processed && expired && !looked:
+		n.hold = now.Add(lookEvery) // a receiver that removed it for its age sends a nack soon
+	case err == nil && place == mailbox.Processed: // it counts as acknowledged (docs/protocol.md 6.4 and 6.6)
+		b.drop(n)
+	case err == nil && place == mailbox.Aside:
+		b.makeDead(n, mailbox.InvalidMessage,
+			fmt.Sprintf("%s set it aside: it could not read it, or has another RELAY_SECRET", n.To))
+	case expired && n.Key == "":
+		b.makeDead(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.Life))
+	case expired:
+		b.makeDead(n, mailbox.AgentOffline, fmt.Sprintf("not taken within its life of %s", n.Life))
+	case err != nil:
+		n.receiver.eager = false
+		b.failed(n.receiver, err)
+	case place == mailbox.Gone && n.RetryCount >= n.Retries:
+		b.makeDead(n, mailbox.AgentOffline, fmt.Sprintf("the store has lost it, after %d attempts", n.attempts()))
+	case place == mailbox.Gone:
+		b.opts.Logger.Warn("the mailbox store has lost a message; sending it again", "to", n.To, "message_id", n.ID)
+		b.again(ctx, n)
+	case n.Key == "" || !n.Next.IsZero():
+		b.again(ctx, n)
+	case n.lost || n.Watch || inProgress:
+		n.lost, n.due = false, now.Add(b.opts.AckTimeout)
+	case n.RetryCount >= n.Retries:
+		b.makeDead(n, mailbox.AgentOffline, fmt.Sprintf("no acknowledgement after %d attempts", n.attempts()))
+	default:
+		b.pause(n)
+	}
+}
+
+// again puts n into the store: for the first time, or again. An answer to
+// the earlier copy may come meanwhile, and then holds.
+func (b *outgoing) again(ctx context.Context, n *entry) {
+	n.receiver.eager = false
+	m, err := b.load(n)
+	if n.gone {
+		return
+	}
+	was, key := n.sentMail, ""
+	if err == nil && was.Key != "" {
+		n.RetryCount++
+		n.Next, n.Refused = time.Time{}, false
+		m.Metadata.RetryCount = n.RetryCount
+		m.Raw, err = b.opts.Signing.Encode(m.Envelope)
 	}
 	if err == nil {
-		err = mailbox.CheckAgent(e.To)
+		key, err = outside(ctx, b, func(ctx context.Context) (string, error) {
+			if was.Key == "" {
+				return b.opts.Store.Put(ctx, m)
+			}
+			return b.opts.Store.Again(ctx, was.Key, m)
+		})
 	}
-	if err != nil {
-		return e, fmt.Errorf("%w: %w", spool.ErrBroken, err)
+	refusal, no := errors.AsType[*mailbox.Error](err)
+	switch {
+	case n.gone:
+	case err == nil:
+		b.stored(n, key)
+	case errors.Is(err, errUnsigned):
+		b.makeDead(n, errUnsigned.Code, errUnsigned.Message)
+	case no:
+		b.makeDead(n, refusal.Code, "the store refused it: "+refusal.Message)
+	default:
+		if n.RetryCount = was.RetryCount; n.Next.IsZero() {
+			n.Next, n.Refused = was.Next, was.Refused
+		}
+		b.failed(n.receiver, err)
 	}
-	return e, unsigned
 }
 
 // attempts is how often n was sent.
@@ -533,8 +685,3 @@ func (n *entry) attempts() int {
 	}
 	return n.RetryCount + 1
 }
-
-func (n *entry) expired(now time.Time) bool { return !n.expires.IsZero() && !now.Before(n.expires) }
-
-// unstored reports whether n waits for the store.
-func (n *entry) unstored() bool { return n.Key == "" && !n.busy && !n.gone && n.dead == nil }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,18 +70,16 @@ func die() {
 }
 
 func sendUntilKilled(dir, dies string) {
-	var roots []*os.Root
-	for _, sub := range []string{"unacked", "dead"} {
-		root, err := os.OpenRoot(filepath.Join(dir, sub))
-		if err != nil {
-			panic(err)
-		}
-		roots = append(roots, root)
-	}
-	b, err := openOutgoing(roots[0], roots[1], outgoingOptions{Store: &dirStore{dir: filepath.Join(dir, "store"), dies: dies}}.withDefaults())
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		panic(err)
 	}
+	opts := outgoingOptions{Store: &dirStore{dir: filepath.Join(dir, "store"), dies: dies}}.withDefaults()
+	book, err := openState(root, opts.Logger)
+	if err != nil {
+		panic(err)
+	}
+	b := openOutgoing(book, opts)
 	for {
 		id := "m" + strings.ToLower(rand.Text())
 		e := message(id)
@@ -126,10 +123,8 @@ func life(t *testing.T, dir, dies string, lines int) map[string]string {
 func crashDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, sub := range []string{"unacked", "dead", "store"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Mkdir(filepath.Join(dir, "store"), 0o700); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }
@@ -138,8 +133,12 @@ func crashDir(t *testing.T) string {
 func laid(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	count := map[string]int{}
-	for _, name := range files(t, dir, "store") {
-		id, _, _ := strings.Cut(name, "~")
+	entries, err := os.ReadDir(filepath.Join(dir, "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		id, _, _ := strings.Cut(entry.Name(), "~")
 		count[id]++
 	}
 	return count
@@ -174,9 +173,6 @@ func TestKilledAroundPut(t *testing.T) {
 					t.Error("it does not wait for its acknowledgement")
 				}
 			}
-			if left := files(t, dir, "unacked"); len(left) != 0 {
-				t.Errorf("left: %v", left)
-			}
 		})
 	}
 }
@@ -199,42 +195,6 @@ func goOn(t *testing.T, dir string, n int) *outgoing {
 	cancel()
 	running.Wait()
 	return b
-}
-
-// A process is killed at any time: what Send accepted is in the store, or goes
-// there, and waits for its acknowledgement.
-func TestKilled(t *testing.T) {
-	t.Parallel()
-	dir := crashDir(t)
-	said := map[string]string{}
-	for round := range 5 {
-		maps.Copy(said, life(t, dir, "when told", 5+9*round))
-		for _, name := range files(t, dir, "unacked") {
-			if strings.HasSuffix(name, ".broken") {
-				t.Errorf("round %d: half a file: %s", round, name)
-			}
-		}
-	}
-	b := openBox(t, dir, outgoingOptions{Store: &dirStore{}})
-	missing := 0
-	there := laid(t, dir)
-	b.mu.Lock()
-	for _, n := range b.entries {
-		if n.Key == "" {
-			missing++
-		} else if there[n.id] == 0 {
-			t.Errorf("%s has a key, and is not in the store", n.id)
-		}
-	}
-	b.mu.Unlock()
-	b = goOn(t, dir, missing)
-	there = laid(t, dir)
-	for id, what := range said {
-		if what == "sent" && (there[id] == 0 || !b.Acked(id, "coder")) {
-			t.Errorf("%s was accepted: it lies in the store %d times", id, there[id])
-		}
-	}
-	t.Logf("%d messages, %d of them put down by the next process", len(said), missing)
 }
 
 // Eight goroutines send, and the receiver answers at once.
@@ -274,13 +234,13 @@ func TestConcurrentSend(t *testing.T) {
 	cancel()
 	running.Wait()
 	letters, err := b.DeadLetters()
-	if err != nil || len(letters) != 8*each/4 || len(files(t, dir, "dead")) != 8*each/4 {
+	if err != nil || len(letters) != 8*each/4 {
 		t.Errorf("%d dead letters, %v", len(letters), err)
 	}
 	if n := len(laid(t, dir)); n != 8*each {
 		t.Errorf("%d messages in the store", n)
 	}
-	if b.Pending() != 0 || len(files(t, dir, "unacked")) != 0 {
-		t.Errorf("%d wait, %d files", b.Pending(), len(files(t, dir, "unacked")))
+	if b.Pending() != 0 {
+		t.Errorf("%d wait", b.Pending())
 	}
 }

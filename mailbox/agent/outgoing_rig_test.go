@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,8 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"feishu-relay/internal/safefile"
-	"feishu-relay/internal/spool"
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -95,23 +93,25 @@ func (r *rig) run() {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
-	r.stop = func() { cancel(); running.Wait() }
+	r.stop = func() { cancel(); running.Wait(); _ = r.state.close() }
 	synctest.Wait()
 }
 
 func openBox(tb testing.TB, dir string, opts outgoingOptions) *outgoing {
 	tb.Helper()
-	var roots []*os.Root
-	for _, name := range []string{"unacked", "dead"} {
-		root, err := safefile.OpenDir(filepath.Join(dir, name))
-		if err != nil {
-			tb.Fatal(err)
-		}
-		tb.Cleanup(func() { root.Close() })
-		roots = append(roots, root)
-	}
-	b, err := openOutgoing(roots[0], roots[1], opts.withDefaults())
+	root, err := os.OpenRoot(dir)
 	if err != nil {
+		tb.Fatal(err)
+	}
+	defer root.Close()
+	opts = opts.withDefaults()
+	book, err := openState(root, opts.Logger)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = book.close() })
+	b := openOutgoing(book, opts)
+	if err := book.each(opts.Logger, b.restore); err != nil {
 		tb.Fatal(err)
 	}
 	return b
@@ -147,27 +147,6 @@ func (r *rig) reopen() {
 	r.t.Helper()
 	r.stop()
 	r.open()
-}
-
-// diskIsBack replaces the folder of what waits, which was removed, by another one.
-func (r *rig) diskIsBack(root *os.Root) {
-	r.t.Helper()
-	r.stop()
-	before := r.unacked
-	r.unacked = spool.New[sentFile](root, unackedOptions(r.opts.Logger))
-	r.outgoing.mu.Lock()
-	for name, n := range r.entries {
-		rec, err := before.Read(name)
-		if err == nil {
-			err = r.unacked.Hold(name, rec, 1)
-		}
-		if err != nil {
-			r.t.Error(err)
-		}
-		r.plan(n)
-	}
-	r.outgoing.mu.Unlock()
-	r.run()
 }
 
 func (r *rig) call(what, key string, e mailbox.Envelope) (string, error) {
@@ -220,7 +199,8 @@ func (r *rig) gone(away bool) {
 	r.set(func() { r.away["coder"] = away })
 	r.outgoing.mu.Lock()
 	if coder := r.receivers["coder"]; coder != nil {
-		r.looked(coder, !away)
+		r.noteLook(coder, !away)
+		wait.Wake(r.wake)
 	}
 	r.outgoing.mu.Unlock()
 	synctest.Wait()
@@ -257,16 +237,16 @@ func (r *rig) wantCalls(want ...string) {
 	}
 }
 
-// wantLeft fails where not so many messages wait, in memory and on disk.
+// wantLeft fails where not so many messages wait.
 func (r *rig) wantLeft(waiting, dead int) {
 	r.t.Helper()
 	letters, err := r.DeadLetters()
 	if err != nil {
 		r.t.Error(err)
 	}
-	got := []int{r.Pending(), len(files(r.t, r.dir, "unacked")), len(letters), len(files(r.t, r.dir, "dead"))}
-	if want := []int{waiting, waiting, dead, dead}; !slices.Equal(got, want) {
-		r.t.Errorf("waiting, files, dead letters, files: got %v, want %v", got, want)
+	got := []int{r.Pending(), len(letters)}
+	if want := []int{waiting, dead}; !slices.Equal(got, want) {
+		r.t.Errorf("waiting, dead letters: got %v, want %v", got, want)
 	}
 }
 
@@ -283,16 +263,4 @@ func (r *rig) wantDied(id string, code mailbox.Code, attempts int, reason string
 	if d.ID != id || d.Code != code || d.Attempts != attempts || !strings.Contains(d.Reason, reason) || d.Envelope.ID != id {
 		r.t.Errorf("died: %s, %s, %d attempts, %q; want %s, %s, %d, %q", d.ID, d.Code, d.Attempts, d.Reason, id, code, attempts, reason)
 	}
-}
-
-func files(tb testing.TB, dir, sub string) (names []string) {
-	tb.Helper()
-	entries, err := os.ReadDir(filepath.Join(dir, sub))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -55,9 +56,7 @@ func TestRunKeepsOffWhatIsBeingSent(t *testing.T) {
 		go func() { done <- r.Send(r.t.Context(), message("m")) }()
 		r.after(s)
 		r.outgoing.mu.Lock()
-		for _, n := range r.entries {
-			r.plan(n)
-		}
+		wait.Wake(r.wake)
 		r.outgoing.mu.Unlock()
 		r.after(s)
 		if err := <-done; err != nil {

@@ -3,14 +3,11 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 )
 
@@ -185,11 +182,7 @@ func TestRefused(t *testing.T) {
 	})
 	t.Run("too many wait", func(t *testing.T) {
 		story(t, func(r *rig) {
-			for i := range maxUnacked {
-				if err := r.unacked.Hold(fmt.Sprint(i), sentFile{}, 1); err != nil {
-					r.t.Fatal(err)
-				}
-			}
+			r.bytes = maxBytes
 			err := r.Send(r.t.Context(), message("m"))
 			if e, ok := errors.AsType[*mailbox.Error](err); !ok || e.Code != mailbox.AgentBusy {
 				r.t.Errorf("got %v", err)
@@ -205,42 +198,20 @@ func isInvalid(err error) bool {
 	return ok && e.Code == mailbox.InvalidMessage
 }
 
-// Without a disk, messages still go out, and are followed while the process lives.
+// Without a disk, messages still go out.
 func TestDiskFails(t *testing.T) {
 	story(t, func(r *rig) {
-		if err := os.RemoveAll(filepath.Join(r.dir, "unacked")); err != nil {
-			r.t.Fatal(err)
-		}
+		_ = r.state.close()
 		r.send(message("m"))
-		r.after(32 * s)
-		r.wantCalls("0s put m 0 k1", "31s again m 1 k1")
-		root, err := safefile.OpenDir(filepath.Join(r.dir, "unacked"))
-		if err != nil {
-			r.t.Fatal(err)
+		r.wantCalls("0s put m 0 k1")
+		r.set(func() { r.err = errAway })
+		for _, e := range []mailbox.Envelope{message("m"), plain("n")} {
+			if err := r.Send(r.t.Context(), e); !errors.Is(err, errAway) || !errors.Is(err, os.ErrClosed) {
+				r.t.Errorf("got %v, want what both say", err)
+			}
 		}
-		defer root.Close()
-		r.diskIsBack(root)
-		r.after(31 * s)
-		r.wantLeft(1, 0)
-		r.reopen()
-		r.after(time.Hour)
-		r.wantDied("m", mailbox.AgentOffline, 4, "no acknowledgement")
-		r.wantLeft(0, 1)
-	})
-	t.Run("and no store", func(t *testing.T) {
-		story(t, func(r *rig) {
-			if err := os.RemoveAll(filepath.Join(r.dir, "unacked")); err != nil {
-				r.t.Fatal(err)
-			}
-			r.set(func() { r.err = errAway })
-			for _, e := range []mailbox.Envelope{message("m"), plain("n")} {
-				if err := r.Send(r.t.Context(), e); !errors.Is(err, errAway) || !errors.Is(err, os.ErrNotExist) {
-					r.t.Errorf("got %v, want what both say", err)
-				}
-			}
-			if n := r.Pending(); n != 0 {
-				r.t.Errorf("%d wait", n)
-			}
-		})
+		if n := r.Pending(); n != 0 {
+			r.t.Errorf("%d wait", n)
+		}
 	})
 }

@@ -32,8 +32,8 @@ func TestWatchedMessageExpires(t *testing.T) {
 				r.send(hourly("m"))
 				r.reopen()
 				r.after(time.Hour - s)
-				if n := r.Pending(); n != 0 || len(files(t, r.dir, "unacked")) != 1 || len(r.deaths()) != 0 {
-					t.Errorf("%d pending, %d files, died %+v", n, len(files(t, r.dir, "unacked")), r.deaths())
+				if n := r.Pending(); n != 0 || len(r.entries) != 1 || len(r.deaths()) != 0 {
+					t.Errorf("%d pending, %d entries, died %+v", n, len(r.entries), r.deaths())
 				}
 				r.after(s)
 				r.wantDied("m", mailbox.AgentOffline, 1, "not taken within its life of 1h0m0s")
@@ -47,7 +47,7 @@ func TestWatchedMessageExpires(t *testing.T) {
 	}
 }
 
-// One that was taken is forgotten, without a file where that was at once.
+// One that was taken is forgotten.
 func TestWatchedMessageIsTaken(t *testing.T) {
 	for _, after := range []time.Duration{0, 10 * time.Minute} {
 		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
@@ -55,10 +55,10 @@ func TestWatchedMessageIsTaken(t *testing.T) {
 				r.send(hourly("m"))
 				r.after(after)
 				r.set(func() { r.place = mailbox.Processed })
-				if n := len(files(t, r.dir, "unacked")); (n == 0) != (after == 0) {
-					t.Errorf("%d files", n)
-				}
 				r.after(time.Minute)
+				if len(r.entries) != 0 {
+					t.Errorf("%d entries", len(r.entries))
+				}
 				r.wantLeft(0, 0)
 				r.after(2 * time.Hour)
 				if len(r.deaths()) != 0 {
@@ -72,7 +72,7 @@ func TestWatchedMessageIsTaken(t *testing.T) {
 // What the store lost is sent again within seconds, to an agent that is away, too. What a store loses again and again
 // becomes a dead letter.
 func TestStoreLosesMail(t *testing.T) {
-	for at, e := range map[string]func(string) mailbox.Envelope{"12s": hourly, "15s": message} {
+	for _, e := range []func(string) mailbox.Envelope{hourly, message, plain} {
 		story(t, func(r *rig) {
 			r.set(func() { r.away["coder"] = true })
 			r.send(e("m"))
@@ -82,7 +82,7 @@ func TestStoreLosesMail(t *testing.T) {
 			r.after(5 * s)
 			r.set(func() { r.place = mailbox.Waiting })
 			r.after(10 * time.Minute)
-			r.wantCalls("0s put m 0 k1", "0s put n 0 k2", at+" again m 1 k3", at+" again n 1 k4")
+			r.wantCalls("0s put m 0 k1", "0s put n 0 k2", "15s again m 1 k3", "15s again n 1 k4")
 			r.set(func() { r.place = mailbox.Gone })
 			r.after(time.Minute)
 			r.wantDied("n", mailbox.AgentOffline, 4, "the store has lost it, after 4 attempts")

@@ -293,7 +293,8 @@ func TestOlderCardDoesNotWin(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		a := w.idle("a")
 		a.opts.Store = &slowStore{Store: a.opts.Store}
-		var err error
+		err := a.Agent.Close()
+		must(t, err)
 		a.Agent, err = agent.New(a.opts)
 		must(t, err)
 		a.start()

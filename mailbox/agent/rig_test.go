@@ -102,6 +102,7 @@ func (a *actor) open() {
 // logTo has what is logged written to out; the agent does not run yet.
 func (a *actor) logTo(out io.Writer) {
 	a.opts.Logger = slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	must(a.w.t, a.Agent.Close())
 	var err error
 	a.Agent, err = agent.New(a.opts)
 	must(a.w.t, err)
