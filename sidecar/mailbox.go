@@ -2,26 +2,16 @@ package sidecar
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"feishu-relay/dedup"
 	"feishu-relay/internal/delivery"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 )
-
-// mailKeys is how many keys the mailbox remembers at most for each message: that it was delivered, under which id, that
-// the bot did not answer, that it asked for a result and has got it, a rejection, and what was said at a task's end.
-const mailKeys = 7
-
-// maxSigned is how many signatures of mail are remembered, so that a copy is a
-// duplicate; beyond it the oldest is forgotten.
-const maxSigned = 50_000
 
 // mail is the agent's mailbox.
 type mail struct {
@@ -56,20 +46,10 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer, p *p
 	if err := m.lock(own, "lock", c.Dir); err != nil {
 		return nil, err
 	}
-	seen, err := b.window(".mail.jsonl", mailKeys*m.cfg.DedupSize)
-	if err != nil {
-		return nil, err
-	}
-	var signed *dedup.Window
-	if m.cfg.RelaySecret != "" {
-		if signed, err = b.window(".mail-signed.jsonl", maxSigned); err != nil {
-			return nil, err
-		}
-	}
 	m.agent, err = agent.New(agent.Options{Self: self, Description: m.cfg.Role, Capabilities: m.cfg.Capabilities,
 		AllowFrom: c.AllowFrom,
-		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: p.store, State: own, Seen: seenMail{seen}, Channels: m.doors,
-		Signing: m.signing(), Signed: seenMail{signed},
+		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: p.store, State: own, Channels: m.doors,
+		Signing:   m.signing(),
 		Hears:     func(channel, chat string) bool { return m.chats.hears(channel, relay.ChatID(chat)) },
 		Heartbeat: c.Heartbeat, HeartbeatTimeout: c.HeartbeatTimeout, AckTimeout: c.AckTimeout, RetryBase: c.RetryBase,
 		MaxRetries: c.MaxRetries, MaxExchanges: c.MaxExchanges, Logger: m.log, Trace: m.trace,
@@ -86,20 +66,6 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer, p *p
 	m.onClose(m.agent.Close)
 	d.lateMail = m.ackLate
 	return m, nil
-}
-
-// seenMail is the window of what was handled, as the mailbox uses it.
-type seenMail struct{ window *dedup.Window }
-
-func (s seenMail) Seen(key string) bool { return s.window.Seen(key) }
-
-func (s seenMail) Add(keys ...string) (err error) {
-	for _, key := range keys {
-		if s.window.Claim(key) == dedup.New {
-			err = errors.Join(err, s.window.Settle(key, true))
-		}
-	}
-	return errors.Join(err, s.window.Flush())
 }
 
 // run works until ctx is done.

@@ -387,8 +387,8 @@ type subject struct {
 }
 
 // about returns what a message of the bot is about: the mail that it replies to, else the newest mail that the bot was
-// given before and has not answered. A task is unanswered while it is open; where several are, a message that is not a
-// reply moves none of them. What answers a step of a task that the bot gave is not sent.
+// given before and has not answered. A task is unanswered while it is open; of several, the oldest is meant. What
+// answers a step of a task that the bot gave is not sent.
 func (p *peerMail) about(m peerchat.Message) subject {
 	open := p.open(mailbox.AgentID(m.Peer))
 	if l := p.quoted(m); l.ID != "" {
@@ -403,7 +403,7 @@ func (p *peerMail) about(m peerchat.Message) subject {
 		return subject{mail: mailInfo{Hops: mailbox.DefaultHops + 1}}
 	}
 	s := subject{mail: given[len(given)-1]}
-	newest, tasks, wanted := -1, 0, false
+	newest, tasks, wanted := -1, []mailInfo{}, false
 	for i, l := range given {
 		task := l.Type.GivesTask() && open[l.Task] != nil
 		if !task && (answered[l.ID] || l.Type.GivesTask()) {
@@ -411,7 +411,7 @@ func (p *peerMail) about(m peerchat.Message) subject {
 		}
 		newest, wanted = i, wanted || task || wantsAnswer(l.Type, l.Reply)
 		if task {
-			tasks++
+			tasks = append(tasks, l)
 		}
 	}
 	if wanted {
@@ -419,11 +419,9 @@ func (p *peerMail) about(m peerchat.Message) subject {
 	}
 	switch {
 	case s.mail.Type.TaskStep():
-		s.stays = tasks == 0 // else it may be the result of a task
-	case s.mail.Type.GivesTask() && tasks > 1:
-		s.mail = mailInfo{Hops: max(s.mail.Hops, 2)} // nothing says which one is meant
-	case s.mail.Type.GivesTask():
-		s.task = open[s.mail.Task]
+		s.stays = len(tasks) == 0 // else it may be the result of a task
+	case s.mail.Type.GivesTask() && len(tasks) > 0: // nothing says which one is meant
+		s.mail, s.task = tasks[0], open[tasks[0].Task]
 	}
 	return s
 }

@@ -42,6 +42,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,7 +56,6 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
-	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
@@ -75,12 +75,6 @@ const (
 	warnEvery    = 10 * time.Second // one in this time is
 	maxBroadcast = 20               // agents that a message to "*" reaches; the others are named as unreachable
 )
-
-// Seen stores what was delivered, across restarts.
-type Seen interface {
-	Seen(key string) bool
-	Add(keys ...string) error // with one write
-}
 
 // Delivery is a message on its way to the bot.
 type Delivery struct {
@@ -133,12 +127,9 @@ type Options struct {
 	MaxTasks     int
 
 	Store mailbox.Store
-	State *os.Root // the agent's own folder, for what only it needs
-	Seen  Seen
-	// Signing verifies the mail that comes; the store signs. Signed stores which signatures
-	// came; without a secret it is not used.
+	State *os.Root // the agent's own folder, for its book
+	// Signing verifies the mail that comes; the store signs.
 	Signing  mailbox.Signing
-	Signed   Seen
 	Channels Channels
 	// Hears reports whether a conversation is a group whose messages this bot
 	// gets anyway: results may arrive there.
@@ -204,9 +195,9 @@ type Agent struct {
 	line        atomic.Pointer[line] // the bot's WebSocket; nil: it keeps none open
 	cards       cardCache
 	state       *state
-	tasks       *os.Root
 	moving      sync.Mutex // steps and results of tasks, one at a time
 	again       chan struct{}
+	postponed   postponed
 	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
 	handedOut   *lru.Cache[string, []string] // names of the messages that drains handed out, by cursor
 	signatures  *lru.Cache[string, []string] // of the items in the inbox, by the store's key
@@ -223,9 +214,10 @@ type Agent struct {
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
 	a := &Agent{opts: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), queue: newQueue(),
-		again: make(chan struct{}, 1), turn: semaphore.NewWeighted(1), looked: make(chan struct{}),
-		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery}, pairs: newPairs(o.MaxExchanges),
-		cards: cardCache{read: o.Store.Cards}}
+		again: make(chan struct{}, 1), postponed: postponed{wake: make(chan struct{}, 1)},
+		turn: semaphore.NewWeighted(1), looked: make(chan struct{}), ledger: newLedger(),
+		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
+		cards:  cardCache{read: o.Store.Cards}}
 	a.cards.log = a.log
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
 	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1
@@ -236,19 +228,14 @@ func New(o Options) (_ *Agent, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	if a.tasks, err = safefile.OpenSub(o.State, "tasks"); err != nil {
-		return nil, err
-	}
-	if a.ledger, err = openLedger(a.tasks, a.log); err != nil {
-		return nil, err
-	}
 	if a.state, err = openState(o.State, a.log); err != nil {
 		return nil, err
 	}
+	a.pairs = newPairs(o.MaxExchanges, a.state)
 	a.out = openOutgoing(a.state, outgoingOptions{Store: o.Store, Online: a.online,
 		Acknowledges: a.acknowledges, AckTimeout: o.AckTimeout, RetryBase: o.RetryBase, MaxRetries: o.MaxRetries,
 		Logger: a.log, Died: a.died, Signing: o.Signing})
-	if err = a.state.each(a.log, a.out.restore); err != nil {
+	if err = a.state.each(a.log, a.restore); err != nil {
 		return nil, err
 	}
 	a.card = mailbox.Card{AgentID: o.Self, Description: o.Description, Capabilities: o.Capabilities,
@@ -261,23 +248,30 @@ func New(o Options) (_ *Agent, err error) {
 
 // Close frees what New opened. Run has returned by then.
 func (a *Agent) Close() error {
-	var err error
-	if a.state != nil {
-		err = a.state.close()
+	if a.state == nil {
+		return nil
 	}
-	if a.tasks != nil {
-		err = errors.Join(err, a.tasks.Close())
+	return a.state.close()
+}
+
+// restore takes in a record of the book.
+func (a *Agent) restore(kind, key string, value json.RawMessage) error {
+	switch kind {
+	case kindTask:
+		return a.ledger.restore(value)
+	case kindPair:
+		return a.pairs.restore(key, value)
 	}
-	return err
+	return a.out.restore(kind, key, value)
 }
 
 // Run works until ctx is done; then the agent goes offline.
 func (a *Agent) Run(ctx context.Context) {
 	defer time.AfterFunc(maxFirstLook, a.lookedOnce).Stop()
 	var work sync.WaitGroup
-	work.Go(func() { a.resume(ctx) })
 	for name, part := range map[string]func(context.Context) error{
-		"presence": a.present, "inbox": a.receive, "deadlines": a.watchDeadlines, "channels": a.watchChannels,
+		"presence": a.present, "inbox": a.receive, "postponed": a.sortPostponed,
+		"deadlines": a.watchDeadlines, "channels": a.watchChannels,
 		"delivery":      func(ctx context.Context) error { return a.deliver(ctx, false) },
 		"conversations": func(ctx context.Context) error { return a.deliver(ctx, true) },
 		"outgoing":      func(ctx context.Context) error { a.out.Run(ctx); return ctx.Err() },

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
@@ -74,7 +75,8 @@ func TestOneResultForEachQuestion(t *testing.T) {
 					switch when {
 					case "later":
 						answer()
-					case "after a restart": // which forgets what was exchanged
+					case "after a restart": // when what was exchanged does not count any more
+						time.Sleep(10 * time.Minute)
 						b.restart()
 						b.say(a, "the only message")
 						answer()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/dedup"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
@@ -72,8 +71,6 @@ func running(t testing.TB, id mailbox.AgentID, store mailbox.Store, got chan<- s
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
 	must(t, err)
-	seen, err := dedup.Open(root, "seen.jsonl", 0)
-	must(t, err)
 	d := newDoor()
 	d.doing(func(context.Context, agent.Delivery) error {
 		if got != nil {
@@ -81,7 +78,7 @@ func running(t testing.TB, id mailbox.AgentID, store mailbox.Store, got chan<- s
 		}
 		return nil
 	})
-	a, err := agent.New(agent.Options{Self: id, MaxTasks: 3, Store: store, State: root, Seen: journal{seen}, Channels: d,
+	a, err := agent.New(agent.Options{Self: id, MaxTasks: 3, Store: store, State: root, Channels: d,
 		Hears:     func(string, string) bool { return false },
 		Heartbeat: 30 * time.Second, HeartbeatTimeout: 90 * time.Second, AckTimeout: 30 * time.Second, RetryBase: time.Second, MaxRetries: 3,
 		DeliveryTimeout: 15 * time.Minute, MaxAge: 10 * time.Minute,
@@ -97,26 +94,10 @@ func running(t testing.TB, id mailbox.AgentID, store mailbox.Store, got chan<- s
 		cancel()
 		<-done
 		_ = a.Close()
-		_ = seen.Close()
 		_ = root.Close()
 		_ = store.Close()
 	})
 	return a
-}
-
-// journal remembers on disk.
-type journal struct{ *dedup.Window }
-
-func (j journal) Add(keys ...string) error {
-	for _, key := range keys {
-		if j.Claim(key) != dedup.New {
-			continue
-		}
-		if err := j.Settle(key, true); err != nil {
-			return err
-		}
-	}
-	return j.Flush()
 }
 
 // bareRename is what no file mailbox can do without: write aside, rename, read, rename.

@@ -120,7 +120,7 @@ func (a *Agent) ended(ctx context.Context, m *queued, err error, opened <-chan s
 		if !a.queue.putBack(m, unanswered) { // the bot ended its task and did not answer
 			return
 		}
-		a.remember(a.opts.Seen, m.id, closedKey(m.key, m.sent))
+		a.remember(kindSeen, m.id, closedKey(m.key, m.sent))
 		a.observe(EventUndeliverable, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self}, "the bot did not answer")
 	default:
 		level := slog.LevelDebug
@@ -155,8 +155,8 @@ func (a *Agent) read(ctx context.Context, m *queued) (mailbox.Envelope, error) {
 // withTaskState is e, with the state that the task which it gives has now.
 func (a *Agent) withTaskState(e mailbox.Envelope) mailbox.Envelope {
 	if e.Type.GivesTask() && e.Task != nil {
-		if r, ok := a.ledger.Get(Received, e.From, e.Task.ID); ok {
-			e.Task = &mailbox.Task{ID: e.Task.ID, State: r.State, Deadline: e.Task.Deadline}
+		if t, ok := a.ledger.get(Received, e.From, e.Task.ID); ok {
+			e.Task = &mailbox.Task{ID: e.Task.ID, State: t.State, Deadline: e.Task.Deadline}
 		}
 	}
 	return e
@@ -252,9 +252,9 @@ func (a *Agent) give(ctx context.Context, d Delivery, on Progress) error {
 	return err
 }
 
-// obsolete is why e, which Seen knows by key, is not given to the bot any more; "": it is.
+// obsolete is why e, which is known by key, is not given to the bot any more; "": it is.
 func (a *Agent) obsolete(e mailbox.Envelope, key string) (what What, why string) {
-	if a.opts.Seen.Seen(key) || a.opts.Seen.Seen(stepKey(e)) {
+	if a.seen(key) {
 		return EventDuplicate, ""
 	}
 	if a.expired(e) {
@@ -262,12 +262,16 @@ func (a *Agent) obsolete(e mailbox.Envelope, key string) (what What, why string)
 	}
 	switch {
 	case e.Type.GivesTask():
-		if r, ok := a.ledger.Get(Received, e.From, taskID(e)); ok && r.State.Ended() {
-			return EventExpired, "the task is " + string(r.State)
+		if t, ok := a.ledger.get(Received, e.From, taskID(e)); ok && !t.open() {
+			return EventExpired, "the task is " + string(t.State)
 		}
 	case e.Type.TaskStep():
-		if r, ok := a.ledger.Get(Given, e.From, taskID(e)); ok && a.overtaken(r, e) {
-			return EventExpired, "the task has gone on: it is " + string(r.State)
+		switch t, ok := a.ledger.get(Given, e.From, taskID(e)); {
+		case !ok:
+		case t.Told != "" && t.Told == e.Task.State:
+			return EventDuplicate, ""
+		case a.overtaken(t, e):
+			return EventExpired, "the task has gone on: it is " + string(t.State)
 		}
 	}
 	return "", ""
@@ -312,7 +316,7 @@ func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) {
 	if e.Type.Asks() {
 		asked = askedKey(e.From, e.ID)
 	}
-	a.remember(a.opts.Seen, e.ID, stepKey(e), asked, m.key, givenKey(m.name)) // the name last: a repeat keeps its own
+	a.note(e.ID, append(a.toldEnd(e), marks(kindSeen, asked, m.key, givenKey(m.name))...)...)
 	if !e.Type.AboutTask() {
 		if err := a.answer(ctx, a.receipt(e)); err != nil {
 			a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
@@ -339,7 +343,7 @@ func (a *Agent) clear(ctx context.Context, m *queued, how mailbox.Outcome) error
 	return nil
 }
 
-// clearSoon is clear for what Seen knows: where it fails, nothing is done twice.
+// clearSoon is clear for what was seen: where it fails, nothing is done twice.
 func (a *Agent) clearSoon(ctx context.Context, m *queued) {
 	if err := a.clear(ctx, m, mailbox.Taken); err != nil {
 		a.log.Warn("processed mail cannot be removed from the inbox yet", "message_id", m.id, "err", err)

@@ -143,7 +143,7 @@ func (a *Agent) drop(ctx context.Context, m *queued) bool {
 	}
 	a.observe(EventDropped, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self, Type: mailbox.TypeMessage},
 		"the buffer of its goal is full")
-	a.remember(a.opts.Seen, m.id, m.key)
+	a.remember(kindSeen, m.id, m.key)
 	a.clearSoon(ctx, m)
 	return true
 }

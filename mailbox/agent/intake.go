@@ -7,32 +7,71 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
+	"feishu-relay/book"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
 func (a *Agent) receive(ctx context.Context) error {
-	return a.opts.Store.Receive(ctx, a.opts.Self, func(item mailbox.Item) { a.take(ctx, item) }, a.lookedOnce)
+	return a.opts.Store.Receive(ctx, a.opts.Self, func(item mailbox.Item) {
+		if err := a.sort(ctx, item); err != nil {
+			a.postpone(err, item.Key)
+		}
+	}, a.lookedOnce)
 }
 
-// take deals with a piece of mail until it is ready for the bot or finished:
-// what the disk or the store refuses is tried again.
-func (a *Agent) take(ctx context.Context, item mailbox.Item) {
-	fault := ""
-	for again := wait.NewBackoff(retryFirst, awayMax); ; {
-		err := a.sort(ctx, item)
-		if err == nil || ctx.Err() != nil {
-			return
+// postponed is mail that the disk or the store refused to deal with: the other mail does not wait for it.
+type postponed struct {
+	wake chan struct{} // has a value if there is some
+
+	mu    sync.Mutex
+	keys  []string // the store's; guarded by mu, as the rest is
+	fault string   // the error that was logged last
+}
+
+func (a *Agent) postpone(why error, keys ...string) {
+	p := &a.postponed
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text := why.Error(); text != p.fault && !errors.Is(why, context.Canceled) {
+		p.fault = text
+		a.log.Warn("mail waits to be processed", "err", why)
+	}
+	a.opts.Failed("inbox", why)
+	p.keys = append(p.keys, keys...)
+	wait.Wake(p.wake)
+}
+
+// sortPostponed deals with what was postponed. What fails goes behind the rest.
+func (a *Agent) sortPostponed(ctx context.Context) error {
+	p, again := &a.postponed, wait.NewBackoff(retryFirst, awayMax)
+	for {
+		p.mu.Lock()
+		keys := p.keys
+		p.keys = nil
+		p.mu.Unlock()
+		if len(keys) == 0 {
+			again.Reset()
+			if err := wait.Change(ctx, time.Time{}, p.wake); err != nil {
+				return err
+			}
+			continue
 		}
-		if text := err.Error(); text != fault { // else it was logged
-			fault = text
-			a.log.Warn("mail waits to be processed", "err", err)
+		if err := again.Sleep(ctx); err != nil {
+			return err
 		}
-		a.opts.Failed("inbox", err)
-		if again.Sleep(ctx) != nil {
-			return
+		for i, key := range keys {
+			item, err := a.opts.Store.Read(ctx, a.opts.Self, key)
+			if err == nil {
+				err = a.sort(ctx, item)
+			}
+			if err != nil && !errors.Is(err, mailbox.ErrGone) {
+				a.postpone(err, append(keys[i+1:], key)...)
+				break
+			}
 		}
 	}
 }
@@ -64,7 +103,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 	switch {
 	case a.copied(item.Key, sig):
 		return a.finish(ctx, item, e, EventDuplicate, "", nil)
-	case a.opts.Seen.Seen(messageKey(e)):
+	case a.seen(messageKey(e)):
 		return a.finish(ctx, item, e, EventDuplicate, "", a.receipt(e))
 	case a.isExpiryNotice(e):
 		return a.enqueue(item, e)
@@ -121,15 +160,17 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 	if e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck {
 		m.goal = e.Metadata.Goal
 	}
-	if e.SharedID() || a.opts.Seen.Seen(givenKey(e.ID)) {
+	if e.SharedID() || a.seen(givenKey(e.ID)) {
 		m.name = e.UniqueID()
 	}
-	if a.opts.Seen.Seen(closedKey(m.key, m.sent)) {
+	if a.seen(closedKey(m.key, m.sent)) {
 		m.state = unanswered
 	}
 	waits := look(a.queue, func() bool { return a.queue.byKey[m.key] != nil })
 	if limited(e.Type) && !waits { // counted before the bot can answer it
-		a.pairs.count(e.From, time.Now(), 0) // it is not refused, only what follows is
+		if _, err := a.pairs.count(e.From, m.key, time.Now(), 0); err != nil { // it is not refused, only what follows is
+			return err
+		}
 	}
 	what := EventReceived
 	if !a.queue.add(m, e.UniqueID(), &e) {
@@ -207,7 +248,7 @@ func (a *Agent) receipt(e mailbox.Envelope) *mailbox.Envelope {
 func (a *Agent) settle(ctx context.Context, key string, how mailbox.Outcome) error {
 	if how == mailbox.Taken {
 		list, _ := a.signatures.Get(key)
-		a.remember(a.opts.Signed, "", list...) // a copy of it is a duplicate from now on
+		a.remember(kindSigned, "", list...) // a copy of it is a duplicate from now on
 	}
 	return a.opts.Store.Settle(ctx, a.opts.Self, key, how)
 }
@@ -237,8 +278,8 @@ func (a *Agent) send(ctx context.Context, e mailbox.Envelope) error {
 }
 
 // dispatch sends what is sealed.
-func (a *Agent) dispatch(ctx context.Context, m mailbox.Sealed) error {
-	if err := a.out.Post(ctx, m); err != nil {
+func (a *Agent) dispatch(ctx context.Context, m mailbox.Sealed, with ...book.Record) error {
+	if err := a.out.Post(ctx, m, with...); err != nil {
 		return err
 	}
 	a.observe(EventSent, m.Envelope, "")

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,10 +10,11 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"feishu-relay/book"
 	"feishu-relay/mailbox"
 )
 
-// The keys that Seen knows things by. That of a message is its messageKey; the others
+// The keys of what was handled. That of a message is its messageKey; the others
 // begin with a colon, as no agent's name does.
 
 // messageKey names a message: different content under one id is a different message.
@@ -39,48 +41,25 @@ func askedKey(from mailbox.AgentID, id string) string { return fmt.Sprintf(":ask
 
 func answeredKey(to mailbox.AgentID, id string) string { return fmt.Sprintf(":answered/%s/%s", to, id) }
 
-// stepKey is for a step that ends a task: the bot is given it once, however many envelopes
-// say it. "": e is something else.
-func stepKey(e mailbox.Envelope) string {
-	if !e.Type.TaskStep() || e.Task == nil || !e.Task.State.Ended() {
-		return ""
-	}
-	return endKey(e.From, e.Task.ID, e.Task.State)
-}
-
-func endKey(peer mailbox.AgentID, id string, state mailbox.TaskState) string {
-	return fmt.Sprintf(":step/%s/%s/%s", peer, id, state)
-}
-
-// sentEndKeys are for what this agent sent when it ended a task, of which a repeat has the same
-// content, and for the fact that this was recorded. "": e does not end a task.
-func sentEndKeys(e mailbox.Envelope) (sent, ended string) {
-	if !e.Task.State.Ended() {
-		return "", ""
-	}
-	return ":end-said/" + e.Fingerprint(), fmt.Sprintf(":end-said/%s/%s", e.To, e.Task.ID)
-}
-
-// rejectedKey is for a task that is being rejected, and rejectedItem for the mail that
-// gives one that the ledger does not keep. It is noted before the giver gets the
-// answer, so that a crash cannot turn that round.
-func rejectedKey(r TaskRecord) string {
-	return fmt.Sprintf(":rejected/%s/%s/%s", r.Peer, r.ID, r.MessageID)
-}
-
+// rejectedItem is for the mail that gives a task which was rejected.
 func rejectedItem(item mailbox.Item) string { return ":rejected-mail/" + item.Key }
 
-// signerKey is what Signed knows an agent by that has signed mail.
+// signerKey is for an agent that has signed mail.
 func signerKey(from mailbox.AgentID) string { return ":signer/" + string(from) }
 
-// remember adds keys about a message to seen; "" is not a key. Where that fails, what they
-// are about may be done again after a restart.
-func (a *Agent) remember(seen Seen, message string, keys ...string) {
-	keys = slices.DeleteFunc(keys, func(key string) bool { return key == "" })
-	if len(keys) == 0 {
+// seen reports whether something was handled; "" was not.
+func (a *Agent) seen(key string) bool { return key != "" && a.state.has(kindSeen, key) }
+
+// remember adds keys about a message. Where that fails, what they are about may be done again after a restart.
+func (a *Agent) remember(kind, message string, keys ...string) {
+	a.note(message, marks(kind, keys...)...)
+}
+
+func (a *Agent) note(message string, records ...book.Record) {
+	if len(records) == 0 {
 		return
 	}
-	if err := seen.Add(keys...); err != nil {
+	if err := a.state.commit(records...); err != nil {
 		a.log.Error("handled ids cannot be stored; after a restart messages may be handled again",
 			"message_id", message, "err", err)
 	}
@@ -101,9 +80,9 @@ func (a *Agent) checkSigner(e mailbox.Envelope, sig string) error {
 	case a.opts.Signing.Secret == "":
 	case sig != "":
 		if e.Metadata.Extra[metaNotice] == nil { // a notice in the name of its sender is this agent's own
-			a.remember(a.opts.Signed, e.ID, signerKey(e.From))
+			a.remember(kindSigned, e.ID, signerKey(e.From))
 		}
-	case a.opts.Signed.Seen(signerKey(e.From)):
+	case a.state.has(kindSigned, signerKey(e.From)):
 		return mailbox.Refused(mailbox.BadSignature, "sig", "the message is not signed, and its sender signs")
 	}
 	return nil
@@ -120,7 +99,7 @@ func (a *Agent) copied(key, sig string) bool {
 	if !slices.Contains(list, sig) {
 		a.signatures.Add(key, append(slices.Clone(list[max(0, len(list)+1-maxSignatures):]), sig))
 	}
-	return a.opts.Signed.Seen(sig)
+	return a.state.has(kindSigned, sig)
 }
 
 const (
@@ -145,52 +124,78 @@ func (a *Agent) asked(e mailbox.Envelope) string {
 	id := cmp.Or(e.ReplyTo, e.Metadata.CorrelationID)
 	key := answeredKey(e.To, id)
 	waits := func(m *queued) bool { return m.asks && m.from == e.To && m.id == id }
-	if !botResult(e.Type) || a.opts.Seen.Seen(key) || !a.queue.any(waits) && !a.opts.Seen.Seen(askedKey(e.To, id)) {
+	if !botResult(e.Type) || a.seen(key) || !a.queue.any(waits) && !a.seen(askedKey(e.To, id)) {
 		return ""
 	}
 	return key
 }
 
+// exchange is a message that counts.
+type exchange struct {
+	At time.Time `json:"at"`
+	Of string    `json:"of"` // which: it counts once
+}
+
 // pairs counts what this agent and each other one have exchanged, both ways:
 // fresh messages carry no trace, and two models could chat without end.
 type pairs struct {
-	most int // 0: no limit
-	mu   sync.Mutex
-	with *lru.LRU[mailbox.AgentID, []time.Time] // oldest first; guarded by mu
+	most  int // 0: no limit, and nothing is counted
+	state *state
+	mu    sync.Mutex
+	with  *lru.LRU[mailbox.AgentID, []exchange] // oldest first; guarded by mu
 }
 
-func newPairs(most int) *pairs {
-	with, _ := lru.NewLRU[mailbox.AgentID, []time.Time](maxPairs, nil) // fails only for a size below 1
-	return &pairs{most: most, with: with}
+func newPairs(most int, s *state) *pairs {
+	with, _ := lru.NewLRU[mailbox.AgentID, []exchange](maxPairs, nil) // fails only for a size below 1
+	return &pairs{most: most, state: s, with: with}
 }
 
-// count counts a message, unless the pair has exchanged most of them already (0: no limit); then
-// it returns when the next is possible.
-func (p *pairs) count(peer mailbox.AgentID, now time.Time, most int) (next time.Time) {
+// restore takes in a record of the book.
+func (p *pairs) restore(peer string, value json.RawMessage) error {
+	var list []exchange
+	err := json.Unmarshal(value, &list)
+	if err == nil {
+		p.with.Add(mailbox.AgentID(peer), list)
+	}
+	return err
+}
+
+// count counts a message, unless it is counted, or the pair has exchanged most of them already (0: no limit); then
+// it returns when the next is possible. With an error it counts until a restart.
+func (p *pairs) count(peer mailbox.AgentID, of string, now time.Time, most int) (next time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	times, _ := p.with.Get(peer)
-	times = slices.DeleteFunc(slices.Clone(times), func(t time.Time) bool { return now.Sub(t) >= pairWindow })
-	if most > 0 && len(times) >= most {
-		return times[0].Add(pairWindow)
+	list, _ := p.with.Get(peer)
+	list = slices.DeleteFunc(slices.Clone(list), func(x exchange) bool { return now.Sub(x.At) >= pairWindow })
+	switch {
+	case p.most == 0 || slices.ContainsFunc(list, func(x exchange) bool { return x.Of == of }):
+		return next, nil
+	case most > 0 && len(list) >= most:
+		return list[0].At.Add(pairWindow), nil
 	}
-	times = append(times, now)
-	p.with.Add(peer, times[max(0, len(times)-p.most):]) // no more count
-	return time.Time{}
+	list = append(list, exchange{now.UTC(), of})
+	return next, p.set(peer, list[max(0, len(list)-p.most):]) // no more count
 }
 
-// takeBack uncounts the newest message: it was not sent after all.
-func (p *pairs) takeBack(peer mailbox.AgentID) {
+// takeBack uncounts a message: it was not sent after all. With an error of the book it counts after a restart.
+func (p *pairs) takeBack(peer mailbox.AgentID, of string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if times, _ := p.with.Get(peer); len(times) > 0 {
-		p.with.Add(peer, times[:len(times)-1])
-	}
+	list, _ := p.with.Get(peer)
+	_ = p.set(peer, slices.DeleteFunc(slices.Clone(list), func(x exchange) bool { return x.Of == of }))
+}
+
+func (p *pairs) set(peer mailbox.AgentID, list []exchange) error {
+	p.with.Add(peer, list)
+	return p.state.commit(book.Record{Kind: kindPair, Key: string(peer), Value: list})
 }
 
 // countExchange counts a message to an agent, unless the pair has had enough of them.
-func (a *Agent) countExchange(to mailbox.AgentID) error {
-	next := a.pairs.count(to, time.Now(), a.pairs.most)
+func (a *Agent) countExchange(to mailbox.AgentID, of string) error {
+	next, err := a.pairs.count(to, of, time.Now(), a.pairs.most)
+	if err != nil {
+		a.log.Warn("a message between two agents counts only until a restart", "to", to, "err", err)
+	}
 	if next.IsZero() {
 		return nil
 	}

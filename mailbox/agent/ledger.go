@@ -2,19 +2,15 @@ package agent
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"log/slog"
-	"os"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
+	"feishu-relay/book"
 	"feishu-relay/internal/runes"
-	"feishu-relay/internal/safefile"
-	"feishu-relay/internal/spool"
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -22,305 +18,10 @@ import (
 const (
 	keepEnded   = 7 * 24 * time.Hour // how long a task is kept after its end
 	maxEnded    = 1000               // ended tasks kept; beyond it the one that ended first is removed
-	maxOpen     = 10_000             // tasks that have not ended, taken and given together; then Add refuses
+	maxOpen     = 10_000             // tasks that have not ended, taken and given together; a further one is refused
 	maxSilence  = 24 * time.Hour     // for which nothing may be heard of a task without a deadline
-	maxTaskFile = 256 << 10          // bytes of a file
+	maxTaskText = 4 << 10            // bytes of a text, reason or result; the rest is cut off
 )
-
-// ledger is the tasks of one agent, in memory and in a folder, which is the
-// ledger's own: one file a task. Its methods are safe for concurrent use. The
-// Trace and Callback of a record that it returns are not to be changed.
-type ledger struct {
-	files *spool.Spool[TaskRecord] // a task is due when it expires, an ended one when it is removed
-
-	mu      sync.Mutex
-	records map[string]TaskRecord // by name; guarded by mu
-	ended   int                   // of records; guarded by mu
-}
-
-// taskName is the name of a task's file, without suffix: ids are their givers', so two may
-// give the same one. The peer and the id are made one name, so that no two tasks share it
-// ("/" is in no agent's id).
-func taskName(dir Direction, peer mailbox.AgentID, id string) string {
-	return string(dir) + "_" + safefile.Name(string(peer)+"/"+id)
-}
-
-func (r *TaskRecord) name() string { return taskName(r.Direction, r.Peer, r.ID) }
-
-func taskFileOptions(log *slog.Logger) spool.Options {
-	return spool.Options{Suffix: ".json", MaxFile: maxTaskFile, Logger: log}
-}
-
-// openLedger opens the ledger in folder root, with what an earlier process left in
-// it. A file that holds no task is quarantined.
-func openLedger(root *os.Root, log *slog.Logger) (*ledger, error) {
-	l := &ledger{records: map[string]TaskRecord{}, files: spool.New[TaskRecord](root, taskFileOptions(log))}
-	err := l.files.Load(func(name string, r TaskRecord) error {
-		r, err := tidyTask(r)
-		if err == nil && r.name() != name {
-			err = errors.New("its name is not that of its task")
-		}
-		if err == nil {
-			l.enter(r)
-		}
-		if err == nil && !r.open() && time.Since(r.UpdatedAt) > keepEnded {
-			l.remove(name)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open tasks %s: %w", root.Name(), err)
-	}
-	l.prune()
-	return l, nil
-}
-
-// Add writes a task down; what is missing of State, CreatedAt and UpdatedAt is
-// filled in, and a long text is cut. Where the task is known already (the same
-// direction, peer and id), that one is returned and nothing changes. Too many
-// open tasks are refused with AGENT_BUSY.
-func (l *ledger) Add(r TaskRecord) (rec TaskRecord, added bool, err error) {
-	now := time.Now()
-	r.State = cmp.Or(r.State, mailbox.Pending)
-	r.CreatedAt = cmp.Or(r.CreatedAt, now)
-	r.UpdatedAt = cmp.Or(r.UpdatedAt, r.CreatedAt)
-	r, err = tidyTask(r)
-	if err != nil {
-		return TaskRecord{}, false, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if known, ok := l.records[r.name()]; ok {
-		return known, false, nil
-	}
-	if open := len(l.records) - l.ended; open >= maxOpen && r.open() {
-		return TaskRecord{}, false, mailbox.Refused(mailbox.AgentBusy, "",
-			"%d tasks are open, which is the most: try again when some have ended", open)
-	}
-	return r, true, l.save(r)
-}
-
-// Get returns one task.
-func (l *ledger) Get(dir Direction, peer mailbox.AgentID, id string) (TaskRecord, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r, ok := l.records[taskName(dir, peer, id)]
-	return r, ok
-}
-
-// Find returns the tasks of that id, the newest first: several agents may have
-// given it, and it may have been taken and given on.
-func (l *ledger) Find(id string) []TaskRecord {
-	return l.list(func(r *TaskRecord) bool { return r.ID == id })
-}
-
-// List returns all tasks, the newest first.
-func (l *ledger) List() []TaskRecord {
-	return l.list(func(*TaskRecord) bool { return true })
-}
-
-// Open returns the tasks that this agent took and has not ended, the newest first.
-func (l *ledger) Open() []TaskRecord {
-	return l.list(func(r *TaskRecord) bool {
-		return r.Direction == Received && (r.State == mailbox.Accepted || r.State == mailbox.Working)
-	})
-}
-
-// Newest returns the newest task that want picks; the zero record: none.
-func (l *ledger) Newest(want func(*TaskRecord) bool) (newest TaskRecord) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, r := range l.records {
-		if want(&r) && (newest.ID == "" || byAge(r, newest) < 0) {
-			newest = r
-		}
-	}
-	return newest
-}
-
-// byAge orders tasks, the newest first.
-func byAge(x, y TaskRecord) int {
-	return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.ID, y.ID), cmp.Compare(x.Peer, y.Peer),
-		cmp.Compare(x.Direction, y.Direction))
-}
-
-func (l *ledger) list(want func(*TaskRecord) bool) []TaskRecord {
-	all := []TaskRecord{}
-	l.mu.Lock()
-	for _, r := range l.records {
-		if want(&r) {
-			all = append(all, r)
-		}
-	}
-	l.mu.Unlock()
-	slices.SortFunc(all, byAge)
-	return all
-}
-
-// Move takes a task to another state, and reports whether that changed
-// anything. What it changed is on disk when it returns. The text is the result of a
-// completed task, else the reason.
-//
-// A task taken follows [checkStep]. Of a task given, the other agent's word is
-// believed as far as it goes on, also when updates in between are missing;
-// one that comes late ("accepted" after "completed") changes nothing. In
-// either, the state that a task ended in may be repeated, and one that is
-// Overdue may still become completed or failed, once: a late result is better
-// than a lost one. One that was given up before its deadline goes on when the
-// other agent accepts it or works on it.
-//
-// Errors are [*mailbox.Error]: TASK_NOT_FOUND, or what checkStep says.
-func (l *ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox.TaskState, text string,
-	now time.Time) (rec TaskRecord, changed bool, err error) {
-	return l.change(dir, peer, id, now, func(r *TaskRecord) (bool, error) {
-		changes, err := r.takes(to, now)
-		r.State, r.Reason, r.Result, r.Overdue = to, text, "", false
-		if to == mailbox.Completed {
-			r.Reason, r.Result = "", text
-		}
-		return changes, err
-	})
-}
-
-// FailPending ends a task that this agent gave and that could not be delivered. It
-// becomes failed and Overdue: should it arrive after all, its result still
-// counts. A task that has gone on or ended stays as it is.
-func (l *ledger) FailPending(peer mailbox.AgentID, id, reason string, now time.Time) (TaskRecord, error) {
-	r, _, err := l.change(Given, peer, id, now, func(r *TaskRecord) (bool, error) {
-		changes := r.State == mailbox.Pending
-		r.State, r.Reason, r.Overdue = mailbox.Failed, reason, true
-		return changes, nil
-	})
-	return r, err
-}
-
-// change keeps what f makes of a task, where f reports that it changes anything.
-func (l *ledger) change(dir Direction, peer mailbox.AgentID, id string, now time.Time,
-	f func(*TaskRecord) (changes bool, err error)) (rec TaskRecord, changed bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	was, ok := l.records[taskName(dir, peer, id)]
-	if !ok {
-		relation := map[Direction]string{Given: "given to", Received: "from"}[dir]
-		return TaskRecord{}, false, mailbox.Refused(mailbox.TaskNotFound, "task.id", "there is no task %.200q %s %.64q",
-			id, relation, peer)
-	}
-	r := was
-	if changes, err := f(&r); err != nil || !changes {
-		return was, false, err
-	}
-	r.UpdatedAt = now
-	r, _ = tidyTask(r)
-	if err := l.save(r); err != nil {
-		return was, false, err
-	}
-	return r, true, nil
-}
-
-// Forget removes a task that this agent meant to give, and that could not be
-// sent: its id is free again. With an error, its file stays, and the task is still known.
-func (l *ledger) Forget(peer mailbox.AgentID, id string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	name := taskName(Given, peer, id)
-	if l.records[name].State != mailbox.Pending {
-		return nil
-	}
-	if err := l.files.Delete(name); err != nil {
-		return fmt.Errorf("remove task %.200q, which was not sent: %w", id, err)
-	}
-	l.forget(name)
-	return nil
-}
-
-// Expire ends the tasks that are due: the deadline has passed, or nothing was
-// heard for maxSilence where there is no deadline. They become failed and Overdue,
-// and are returned, the one due first first. One that could not be written
-// down stays as it is, and the error says so. Tasks that ended long ago are removed.
-func (l *ledger) Expire(now time.Time) (expired []TaskRecord, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, name := range l.files.Due(now) {
-		r := l.records[name]
-		if !r.open() {
-			l.remove(name)
-			continue
-		}
-		reason := fmt.Sprintf("no news for %s", maxSilence)
-		if !r.Deadline.IsZero() {
-			reason = fmt.Sprintf("the deadline %s passed", r.Deadline.Format(time.RFC3339))
-		}
-		r.Reason = reason + "; it was " + string(r.State)
-		r.State, r.Overdue, r.UpdatedAt = mailbox.Failed, true, now
-		r, _ = tidyTask(r)
-		if e := l.write(r); e != nil {
-			err = errors.Join(err, e)
-			l.files.Schedule(name, now)
-			continue
-		}
-		expired = append(expired, r)
-	}
-	l.prune() // once, and not while names that are due are left
-	return expired, err
-}
-
-// save is write, and makes room where too many have ended. l.mu is held.
-func (l *ledger) save(r TaskRecord) error {
-	defer l.prune()
-	return l.write(r)
-}
-
-// write writes r down, then knows it. l.mu is held.
-func (l *ledger) write(r TaskRecord) error {
-	err := l.files.Save(r.name(), r)
-	switch {
-	case errors.Is(err, spool.ErrLarge):
-		return mailbox.Invalid("task", "too much is to be kept of it: %v", err)
-	case err != nil:
-		return fmt.Errorf("write down task %.200q: %w", r.ID, err)
-	}
-	l.enter(r)
-	return nil
-}
-
-// enter adds a record that is on disk. l.mu is held, here and below, or nobody else
-// knows l.
-func (l *ledger) enter(r TaskRecord) {
-	due := cmp.Or(r.Deadline, r.UpdatedAt.Add(maxSilence))
-	l.forget(r.name())
-	if !r.open() {
-		due = r.UpdatedAt.Add(keepEnded)
-		l.ended++
-	}
-	l.records[r.name()] = r
-	l.files.Schedule(r.name(), due)
-}
-
-// prune removes the tasks that ended first where too many have; Expire removes those that ended long ago.
-func (l *ledger) prune() {
-	for l.ended > maxEnded {
-		var first TaskRecord
-		for _, r := range l.records {
-			if !r.open() && (first.ID == "" || r.UpdatedAt.Before(first.UpdatedAt)) {
-				first = r
-			}
-		}
-		l.remove(first.name())
-	}
-}
-
-func (l *ledger) remove(name string) {
-	l.forget(name)
-	l.files.Remove(name)
-}
-
-// forget drops a task from memory, if it is there.
-func (l *ledger) forget(name string) {
-	if r, ok := l.records[name]; ok && !r.open() {
-		l.ended--
-	}
-	delete(l.records, name)
-}
 
 // Direction is whether the agent took a task or gave it.
 type Direction string
@@ -351,39 +52,84 @@ type TaskRecord struct {
 	UpdatedAt time.Time         `json:"updated_at"`
 }
 
-// maxTaskText is the most bytes of a text, reason or result; the rest is cut off.
-const maxTaskText = 4 << 10
+// task is a task as the book has it.
+type task struct {
+	TaskRecord
+	Said string            `json:"said,omitempty"` // a fingerprint of what this agent sent when it ended the task
+	Told mailbox.TaskState `json:"told,omitempty"` // the end that the bot was given of a task that it gave
+}
 
-// tidyTask brings r into the form in which it is kept, so that what is written is what is read,
-// and returns why it cannot be kept.
-func tidyTask(r TaskRecord) (TaskRecord, error) {
-	r.Text, r.Reason, r.Result = cutText(r.Text), cutText(r.Reason), cutText(r.Result)
-	r.Trace = append([]mailbox.AgentID{}, r.Trace...)
-	if r.Callback != nil {
-		r.Callback = new(*r.Callback)
+// newTask is a pending task that e gives.
+func newTask(dir Direction, peer mailbox.AgentID, e mailbox.Envelope) task {
+	now := time.Now().Round(0).UTC()
+	t := TaskRecord{ID: e.Task.ID, Direction: dir, Peer: peer, Type: e.Type, State: mailbox.Pending,
+		Deadline: e.Task.Deadline, Text: cutText(e.Text()), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops,
+		Trace: append([]mailbox.AgentID{}, e.Trace...), CreatedAt: now, UpdatedAt: now}
+	return task{TaskRecord: t}
+}
+
+// taskKey is a task's key in the book: ids are their givers', so two may give the same one.
+func taskKey(dir Direction, peer mailbox.AgentID, id string) string {
+	return string(dir) + "/" + string(peer) + "/" + id
+}
+
+func (t *task) key() string { return taskKey(t.Direction, t.Peer, t.ID) }
+
+func (t task) record() book.Record { return book.Record{Kind: kindTask, Key: t.key(), Value: t} }
+
+// open reports whether t has not ended.
+func (t *task) open() bool { return !t.State.Ended() }
+
+// due is when an open task has run out of time, and an ended one is removed.
+func (t *task) due() time.Time {
+	if !t.open() {
+		return t.UpdatedAt.Add(keepEnded)
 	}
-	for _, t := range []*time.Time{&r.Deadline, &r.CreatedAt, &r.UpdatedAt} {
-		if *t = t.Round(0).UTC(); t.Year() < 0 || t.Year() > 9999 {
-			return r, mailbox.Invalid("task.deadline", "the year %d is out of range", t.Year())
-		}
+	return cmp.Or(t.Deadline, t.UpdatedAt.Add(maxSilence))
+}
+
+// moved is t in another state, and whether that changes anything. The text is the result of a
+// completed task, else the reason.
+//
+// A task taken follows [checkStep]. Of a task given, the other agent's word is
+// believed as far as it goes on, also when updates in between are missing;
+// one that comes late ("accepted" after "completed") changes nothing. In
+// either, the state that a task ended in may be repeated, and one that is
+// Overdue may still become completed or failed, once: a late result is better
+// than a lost one. One that was given up before its deadline goes on when the
+// other agent accepts it or works on it.
+func (t task) moved(to mailbox.TaskState, text string, now time.Time) (_ task, changes bool, err error) {
+	if changes, err = t.takes(to, now); err != nil || !changes {
+		return t, false, err
 	}
-	peer, _ := errors.AsType[*mailbox.Error](mailbox.CheckAgent(r.Peer))
+	t.State, t.Reason, t.Result, t.Overdue, t.UpdatedAt = to, cutText(text), "", false, now.Round(0).UTC()
+	if to == mailbox.Completed {
+		t.Reason, t.Result = "", t.Reason
+	}
+	return t, true, nil
+}
+
+// givenUp is t, failed for a reason that is not the other agent's word: its result still counts.
+func (t task) givenUp(reason string, now time.Time) task {
+	t.State, t.Reason, t.Overdue, t.UpdatedAt = mailbox.Failed, cutText(reason), true, now.Round(0).UTC()
+	return t
+}
+
+// takes reports whether going to a state changes t, and why it is refused.
+func (t *task) takes(to mailbox.TaskState, now time.Time) (bool, error) {
+	err := checkStep(t.State, to)
+	silent := t.Direction == Given && t.Overdue && (t.Deadline.IsZero() || now.Before(t.Deadline))
 	switch {
-	case r.Direction != Received && r.Direction != Given:
-		return r, mailbox.Invalid("direction", "want %s or %s", Received, Given)
-	case peer != nil:
-		return r, mailbox.Invalid("peer", "%s", peer.Message)
-	case !r.State.Known():
-		return r, mailbox.Invalid("task.state", "want one of %s", joinStates(taskStates, ", "))
-	case r.ID == "":
-		return r, mailbox.Invalid("task.id", "required")
+	case silent && (to == mailbox.Accepted || to == mailbox.Working):
+		return true, nil
+	case err == nil, t.Overdue && (to == mailbox.Completed || to == mailbox.Failed):
+		return true, nil
+	case t.State == to && to.Ended():
+		return false, nil
+	case t.Direction == Given && to.Known(): // ahead: nearer to the task's end
+		return !t.State.Ended() && slices.Index(taskStates, to) > slices.Index(taskStates, t.State), nil
 	}
-	for field, id := range map[string]string{"task.id": r.ID, "id": r.MessageID} {
-		if len(id) > mailbox.MaxID || !utf8.ValidString(id) {
-			return r, mailbox.Invalid(field, "want UTF-8, at most %d bytes", mailbox.MaxID)
-		}
-	}
-	return r, nil
+	return false, err
 }
 
 func cutText(text string) string {
@@ -393,9 +139,6 @@ func cutText(text string) string {
 	}
 	return text
 }
-
-// open reports whether r has not ended.
-func (r *TaskRecord) open() bool { return !r.State.Ended() }
 
 var taskStates = mailbox.TaskStates()
 
@@ -410,7 +153,7 @@ var nextStates = map[mailbox.TaskState][]mailbox.TaskState{
 
 // checkStep reports why a task cannot go from one state to another (docs/mailbox.md, Rules), as a
 // [*mailbox.Error] about the field "state". It knows nothing of tasks that are
-// overdue: see [ledger.Move].
+// overdue: see [task.moved].
 func checkStep(from, to mailbox.TaskState) error {
 	for _, state := range []mailbox.TaskState{from, to} {
 		if !state.Known() {
@@ -435,19 +178,138 @@ func joinStates(states []mailbox.TaskState, between string) string {
 	return strings.Join(names, between)
 }
 
-// takes reports whether going to a state changes r, and why it is refused.
-func (r *TaskRecord) takes(to mailbox.TaskState, now time.Time) (bool, error) {
-	err := checkStep(r.State, to)
-	silent := r.Direction == Given && r.Overdue && (r.Deadline.IsZero() || now.Before(r.Deadline))
-	switch {
-	case silent && (to == mailbox.Accepted || to == mailbox.Working):
-		return true, nil
-	case err == nil, r.Overdue && (to == mailbox.Completed || to == mailbox.Failed):
-		return true, nil
-	case r.State == to && to.Ended():
-		return false, nil
-	case r.Direction == Given && to.Known(): // ahead: nearer to the task's end
-		return !r.State.Ended() && slices.Index(taskStates, to) > slices.Index(taskStates, r.State), nil
+// ledger is the tasks of the book in memory. What is set in it was committed before. Its methods
+// are safe for concurrent use; the Trace and Callback of a task are not to be changed.
+type ledger struct {
+	wake chan struct{} // has a value if something is due before next
+
+	mu    sync.Mutex
+	tasks map[string]task // by key; guarded by mu, as the rest is
+	ended int             // of tasks
+	next  time.Time       // when something is due
+}
+
+func newLedger() *ledger { return &ledger{wake: make(chan struct{}, 1), tasks: map[string]task{}} }
+
+// restore takes in a record of the book.
+func (l *ledger) restore(value json.RawMessage) error {
+	var t task
+	err := json.Unmarshal(value, &t)
+	if err == nil {
+		l.set(t)
 	}
-	return false, err
+	return err
+}
+
+// full is why no further task fits; nil: one does.
+func (l *ledger) full() *mailbox.Error {
+	if open := len(l.list(func(t *task) bool { return t.open() })); open >= maxOpen {
+		return mailbox.Refused(mailbox.AgentBusy, "", "%d tasks are open, which is the most: try again when some have ended",
+			open)
+	}
+	return nil
+}
+
+func (l *ledger) set(t task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(t.key())
+	l.tasks[t.key()] = t
+	l.ended += count(!t.open())
+	if l.next.IsZero() || t.due().Before(l.next) || l.ended > maxEnded {
+		wait.Wake(l.wake)
+	}
+}
+
+func (l *ledger) forget(key string) {
+	before, known := l.tasks[key]
+	l.ended -= count(known && !before.open())
+	delete(l.tasks, key)
+}
+
+func (l *ledger) remove(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(key)
+}
+
+// get returns one task.
+func (l *ledger) get(dir Direction, peer mailbox.AgentID, id string) (task, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, ok := l.tasks[taskKey(dir, peer, id)]
+	return t, ok
+}
+
+// newest returns the newest task that want picks; the zero task: none.
+func (l *ledger) newest(want func(*task) bool) (newest task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.tasks {
+		if want(&t) && (newest.ID == "" || byAge(t, newest) < 0) {
+			newest = t
+		}
+	}
+	return newest
+}
+
+// byAge orders tasks, the newest first.
+func byAge(x, y task) int {
+	return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.ID, y.ID), cmp.Compare(x.Peer, y.Peer),
+		cmp.Compare(x.Direction, y.Direction))
+}
+
+// list returns the tasks that want picks, the newest first.
+func (l *ledger) list(want func(*task) bool) (all []task) {
+	l.mu.Lock()
+	for _, t := range l.tasks {
+		if want(&t) {
+			all = append(all, t)
+		}
+	}
+	l.mu.Unlock()
+	slices.SortFunc(all, byAge)
+	return all
+}
+
+// taken returns the tasks that this agent took and has not ended, the newest first.
+func (l *ledger) taken() []task {
+	return l.list(func(t *task) bool {
+		return t.Direction == Received && (t.State == mailbox.Accepted || t.State == mailbox.Working)
+	})
+}
+
+// due returns the open tasks that have run out of time, those that ended too long ago or are too many, and when
+// the next is due; zero: never.
+func (l *ledger) due(now time.Time) (overdue, old []task, next time.Time) {
+	var ended []task
+	for _, t := range l.list(func(*task) bool { return true }) {
+		switch late := !now.Before(t.due()); {
+		case late && t.open():
+			overdue = append(overdue, t)
+		case late:
+			old = append(old, t)
+		default:
+			next = sooner(next, t.due())
+			if !t.open() {
+				ended = append(ended, t)
+			}
+		}
+	}
+	slices.SortFunc(ended, func(x, y task) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
+	old = append(old, ended[:max(0, len(ended)-maxEnded)]...)
+	l.mu.Lock()
+	l.next = next
+	l.mu.Unlock()
+	slices.SortFunc(overdue, func(x, y task) int { return x.due().Compare(y.due()) })
+	return overdue, old, next
+}
+
+// records are tasks as the API shows them.
+func records(tasks []task) []TaskRecord {
+	out := make([]TaskRecord, 0, len(tasks))
+	for _, t := range tasks {
+		out = append(out, t.TaskRecord)
+	}
+	return out
 }

@@ -10,8 +10,5 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		sendUntilKilled(dir, os.Getenv(childDies))
 	}
-	if dir := os.Getenv(moving); dir != "" {
-		moveUntilKilled(dir)
-	}
 	os.Exit(m.Run())
 }

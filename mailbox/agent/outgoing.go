@@ -19,8 +19,8 @@ import (
 
 // Bounds.
 const (
-	maxUnacked = 10_000           // messages that wait; the next that asks for an acknowledgement gets AGENT_BUSY
-	maxBytes   = 64 << 20         // of these; likewise
+	maxUnacked = 10_000           // messages that wait; the next that asks for an acknowledgement gets AGENT_BUSY.
+	maxBytes   = 64 << 20         // of these; likewise. Steps of tasks may take as much again
 	maxWatched = 1_000            // messages without an acknowledgement that are watched in the receiver's inbox
 	watchAfter = 2 * time.Second  // when a message that is watched is looked at first
 	lookEvery  = 5 * time.Second  // between two looks at a receiver for which mail waits
@@ -152,13 +152,24 @@ func (b *outgoing) restore(kind, key string, value json.RawMessage) error {
 }
 
 // Post hands m to the store, and returns nil as soon as it is safe: in the book, from where it is
-// tried again until its life ends, and before what is sent to the same agent later.
+// tried again until its life ends, and before what is sent to the same agent later. It is in the book
+// together with the records, which an error removes.
 //
 // Errors: [mailbox.ErrFull] for a full inbox; a [*mailbox.Error] with AGENT_BUSY when
 // 10,000 messages wait, or of a store that refuses m; what book and store say when both
 // fail; ctx's. Then m is not sent. Where the book takes nothing more, only the store
 // gets m, if it asks for no acknowledgement or the disk fails: it is not sent again.
-func (b *outgoing) Post(ctx context.Context, m mailbox.Sealed) error {
+func (b *outgoing) Post(ctx context.Context, m mailbox.Sealed, with ...book.Record) error {
+	return b.post(ctx, m, false, with)
+}
+
+// Keep is Post of what is kept in the book whatever the store says: a full inbox gets it later. An error means that the
+// book takes neither it nor the records.
+func (b *outgoing) Keep(ctx context.Context, m mailbox.Sealed, with ...book.Record) error {
+	return b.post(ctx, m, true, with)
+}
+
+func (b *outgoing) post(ctx context.Context, m mailbox.Sealed, keep bool, with []book.Record) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -166,13 +177,16 @@ func (b *outgoing) Post(ctx context.Context, m mailbox.Sealed) error {
 	defer b.unlock()
 	n := b.entryOf(m)
 	put := func(ctx context.Context) (string, error) { return b.opts.Store.Put(ctx, m) }
-	if noted := b.add(n, m.Raw); noted != nil {
-		if _, full := errors.AsType[*mailbox.Error](noted); full && n.Ack {
+	if noted := b.add(n, m.Raw, 1+count(keep), with); noted != nil {
+		if _, full := errors.AsType[*mailbox.Error](noted); full && n.Ack || keep {
 			return noted
+		}
+		if err := b.state.commit(with...); len(with) > 0 && err != nil {
+			return err
 		}
 		_, err := outside(ctx, b, put)
 		if err != nil {
-			return errors.Join(err, noted)
+			return errors.Join(err, noted, b.state.commit(without(with)...))
 		}
 		b.opts.Logger.Warn("a message was sent and is not followed", "to", n.To, "message_id", n.ID, "err", noted)
 		return nil
@@ -190,8 +204,8 @@ func (b *outgoing) Post(ctx context.Context, m mailbox.Sealed) error {
 	case n.gone: // an acknowledgement can be faster than the store's answer
 	case err == nil:
 		b.stored(n, key)
-	case refused(err):
-		b.drop(n)
+	case refused(err) && !keep:
+		b.drop(n, without(with)...)
 		return err
 	default:
 		b.failed(r, err)
@@ -295,14 +309,14 @@ func (b *outgoing) entryOf(m mailbox.Sealed) *entry {
 	return n
 }
 
-// add takes n, which is raw, among the entries and into the book.
-func (b *outgoing) add(n *entry, raw []byte) error {
-	if len(b.entries) >= maxUnacked || b.bytes+len(raw) > maxBytes {
+// add takes n, which is raw, among the entries and into the book, within so many times the bounds.
+func (b *outgoing) add(n *entry, raw []byte, times int, with []book.Record) error {
+	if len(b.entries) >= times*maxUnacked || b.bytes+len(raw) > times*maxBytes {
 		return mailbox.Refused(mailbox.AgentBusy, "",
 			"%d messages wait for an acknowledgement, and no more fit: try again later", len(b.entries))
 	}
-	err := b.state.commit(book.Record{Kind: kindMail, Key: n.name, Value: json.RawMessage(raw)},
-		book.Record{Kind: kindSent, Key: n.name, Value: n.sentMail})
+	err := b.state.commit(append([]book.Record{{Kind: kindMail, Key: n.name, Value: json.RawMessage(raw)},
+		{Kind: kindSent, Key: n.name, Value: n.sentMail}}, with...)...)
 	if err == nil {
 		b.insert(n)
 	}
@@ -345,12 +359,12 @@ func (b *outgoing) forget(n *entry) {
 }
 
 // drop forgets n, which is acknowledged, taken or refused. If the book cannot, a restart sends it again.
-func (b *outgoing) drop(n *entry) {
+func (b *outgoing) drop(n *entry, more ...book.Record) {
 	if n.gone {
 		return
 	}
 	b.forget(n)
-	if err := b.state.commit(gone(n)...); err != nil {
+	if err := b.state.commit(append(gone(n), more...)...); err != nil {
 		b.opts.Logger.Warn("a message that was delivered is sent again after a restart", "to", n.To, "message_id", n.ID,
 			"err", err)
 	}
@@ -359,6 +373,14 @@ func (b *outgoing) drop(n *entry) {
 // gone are the records that remove n from the book.
 func gone(n *entry) []book.Record {
 	return []book.Record{{Kind: kindMail, Key: n.name}, {Kind: kindSent, Key: n.name}}
+}
+
+// without are the records that remove others.
+func without(with []book.Record) (records []book.Record) {
+	for _, r := range with {
+		records = append(records, book.Record{Kind: r.Kind, Key: r.Key})
+	}
+	return records
 }
 
 // save writes n down as it is now.

@@ -27,7 +27,7 @@ func TestMailOfAnotherSecret(t *testing.T) {
 						}
 						n := r.entryOf(mailbox.Sealed{Envelope: e, Raw: raw})
 						if n.Key = key; e.ID == "w" {
-							err = r.add(n, raw)
+							err = r.add(n, raw, 1, nil)
 						} else {
 							err = r.state.commit(book.Record{Kind: kindDead, Key: n.name,
 								Value: deadRecord{DeadLetter{ID: "d"}, n.To, raw}})

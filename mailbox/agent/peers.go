@@ -93,14 +93,14 @@ func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, erro
 	if len(cards) == 0 && m.To != "*" {
 		out.UnreachableReasons = append(out.UnreachableReasons, fmt.Sprintf("unknown agent_id `%.64s`", m.To))
 	}
-	reached := 0
+	reached, call := 0, mailbox.NewID(a.opts.Self, time.Now())
 	for _, c := range cards {
 		why := a.unreachable(c)
 		if why == "" && m.To == "*" && reached == maxBroadcast {
 			why = fmt.Sprintf("a broadcast reaches at most %d agents; send to `%s` itself", maxBroadcast, c.AgentID)
 		}
 		if why == "" {
-			if err := a.countExchange(c.AgentID); err != nil && m.To != "*" {
+			if err := a.countExchange(c.AgentID, call); err != nil && m.To != "*" {
 				return out, err
 			} else if err != nil {
 				why = err.Error()
@@ -112,7 +112,7 @@ func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, erro
 		}
 		delivered, reasons := a.toGoals(ctx, c, m)
 		if len(delivered) == 0 {
-			a.pairs.takeBack(c.AgentID)
+			a.pairs.takeBack(c.AgentID, call)
 		} else {
 			reached++
 		}
@@ -252,7 +252,7 @@ func (a *Agent) Card() mailbox.Card {
 	c := a.card
 	a.mu.Unlock()
 	c.CurrentTasks = []string{}
-	for _, r := range a.ledger.Open() {
+	for _, r := range a.ledger.taken() {
 		c.CurrentTasks = append(c.CurrentTasks, r.ID)
 	}
 	c.Status = mailbox.Idle
@@ -356,5 +356,5 @@ type Counts struct {
 // Counts returns how much waits.
 func (a *Agent) Counts() Counts {
 	waiting := look(a.queue, func() int { return len(a.queue.list) })
-	return Counts{Waiting: waiting, Unacknowledged: a.out.Pending(), OpenTasks: len(a.ledger.Open())}
+	return Counts{Waiting: waiting, Unacknowledged: a.out.Pending(), OpenTasks: len(a.ledger.taken())}
 }

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,30 @@ import (
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 )
+
+// Mail that cannot be dealt with now does not hold up what is behind it, and is dealt with later.
+func TestMailBehindWhatCannotBeStored(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		w.hub.failing(func(op string, _ mailbox.AgentID) error {
+			if op == "settle" {
+				return errors.New("read-only")
+			}
+			return nil
+		})
+		for _, id := range []string{"m1", "m2"} {
+			w.foreign(b, mailbox.Envelope{From: "x", ID: id, Content: textOf("late"), Hops: 3, Timestamp: time.Now().Add(-2 * time.Hour)})
+		}
+		w.foreign(b, mailbox.Envelope{From: "y", Content: textOf("behind it"), Hops: 3})
+		same(t, "given", b.texts(), []string{"behind it"})
+		w.hub.failing(nil)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if left := len(w.hub.waiting("b")); left > 0 {
+			t.Errorf("%d still lie in the inbox", left)
+		}
+	})
+}
 
 // What is no envelope is set aside, whatever it is, and its sender is told where
 // it said who that is and that it wants to know. The mail behind it comes.

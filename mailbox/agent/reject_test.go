@@ -41,38 +41,36 @@ func TestRejectedOverACrash(t *testing.T) {
 			between: func(*actor) {},
 		},
 	} {
-		for _, step := range []string{"rejecting", "told"} {
-			t.Run(name+", "+step, func(t *testing.T) {
-				in(t, func(t *testing.T, w *world) {
-					a, b := w.agent("a"), w.agent("b")
-					c.before(b)
-					b.crashes(step)
-					a.task(b, "t1", nil)
-					synctest.Wait()
-					c.reject(b)
-					synctest.Wait()
-					b.deliveries()
-					c.between(b)
-					b.restart()
-					same(t, "given after the crash", b.texts(), []string{})
-					if got := a.state("t1"); got != mailbox.Rejected {
-						t.Errorf("for its giver it is %s", got)
-					}
-					if n := b.Counts().OpenTasks; n != 0 {
-						t.Errorf("%d tasks are open", n)
-					}
-					if got := a.texts(); len(got) != 1 {
-						t.Errorf("told %q", got)
-					}
-					if left := len(w.hub.waiting("b")); left > 0 {
-						t.Errorf("%d still lie in the inbox", left)
-					}
-					// The same work may be given again.
-					a.task(b, "t2", nil)
-					same(t, "given", b.texts(), []string{"do t2"})
-				})
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				a, b := w.agent("a"), w.agent("b")
+				c.before(b)
+				b.crashes("told")
+				a.task(b, "t1", nil)
+				synctest.Wait()
+				c.reject(b)
+				synctest.Wait()
+				b.deliveries()
+				c.between(b)
+				b.restart()
+				same(t, "given after the crash", b.texts(), []string{})
+				if got := a.state("t1"); got != mailbox.Rejected {
+					t.Errorf("for its giver it is %s", got)
+				}
+				if n := b.Counts().OpenTasks; n != 0 {
+					t.Errorf("%d tasks are open", n)
+				}
+				if got := a.texts(); len(got) != 1 {
+					t.Errorf("told %q", got)
+				}
+				if left := len(w.hub.waiting("b")); left > 0 {
+					t.Errorf("%d still lie in the inbox", left)
+				}
+				// The same work may be given again.
+				a.task(b, "t2", nil)
+				same(t, "given", b.texts(), []string{"do t2"})
 			})
-		}
+		})
 	}
 }
 

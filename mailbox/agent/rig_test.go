@@ -40,7 +40,6 @@ type actor struct {
 	*agent.Agent
 	w    *world
 	id   mailbox.AgentID
-	seen *memory
 	door *door
 	opts agent.Options
 	root *os.Root
@@ -70,8 +69,8 @@ func (w *world) agent(id mailbox.AgentID, change ...func(*agent.Options)) *actor
 // idle makes an agent that does not run, and whose bot has no door.
 func (w *world) idle(id mailbox.AgentID, change ...func(*agent.Options)) *actor {
 	w.t.Helper()
-	a := &actor{w: w, id: id, seen: &memory{keys: map[string]bool{}}, door: newDoor(), steps: map[string]bool{}}
-	a.opts = agent.Options{Self: id, MaxTasks: 3, Seen: a.seen, Channels: a.door,
+	a := &actor{w: w, id: id, door: newDoor(), steps: map[string]bool{}}
+	a.opts = agent.Options{Self: id, MaxTasks: 3, Channels: a.door,
 		Hears:     func(string, string) bool { return false },
 		Heartbeat: 30 * time.Second, HeartbeatTimeout: 90 * time.Second, AckTimeout: 30 * time.Second,
 		RetryBase: time.Second, MaxRetries: 3, DeliveryTimeout: 15 * time.Minute, MaxAge: 10 * time.Minute,
@@ -218,6 +217,18 @@ func textOf(text string) mailbox.Content {
 	return mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartText, Text: text}}}
 }
 
+// SendTask gives a task to another agent.
+func (a *actor) SendTask(ctx context.Context, d agent.TaskDraft) (agent.Sent, error) {
+	e := letterTo(d.To, d.Text)
+	e.Type, e.Priority, e.Callback = mailbox.TypeTask, d.Priority, d.Callback
+	e.Task = &mailbox.Task{ID: d.TaskID, Deadline: d.Deadline}
+	if d.Text == "" {
+		e.Content.Parts = nil
+	}
+	e.Content.Parts = append(e.Content.Parts, d.Data...)
+	return a.Send(ctx, agent.Draft{Envelope: e, ForwardOf: d.ForwardOf})
+}
+
 // task gives a task; change may be nil.
 func (a *actor) task(to *actor, id string, change func(*agent.TaskDraft)) agent.Sent {
 	a.w.t.Helper()
@@ -282,29 +293,6 @@ func (w *world) mailOf(id mailbox.AgentID, typ mailbox.Type) (all []mailbox.Enve
 		}
 	}
 	return all
-}
-
-// memory is what an agent remembers having seen.
-type memory struct {
-	mu     sync.Mutex
-	keys   map[string]bool
-	writes int
-}
-
-func (m *memory) Seen(key string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.keys[key]
-}
-
-func (m *memory) Add(keys ...string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, key := range keys {
-		m.keys[key] = true
-	}
-	m.writes++
-	return nil
 }
 
 // door is how a bot gets its mail.

@@ -56,23 +56,23 @@ func (a *Agent) sendNamed(ctx context.Context, e mailbox.Envelope, forwardOf str
 		return sent, nil
 	}
 	key := sentKey(e.ID) + "#" + e.Fingerprint()
-	if a.opts.Seen.Seen(sentKey(e.ID)) {
+	if a.seen(sentKey(e.ID)) {
 		e.ID = e.UniqueID() // the bot gave another message this id
 	}
 	sent, err := a.sendOnce(ctx, e, forwardOf)
 	if err == nil {
-		a.remember(a.opts.Seen, e.ID, key, sentKey(e.ID))
+		a.remember(kindSeen, e.ID, key, sentKey(e.ID))
 	}
 	return sent, err
 }
 
 // wasSent is the answer to a repeat of e.
 func (a *Agent) wasSent(e mailbox.Envelope) (Sent, bool) {
-	if !a.opts.Seen.Seen(sentKey(e.ID) + "#" + e.Fingerprint()) {
+	if !a.seen(sentKey(e.ID) + "#" + e.Fingerprint()) {
 		return Sent{}, false
 	}
 	id := e.ID
-	if a.opts.Seen.Seen(sentKey(e.UniqueID())) {
+	if a.seen(sentKey(e.UniqueID())) {
 		id = e.UniqueID()
 	}
 	return Sent{ID: id, TaskID: cmp.Or(taskID(e), a.taskOf(id).ID)}, true
@@ -87,7 +87,7 @@ func (a *Agent) senderID(id string, to mailbox.AgentID) string {
 		return was.id
 	}
 	// After a restart: an id and the fingerprint behind it ([mailbox.Envelope.UniqueID]).
-	if i := strings.LastIndexByte(id, '_'); i > 0 && a.opts.Seen.Seen(string(to)+"/"+id[:i]+"#"+id[i+1:]) {
+	if i := strings.LastIndexByte(id, '_'); i > 0 && a.seen(string(to)+"/"+id[:i]+"#"+id[i+1:]) {
 		return id[:i]
 	}
 	return id
@@ -107,7 +107,7 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	}
 	e.Priority = cmp.Or(e.Priority, e.Type.DefaultPriority())
 	if e.Type.GivesTask() {
-		e.Task = a.newTask(e)
+		e.Task = a.taskToGive(e)
 		e.Metadata.RequiresAck = true
 	}
 	if err := a.route(&e, forwardOf); err != nil {
@@ -141,9 +141,9 @@ func taskLife(e mailbox.Envelope) int {
 	return min(int(wait/time.Second)+1, mailbox.MaxLife)
 }
 
-// newTask is the task that e gives, as it is given: pending, with an id. Where a
+// taskToGive is the task that e gives, as it is given: pending, with an id. Where a
 // crash came before the answer to the same e, it is the id of then.
-func (a *Agent) newTask(e mailbox.Envelope) *mailbox.Task {
+func (a *Agent) taskToGive(e mailbox.Envelope) *mailbox.Task {
 	out := mailbox.Task{State: mailbox.Pending}
 	if e.Task != nil {
 		out.ID, out.Deadline = e.Task.ID, e.Task.Deadline
@@ -189,17 +189,6 @@ func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) 
 	return Sent{ID: e.ID, TaskID: r.ID}, nil
 }
 
-// SendTask gives a task to another agent.
-func (a *Agent) SendTask(ctx context.Context, d TaskDraft) (Sent, error) {
-	e := mailbox.Envelope{To: trimmed(d.To), Type: mailbox.TypeTask, Priority: d.Priority, Hops: mailbox.DefaultHops,
-		Callback: d.Callback, Task: &mailbox.Task{ID: d.TaskID, Deadline: d.Deadline}}
-	if d.Text != "" {
-		e.Content.Parts = append(e.Content.Parts, mailbox.TextPart(d.Text))
-	}
-	e.Content.Parts = append(e.Content.Parts, d.Data...)
-	return a.Send(ctx, Draft{Envelope: e, ForwardOf: d.ForwardOf})
-}
-
 // post counts a message and lets it go; a task is noted before.
 func (a *Agent) post(ctx context.Context, m mailbox.Sealed) error {
 	e := m.Envelope
@@ -211,33 +200,45 @@ func (a *Agent) post(ctx context.Context, m mailbox.Sealed) error {
 		counts = answered == ""
 	}
 	if counts {
-		if err := a.countExchange(e.To); err != nil {
+		if err := a.countExchange(e.To, e.ID); err != nil {
 			a.observe(EventRefused, e, string(mailbox.RateLimited))
 			return err
 		}
 	}
-	if e.Type.GivesTask() {
-		known, added, err := a.ledger.Add(record(Given, e.To, e))
-		if err == nil && !added && (known.MessageID != e.ID || known.State != mailbox.Pending) {
-			err = mailbox.Invalid("task.id", "%s was given a task of this id before; give each task an id of its own", e.To)
-		}
-		if err != nil {
-			a.pairs.takeBack(e.To)
-			return err
-		}
-		a.opts.Trace("noted")
+	err := a.dispatchTask(ctx, m, answered)
+	if err != nil && counts {
+		a.pairs.takeBack(e.To, e.ID)
 	}
-	if err := a.dispatch(ctx, m); err != nil {
-		if counts {
-			a.pairs.takeBack(e.To)
-		}
-		if e.Type.GivesTask() {
-			err = errors.Join(err, a.ledger.Forget(e.To, e.Task.ID))
-		}
-		return err
+	return err
+}
+
+// dispatchTask sends m, and writes down with it that it answers something, and the task that it gives.
+func (a *Agent) dispatchTask(ctx context.Context, m mailbox.Sealed, answered string) error {
+	e, with := m.Envelope, marks(kindSeen, answered)
+	if !e.Type.GivesTask() {
+		return a.dispatch(ctx, m, with...)
 	}
-	a.remember(a.opts.Seen, e.ID, answered)
-	return nil
+	a.moving.Lock()
+	t, known := a.ledger.get(Given, e.To, e.Task.ID)
+	full := a.ledger.full()
+	if !known && full == nil {
+		t = newTask(Given, e.To, e)
+		a.ledger.set(t)
+	}
+	a.moving.Unlock()
+	switch {
+	case known && (t.MessageID != e.ID || t.State != mailbox.Pending):
+		return mailbox.Invalid("task.id", "%s was given a task of this id before; give each task an id of its own", e.To)
+	case !known && full != nil:
+		return full
+	case !known:
+		with = append(with, t.record())
+	}
+	err := a.dispatch(ctx, m, with...)
+	if err != nil && !known {
+		a.ledger.remove(t.key())
+	}
+	return err
 }
 
 // asRefusal is err as a refusal.
@@ -331,7 +332,7 @@ func (a *Agent) asksGiver(e mailbox.Envelope) bool {
 	if e.Task == nil || e.Type.GivesTask() {
 		return false
 	}
-	_, took := a.ledger.Get(Received, e.To, e.Task.ID)
+	_, took := a.ledger.get(Received, e.To, e.Task.ID)
 	return took
 }
 
@@ -341,7 +342,7 @@ func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bo
 	if forwardOf == "" && (e.Task == nil || !e.Type.GivesTask()) {
 		return origin{}, false, nil
 	}
-	r := a.ledger.Newest(func(r *TaskRecord) bool {
+	r := a.ledger.newest(func(r *task) bool {
 		return r.Direction == Received && (forwardOf == "" && r.ID == e.Task.ID ||
 			forwardOf != "" && (r.ID == forwardOf || mailbox.Names(forwardOf, r.MessageID)))
 	})

@@ -17,7 +17,7 @@ import (
 func (w *world) signing(unsigned bool) func(*agent.Options) {
 	w.hub.signing = mailbox.Signing{Secret: "s3cret", Unsigned: unsigned}
 	return func(o *agent.Options) {
-		o.Signing, o.Signed = w.hub.signing, &memory{keys: map[string]bool{}}
+		o.Signing = w.hub.signing
 	}
 }
 

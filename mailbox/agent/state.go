@@ -16,7 +16,19 @@ import (
 const (
 	kindMail = "mail" // the envelope of a message that was sent, until it is settled
 	kindSent = "sent" // what is known of it: a sentMail under the same key
-	kindDead = "dead" // a deadLetter under the same key
+	kindDead = "dead" // a deadRecord under the same key
+	kindTask = "task"
+	kindPair = "pair" // the messages that were exchanged with an agent lately
+	// What was handled, without a value: see the keys in keys.go.
+	kindSeen   = "seen"
+	kindSigned = "signed" // signatures, and agents that sign
+)
+
+// Beyond these bounds the oldest is forgotten: then a message may be delivered again, and a copy of a signed
+// one accepted.
+const (
+	maxSeen   = 35_000 // about 7 a message
+	maxSigned = 50_000
 )
 
 // state is the agent's book, which any goroutine may write to.
@@ -29,7 +41,8 @@ type state struct {
 func openState(root *os.Root, log *slog.Logger) (*state, error) {
 	unbounded := book.Bound{Count: math.MaxInt, Bytes: math.MaxInt64} // the tables have bounds of their own
 	b, err := book.Open(filepath.Join(root.Name(), "state"), book.Options{Logger: log, Kinds: map[string]book.Bound{
-		kindMail: unbounded, kindSent: unbounded, kindDead: {Count: maxDead, Bytes: maxDeadBytes},
+		kindMail: unbounded, kindSent: unbounded, kindDead: {Count: maxDead, Bytes: maxDeadBytes}, kindTask: unbounded,
+		kindPair: {Count: maxPairs}, kindSeen: {Count: maxSeen}, kindSigned: {Count: maxSigned},
 	}})
 	if err != nil {
 		return nil, err
@@ -53,7 +66,23 @@ func (s *state) load(kind, key string, v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// each passes the records of a kind to f, in the order of their commits. One that f refuses is
+// has reports whether there is a record.
+func (s *state) has(kind, key string) bool {
+	_, err := s.book.Load(kind, key)
+	return err == nil
+}
+
+// marks are records without a value; "" is not a key.
+func marks(kind string, keys ...string) (records []book.Record) {
+	for _, key := range keys {
+		if key != "" {
+			records = append(records, book.Record{Kind: kind, Key: key, Value: struct{}{}})
+		}
+	}
+	return records
+}
+
+// each passes all records to f, in the order of their commits. One that f refuses is
 // left out, with a warning, and deleted.
 func (s *state) each(log *slog.Logger, f func(kind, key string, value json.RawMessage) error) error {
 	var broken []book.Record

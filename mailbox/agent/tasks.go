@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/book"
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -20,9 +22,16 @@ import (
 // over night.
 const stepLife = 7 * 24 * time.Hour
 
-// metaOverdue marks, in the metadata of a task's failure, that the deadline
-// passed here and the bot sent nothing: its result may still come.
-const metaOverdue = "overdue"
+const (
+	// metaOverdue marks, in the metadata of a task's failure, that the deadline
+	// passed here and the bot sent nothing: its result may still come.
+	metaOverdue = "overdue"
+	// metaNotice marks, in the metadata of a result or a nack, that this side made it:
+	// the deadline passed, or the task or message could not be delivered.
+	metaNotice = "notice"
+)
+
+var yes = json.RawMessage("true")
 
 // taskID is the id of the task that e, one of the types about tasks, is about.
 func taskID(e mailbox.Envelope) string {
@@ -32,52 +41,40 @@ func taskID(e mailbox.Envelope) string {
 	return e.Task.ID
 }
 
-// record is the ledger's record of the task that e gives.
-func record(dir Direction, peer mailbox.AgentID, e mailbox.Envelope) TaskRecord {
-	return TaskRecord{ID: e.Task.ID, Direction: dir, Peer: peer, Type: e.Type, State: mailbox.Pending,
-		Deadline: e.Task.Deadline, Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace}
-}
-
 // takeTask decides about a task, answers who gave it, and makes it ready for the bot
 // when it is accepted.
 func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envelope) (err error) {
-	id := taskID(e)
-	r, known := a.ledger.Get(Received, e.From, id)
+	a.moving.Lock()
+	defer a.moving.Unlock()
+	t, known := a.ledger.get(Received, e.From, taskID(e))
 	switch {
-	case !known:
-		r = record(Received, e.From, e)
+	case known:
+	case a.seen(rejectedItem(item)): // before a crash
+		return a.finish(ctx, item, e, EventRefused, "it was rejected before a restart", a.receipt(e))
+	default:
 		if no := a.unacceptable(e); no != nil {
-			return a.reject(ctx, item, e, r, no)
+			return a.reject(ctx, item, e, no)
 		}
-		if a.opts.Seen.Seen(rejectedItem(item)) {
-			return a.reject(ctx, item, e, r, &mailbox.Error{Code: mailbox.AgentBusy, Message: rejectedBefore})
-		}
-		added, _, err := a.ledger.Add(r)
-		if full, ok := errors.AsType[*mailbox.Error](err); ok {
-			return a.reject(ctx, item, e, r, full)
-		} else if err != nil {
-			return err
-		}
-		r = added
-	case a.rejectedBefore(r):
-		end := TaskUpdate{TaskID: id, From: e.From, State: mailbox.Rejected, Text: rejectedBefore}
-		if r, err = a.UpdateTask(ctx, end); err != nil {
-			return err
-		}
+		t = newTask(Received, e.From, e)
+		t.State = mailbox.Accepted
 	}
-	if r.State == mailbox.Pending {
-		if r, _, err = a.ledger.Move(Received, e.From, id, mailbox.Accepted, "", time.Now()); err != nil {
-			return err
-		}
+	var noted []book.Record
+	if !known {
+		noted = append(noted, t.record())
+	}
+	again, over := t.MessageID != e.ID, !t.open()
+	step := a.stepFor(ctx, a.step(t, t.State, t.Reason, nil))
+	if over && !again { // the end itself was sent, with what the bot wrote
+		step = nil
+	}
+	if err := a.tell(ctx, step, noted...); err != nil {
+		return err
+	}
+	if !known {
+		a.ledger.set(t)
 		a.Announce()
 	}
 	a.opts.Trace("noted")
-	again, over := r.MessageID != e.ID, r.State.Ended()
-	if again || !over { // else the end itself was sent, with what the bot wrote
-		if err := a.answer(ctx, a.stepFor(ctx, a.step(r, r.State, r.Reason, nil))); err != nil {
-			return err
-		}
-	}
 	if again || over {
 		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
 	}
@@ -85,6 +82,21 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 		return err
 	}
 	return a.enqueue(item, e)
+}
+
+// tell sends a step, nil: none, and writes the records down with it.
+func (a *Agent) tell(ctx context.Context, step *mailbox.Envelope, with ...book.Record) error {
+	if step == nil {
+		return a.state.commit(with...)
+	}
+	m, err := a.opts.Signing.Seal(*step)
+	if err == nil {
+		err = a.out.Keep(ctx, m, with...)
+	}
+	if err == nil {
+		a.observe(EventSent, m.Envelope, "")
+	}
+	return err
 }
 
 // unacceptable is why a task is not taken.
@@ -98,35 +110,20 @@ func (a *Agent) unacceptable(e mailbox.Envelope) *mailbox.Error {
 	if passed(e.Expires()) {
 		return mailbox.Invalid("metadata.ttl", lifeOver)
 	}
-	if open := len(a.ledger.Open()); open >= a.opts.MaxTasks {
+	if open := len(a.ledger.taken()); open >= a.opts.MaxTasks {
 		return mailbox.Refused(mailbox.AgentBusy, "", "%s works on %d of %d tasks; try again when one has ended",
 			a.opts.Self, open, a.opts.MaxTasks)
 	}
-	return nil
+	return a.ledger.full()
 }
 
-// rejectedBefore is the reason that the giver of a task gets where a crash lost
-// the one that it was rejected for.
-const rejectedBefore = "it was rejected before a restart"
-
-// rejectedBefore reports whether a crash kept the rejection of r from being noted.
-func (a *Agent) rejectedBefore(r TaskRecord) bool {
-	return r.State == mailbox.Accepted && a.opts.Seen.Seen(rejectedKey(r))
-}
-
-// noteRejection is called before the giver gets the answer, with rejectedKey or rejectedItem.
-func (a *Agent) noteRejection(r TaskRecord, key string) {
-	a.remember(a.opts.Seen, r.MessageID, key)
-	a.opts.Trace("rejecting")
-}
-
-// reject answers a task that the ledger does not keep.
-func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, r TaskRecord,
-	no *mailbox.Error) error {
-	a.noteRejection(r, rejectedItem(item))
+// reject answers a task that the ledger does not keep. Its mail is noted with the answer, so that a
+// crash cannot turn that round.
+func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, no *mailbox.Error) error {
 	why := string(no.Code) + ": " + no.Message
 	code := mailbox.Part{Type: mailbox.PartData, Data: fmt.Appendf(nil, `{"code":%q}`, no.Code)}
-	if err := a.answer(ctx, new(a.step(r, mailbox.Rejected, why, []mailbox.Part{code}))); err != nil {
+	step := a.step(newTask(Received, e.From, e), mailbox.Rejected, why, []mailbox.Part{code})
+	if err := a.tell(ctx, &step, marks(kindSeen, rejectedItem(item))...); err != nil {
 		return err
 	}
 	a.opts.Trace("told")
@@ -145,12 +142,12 @@ func stepType(gave mailbox.Type, state mailbox.TaskState) mailbox.Type {
 	return mailbox.TypeTaskUpdate
 }
 
-// step is the envelope about r's state for the agent that gave it.
-func (a *Agent) step(r TaskRecord, state mailbox.TaskState, text string, parts []mailbox.Part) mailbox.Envelope {
-	e := mailbox.New(stepType(r.Type, state), a.opts.Self, r.Peer, time.Now())
-	e.Task = &mailbox.Task{ID: r.ID, State: state, Deadline: r.Deadline}
-	e.Callback, e.ReplyTo = r.Callback, r.MessageID
-	e.Metadata = mailbox.Metadata{CorrelationID: r.MessageID, RequiresAck: true, TTL: new(int(stepLife / time.Second))}
+// step is the envelope about t's state for the agent that gave it.
+func (a *Agent) step(t task, state mailbox.TaskState, text string, parts []mailbox.Part) mailbox.Envelope {
+	e := mailbox.New(stepType(t.Type, state), a.opts.Self, t.Peer, time.Now())
+	e.Task = &mailbox.Task{ID: t.ID, State: state, Deadline: t.Deadline}
+	e.Callback, e.ReplyTo = t.Callback, t.MessageID
+	e.Metadata = mailbox.Metadata{CorrelationID: t.MessageID, RequiresAck: true, TTL: new(int(stepLife / time.Second))}
 	e.Content.Parts = []mailbox.Part{}
 	if text != "" {
 		e.Content.Parts = append(e.Content.Parts, mailbox.TextPart(text))
@@ -180,8 +177,7 @@ func silent(e mailbox.Envelope) bool {
 	return !said && !e.Task.State.Ended() && strings.TrimSpace(e.Text()) == ""
 }
 
-// UpdateTask moves a task that this agent took, and sends that to who gave it. The news
-// is safe before the step is noted: after a crash in between it is sent again.
+// UpdateTask moves a task that this agent took, and sends that to who gave it.
 func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (TaskRecord, error) {
 	return a.update(ctx, u, "")
 }
@@ -190,111 +186,87 @@ func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (TaskRecord, error
 func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord, error) {
 	a.moving.Lock()
 	defer a.moving.Unlock()
-	r, err := a.taken(u.TaskID, u.From)
+	t, err := a.taken(u.TaskID, u.From)
 	if err != nil {
 		return TaskRecord{}, err
 	}
-	e := a.step(r, u.State, u.Text, u.Parts)
+	e := a.step(t, u.State, u.Text, u.Parts)
 	e.ID = cmp.Or(id, e.ID)
 	hasContent := len(u.Text)+len(u.Parts) > 0
 	switch {
-	case r.State != u.State || u.State == mailbox.Working || r.Overdue && hasContent:
-	case r.State.Ended() && hasContent && !a.repeatsEnd(r, e):
+	case t.State != u.State || u.State == mailbox.Working || t.Overdue && hasContent:
+	case !t.open() && hasContent && t.Said != e.Fingerprint():
 		return TaskRecord{}, mailbox.Invalid("state", "the task is %s already, and how it ended was sent: what you add, "+
-			"send as a message to %s", r.State, r.Peer)
+			"send as a message to %s", t.State, t.Peer)
 	default:
-		return r, nil // a repeat
+		return t.TaskRecord, nil // a repeat
 	}
-	if _, err = r.takes(u.State, time.Now()); err != nil {
-		return TaskRecord{}, err
-	}
-	step := a.stepFor(ctx, e)
-	m, err := a.opts.Signing.Seal(*cmp.Or(step, &e))
+	t, _, err = t.moved(u.State, endText(e), time.Now())
 	if err != nil {
 		return TaskRecord{}, err
 	}
-	if u.State == mailbox.Rejected {
-		a.noteRejection(r, rejectedKey(r))
+	if !t.open() {
+		t.Said = e.Fingerprint()
 	}
-	if step != nil {
-		if err := a.dispatch(ctx, m); err != nil {
-			return TaskRecord{}, err
-		}
+	if err := a.tell(ctx, a.stepFor(ctx, e), t.record()); err != nil {
+		return TaskRecord{}, err
 	}
+	a.ledger.set(t)
 	a.opts.Trace("told")
-	sent, ended := sentEndKeys(e)
-	a.remember(a.opts.Seen, e.ID, sent, ended)
-	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, endText(e), time.Now())
 	a.Announce()
-	if r.State.Ended() {
-		a.queue.reopen(r.Peer, r.MessageID)
+	if !t.open() {
+		a.queue.reopen(t.Peer, t.MessageID)
 	}
-	return r, err
+	return t.TaskRecord, nil
 }
 
-// repeatsEnd reports whether e repeats what this agent sent when it ended r. Where that was not
-// known any more, since the keys are evicted, the task's record decides: it has texts of at most
-// maxTaskText bytes whole.
-func (a *Agent) repeatsEnd(r TaskRecord, e mailbox.Envelope) bool {
-	sent, ended := sentEndKeys(e)
-	if a.opts.Seen.Seen(sent) || a.opts.Seen.Seen(ended) {
-		return a.opts.Seen.Seen(sent)
-	}
-	other := func(p mailbox.Part) bool { return p.Type != mailbox.PartText }
-	return !slices.ContainsFunc(e.Content.Parts, other) && cutText(endText(e)) == cmp.Or(r.Result, r.Reason)
-}
-
-// taken finds a task that this agent took.
-func (a *Agent) taken(id string, from mailbox.AgentID) (TaskRecord, error) {
-	candidates := a.ledger.Open()
-	if id != "" {
-		candidates = a.ledger.Find(id)
-	}
-	candidates = slices.DeleteFunc(candidates, func(r TaskRecord) bool {
-		return r.Direction != Received || from != "" && r.Peer != from
+// taken finds a task that this agent took; without an id, the oldest that is open.
+func (a *Agent) taken(id string, from mailbox.AgentID) (task, error) {
+	found := a.ledger.list(func(t *task) bool {
+		return t.Direction == Received && (from == "" || t.Peer == from) &&
+			(t.ID == id || id == "" && (t.State == mailbox.Accepted || t.State == mailbox.Working))
 	})
 	switch {
-	case len(candidates) == 1:
-		return candidates[0], nil
-	case len(candidates) > 1 && id == "":
-		return TaskRecord{}, mailbox.Invalid("task_id", "%d tasks are open; name one", len(candidates))
-	case len(candidates) > 1:
-		return TaskRecord{}, mailbox.Invalid("from", "several agents gave a task of this id; name one")
-	case id == "":
-		return TaskRecord{}, mailbox.Refused(mailbox.TaskNotFound, "task_id", "no task is open")
+	case len(found) == 0 && id == "":
+		return task{}, mailbox.Refused(mailbox.TaskNotFound, "task_id", "no task is open")
+	case len(found) == 0:
+		return task{}, mailbox.Refused(mailbox.TaskNotFound, "task_id", "%s has taken no task %q", a.opts.Self, id)
+	case len(found) > 1 && id != "":
+		return task{}, mailbox.Invalid("from", "several agents gave a task of this id; name one")
 	}
-	return TaskRecord{}, mailbox.Refused(mailbox.TaskNotFound, "task_id", "%s has taken no task %q", a.opts.Self, id)
+	return found[len(found)-1], nil
 }
-
-// metaNotice marks, in the metadata of a result or a nack, that this side made it:
-// the deadline passed, or the task or message could not be delivered.
-const metaNotice = "notice"
 
 // takeStep notes what another agent reports of a task that it was given. The bot
 // gets it where it ends the task or has content; that the task
 // was accepted must not wake it.
 func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
-	r, ok := a.ledger.Get(Given, e.From, taskID(e))
+	a.moving.Lock()
+	defer a.moving.Unlock()
+	t, ok := a.ledger.get(Given, e.From, taskID(e))
 	if !ok {
 		return a.refuse(ctx, item, e, mailbox.Refused(mailbox.TaskNotFound, "task.id", "%s gave %s no such task",
 			a.opts.Self, e.From))
 	}
-	notice := e.Metadata.Extra[metaNotice] != nil && e.ID == noticeID(a.opts.Self, r)
+	notice := e.Metadata.Extra[metaNotice] != nil && e.ID == noticeID(a.opts.Self, t)
 	overdue := e.Metadata.Extra[metaOverdue] != nil && e.Task.State == mailbox.Failed
 	if !notice && !overdue && e.Task.State != "" { // else it is noted already, or by our own clock
-		now, _, err := a.ledger.Move(Given, e.From, r.ID, e.Task.State, endText(e), time.Now())
-		if no, ok := errors.AsType[*mailbox.Error](err); ok {
+		now, changed, err := t.moved(e.Task.State, endText(e), time.Now())
+		if no, refused := errors.AsType[*mailbox.Error](err); refused {
 			return a.refuse(ctx, item, e, no)
-		} else if err != nil {
-			return err
 		}
-		r = now
+		if t = now; changed {
+			if err := a.state.commit(t.record()); err != nil {
+				return err
+			}
+			a.ledger.set(t)
+		}
 	}
 	a.opts.Trace("noted")
 	if !notice {
-		a.out.Acked(r.MessageID, e.From) // who reports of a task has received it
+		a.out.Acked(t.MessageID, e.From) // who reports of a task has received it
 	}
-	if silent(e) || overdue || a.overtaken(r, e) || a.opts.Seen.Seen(stepKey(e)) {
+	if silent(e) || overdue || a.overtaken(t, e) || t.Told != "" && t.Told == e.Task.State {
 		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
 	}
 	if err := a.answer(ctx, a.receipt(e)); err != nil {
@@ -306,11 +278,27 @@ func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envel
 // overtaken reports whether a step has nothing that the bot still needs: the
 // task ended otherwise, or the bot was given its end. Progress that was noted
 // and not delivered yet, as before a crash, is needed.
-func (a *Agent) overtaken(r TaskRecord, e mailbox.Envelope) bool {
-	if e.Task.State == "" || r.State == e.Task.State {
+func (a *Agent) overtaken(t task, e mailbox.Envelope) bool {
+	if e.Task.State == "" || t.State == e.Task.State {
 		return false
 	}
-	return e.Task.State.Ended() || a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State))
+	return e.Task.State.Ended() || t.Told == t.State
+}
+
+// toldEnd is the record that the bot was given e, the end of a task that it gave; nil: e is something else.
+func (a *Agent) toldEnd(e mailbox.Envelope) []book.Record {
+	if !e.Type.TaskStep() || e.Task == nil || !e.Task.State.Ended() {
+		return nil
+	}
+	a.moving.Lock()
+	defer a.moving.Unlock()
+	t, ok := a.ledger.get(Given, e.From, e.Task.ID)
+	if !ok {
+		return nil
+	}
+	t.Told = e.Task.State
+	a.ledger.set(t)
+	return []book.Record{t.record()}
 }
 
 // endText is the text of a step that ends a task: its result, or why it has none.
@@ -329,18 +317,18 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 	if !e.Type.Result() {
 		return nil
 	}
-	about, _ := a.ledger.Get(Given, e.From, taskID(e))
+	about, _ := a.ledger.get(Given, e.From, taskID(e))
 	wanted := cmp.Or(e.Callback, about.Callback)
 	if wanted == nil || wanted.Chat() == "" || wanted.Channel == "mailbox" {
 		return nil
 	}
-	named := func(r *TaskRecord) bool {
-		c := r.Callback
-		return r.Direction == Given && r.Peer == e.From && c != nil && c.Channel == wanted.Channel &&
+	named := func(t *task) bool {
+		c := t.Callback
+		return t.Direction == Given && t.Peer == e.From && c != nil && c.Channel == wanted.Channel &&
 			c.Chat() == wanted.Chat()
 	}
 	if !named(&about) {
-		about = a.ledger.Newest(named)
+		about = a.ledger.newest(named)
 	}
 	if about.Callback != nil {
 		return about.Callback
@@ -364,7 +352,8 @@ func (a *Agent) died(d DeadLetter) {
 		a.opts.Trace("dead")
 		a.failTask(ctx, d)
 	case (d.Expired || d.Code == mailbox.BadSignature || !e.Metadata.RequiresAck) && !e.Type.Control():
-		if err := a.send(ctx, expiryNotice(d)); err != nil {
+		notice := expiryNotice(d)
+		if err := a.tell(ctx, &notice); err != nil {
 			a.log.Error("the bot is not told of an undelivered message; it is among the dead letters",
 				"message_id", d.ID, "err", err)
 		}
@@ -383,7 +372,7 @@ func expiryNotice(d DeadLetter) mailbox.Envelope {
 	e := mailbox.NackFor(d.Envelope, d.Envelope.To, time.Now(), d.Code, d.Reason)
 	e.Content.Parts = slices.Insert(e.Content.Parts, 0, mailbox.TextPart(says))
 	e.Metadata.TTL = new(0)
-	e.Metadata.Extra = map[string]json.RawMessage{metaNotice: json.RawMessage("true")}
+	e.Metadata.Extra = map[string]json.RawMessage{metaNotice: yes}
 	return e
 }
 
@@ -395,52 +384,47 @@ func (a *Agent) isExpiryNotice(e mailbox.Envelope) bool {
 // failTask ends the task of a dead letter that waits to be taken. Should it arrive
 // after all, its result still counts.
 func (a *Agent) failTask(ctx context.Context, d DeadLetter) {
-	r, ok := a.ledger.Get(Given, d.Envelope.To, taskID(d.Envelope))
-	if !ok || r.State != mailbox.Pending {
+	a.moving.Lock()
+	defer a.moving.Unlock()
+	t, ok := a.ledger.get(Given, d.Envelope.To, taskID(d.Envelope))
+	if !ok || t.State != mailbox.Pending {
 		return
 	}
-	r, err := a.ledger.FailPending(r.Peer, r.ID, fmt.Sprintf("%s: %s", d.Code, d.Reason), time.Now())
-	if err != nil {
-		a.log.Error("a failed task cannot be stored", "task_id", r.ID, "err", err)
-		return
-	}
-	if r.Overdue { // else it has gone on in between
-		a.notify(ctx, r)
+	if err := a.giveUp(ctx, t, fmt.Sprintf("%s: %s", d.Code, d.Reason)); err != nil {
+		a.log.Error("a failed task cannot be stored", "task_id", t.ID, "err", err)
 	}
 }
 
-// noticeID is the id of the notice that r, which is overdue, has failed.
-// Made twice, it is the same.
-func noticeID(self mailbox.AgentID, r TaskRecord) string {
-	sum := sha256.Sum256([]byte(string(r.Peer) + "\x00" + r.ID))
-	return fmt.Sprintf("msg_%d_%s_%s", r.UpdatedAt.UnixMilli(), self, hex.EncodeToString(sum[:6]))
+// noticeID is the id of the notice that t, which is overdue, has failed.
+func noticeID(self mailbox.AgentID, t task) string {
+	sum := sha256.Sum256([]byte(string(t.Peer) + "\x00" + t.ID))
+	return fmt.Sprintf("msg_%d_%s_%s", t.UpdatedAt.UnixMilli(), self, hex.EncodeToString(sum[:6]))
 }
 
-// notify gives the bot notice that a task it gave has ended without word from the other
-// side. It takes the path of all results, so that it is not lost either.
-func (a *Agent) notify(ctx context.Context, r TaskRecord) {
-	e := a.step(r, r.State, fmt.Sprintf("%s did not finish the task: %s", r.Peer, r.Reason), nil)
-	e.ID, e.From, e.To, e.Trace = noticeID(a.opts.Self, r), r.Peer, a.opts.Self, []mailbox.AgentID{r.Peer}
-	e.Metadata = mailbox.Metadata{CorrelationID: r.MessageID, TTL: new(0),
-		Extra: map[string]json.RawMessage{metaNotice: json.RawMessage("true")}}
-	if err := a.send(ctx, e); err != nil {
-		a.log.Error("the bot is told only after a restart that a task failed", "task_id", r.ID, "err", err)
+// giveUp ends a task without word from the other side. Of one that this agent gave, its bot gets notice,
+// which takes the path of all results; of one that it took, who gave it. a.moving is held.
+func (a *Agent) giveUp(ctx context.Context, t task, reason string) error {
+	t = t.givenUp(reason, time.Now())
+	var e mailbox.Envelope
+	if t.Direction == Given {
+		e = a.step(t, t.State, fmt.Sprintf("%s did not finish the task: %s", t.Peer, t.Reason), nil)
+		e.ID, e.From, e.To, e.Trace = noticeID(a.opts.Self, t), t.Peer, a.opts.Self, []mailbox.AgentID{t.Peer}
+		e.Metadata = mailbox.Metadata{CorrelationID: t.MessageID, TTL: new(0),
+			Extra: map[string]json.RawMessage{metaNotice: yes}}
+	} else {
+		e = a.step(t, t.State, t.Reason, nil)
+		e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: yes}
 	}
+	if err := a.tell(ctx, &e, t.record()); err != nil {
+		return err
+	}
+	a.ledger.set(t)
+	return nil
 }
 
-// resume sends the answers and notices that a crash prevented.
-func (a *Agent) resume(ctx context.Context) {
-	for _, r := range a.ledger.List() {
-		if r.Direction == Received && a.rejectedBefore(r) {
-			if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: r.ID, From: r.Peer, State: mailbox.Rejected,
-				Text: rejectedBefore}); err != nil {
-				a.log.Error("a task that was rejected before a restart is still open", "task_id", r.ID, "err", err)
-			}
-		}
-		if r.Direction == Given && r.Overdue && !a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State)) {
-			a.notify(ctx, r)
-		}
-	}
+// watchDeadlines ends what has run out of time, on both sides: who crashed in a
+// task sends nothing. Before, it gives up what became a dead letter before a crash.
+func (a *Agent) watchDeadlines(ctx context.Context) error {
 	dead, err := a.out.DeadLetters()
 	if err != nil {
 		a.log.Warn("dead letters cannot be read", "err", err)
@@ -450,43 +434,54 @@ func (a *Agent) resume(ctx context.Context) {
 			a.failTask(ctx, d)
 		}
 	}
+	for {
+		next, err := a.endOverdue(ctx, time.Now())
+		if err == nil {
+			err = wait.Change(ctx, next, a.ledger.wake)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// endOverdue ends what has run out of time, removes what is too old, and returns when something is due next.
+func (a *Agent) endOverdue(ctx context.Context, now time.Time) (next time.Time, err error) {
+	a.moving.Lock()
+	defer a.moving.Unlock()
+	overdue, old, next := a.ledger.due(now)
+	for _, t := range overdue {
+		reason := fmt.Sprintf("no news for %s", maxSilence)
+		if !t.Deadline.IsZero() {
+			reason = fmt.Sprintf("the deadline %s passed", t.Deadline.Format(time.RFC3339))
+		}
+		if err := a.giveUp(ctx, t, reason+"; it was "+string(t.State)); err != nil {
+			return next, err
+		}
+		if t.Direction == Received {
+			a.Announce()
+			a.queue.reopen(t.Peer, t.MessageID)
+		}
+		next = now // to be removed one day
+	}
+	for _, t := range old {
+		if err := a.state.commit(book.Record{Kind: kindTask, Key: t.key()}); err != nil {
+			return next, err
+		}
+		a.ledger.remove(t.key())
+	}
+	return next, nil
 }
 
 // taskOf finds the task that a message of this agent gave.
-func (a *Agent) taskOf(message string) TaskRecord {
-	return a.ledger.Newest(func(r *TaskRecord) bool { return r.Direction == Given && r.MessageID == message })
+func (a *Agent) taskOf(message string) task {
+	return a.ledger.newest(func(t *task) bool { return t.Direction == Given && t.MessageID == message })
 }
 
 // Tasks returns the tasks taken and given, the newest first.
-func (a *Agent) Tasks() []TaskRecord { return a.ledger.List() }
+func (a *Agent) Tasks() []TaskRecord { return records(a.ledger.list(func(*task) bool { return true })) }
 
-// Task returns the tasks of that id: it may be given by several, and taken and given.
-func (a *Agent) Task(id string) []TaskRecord { return a.ledger.Find(id) }
-
-// watchDeadlines ends what has run out of time, on both sides: who crashed in a
-// task sends nothing.
-func (a *Agent) watchDeadlines(ctx context.Context) error {
-	for {
-		if err := a.ledger.files.Ready(ctx); err != nil {
-			return err
-		}
-		due, failed := a.ledger.Expire(time.Now())
-		for _, r := range due {
-			if r.Direction == Given {
-				a.notify(ctx, r)
-				continue
-			}
-			a.Announce()
-			a.queue.reopen(r.Peer, r.MessageID)
-			e := a.step(r, mailbox.Failed, r.Reason, nil)
-			e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
-			if err := a.send(ctx, e); err != nil {
-				a.log.Warn("the notice of a passed deadline was not sent; the other agent has its own clock",
-					"task_id", r.ID, "err", err)
-			}
-		}
-		if failed != nil {
-			return failed
-		}
-	}
+// Task returns the tasks of that id, the newest first: it may be given by several, and taken and given.
+func (a *Agent) Task(id string) []TaskRecord {
+	return records(a.ledger.list(func(t *task) bool { return t.ID == id }))
 }

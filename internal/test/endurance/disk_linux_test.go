@@ -65,8 +65,6 @@ var diskFiles = map[string]struct {
 	"sent mail":   {agent: "agent_b", paths: []string{"mailboxes/%s/state"}},
 	"dead letters": {agent: "agent_b", paths: []string{"mailboxes/%s/state"}, use: (*team).deadMail,
 		end: (*team).comeBack},
-	"tasks":         {agent: "agent_b", paths: []string{"mailboxes/%s/tasks"}},
-	"mail ledger":   {agent: "agent_b", paths: []string{"relay/processed"}},
 	"transcripts":   {agent: "agent_g", paths: []string{"transcripts"}},
 	"groups file":   {agent: "agent_b", paths: []string{"groups.json"}, use: (*team).editGroups},
 	"whole bot":     {agent: "agent_b", paths: []string{"."}},
