@@ -130,6 +130,9 @@ func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
 	return d
 }
 
+// Store returns the store of the directory.
+func (d *Directory) Store() *Store { return d.store }
+
 // load passes a record to learn. One that cannot be read is left out: it is learned again.
 func load[T any](value json.RawMessage, learn func(T)) {
 	var v T

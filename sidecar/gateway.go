@@ -65,7 +65,7 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 	if h.peers != nil {
 		m.doors.peers, opts.Peers = h.peers, h.peers.chats
 	}
-	opts.Root, opts.Book, opts.API, opts.Host, opts.Sending = root, h.app.book, h.app.api, h, h.app.selfSoon
+	opts.Book, opts.API, opts.Host, opts.Sending = h.app.book, h.app.api, h, h.app.selfSoon
 	if opts.Answered, err = dedup.Open(root, "answered.jsonl", max(b.cfg.DedupSize, maxAnswered)); err != nil {
 		return nil, fmt.Errorf("the answered events: %w", err)
 	}

@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"feishu/link":               {"dedup", "feishu", "relay", "internal/wait"},
 	"feishu/webhook":            {"feishu", "feishu/link"},
 	"feishu/entry":              {"feishu", "internal/attempts", "internal/safefile", "internal/wait"},
-	"feishu/gateway":            {"dedup", "feishu/content", "feishu", "feishu/link", "feishu/peerchat", "feishu/webhook", "relay", "mention", "internal/safefile", "internal/spool", "internal/weborigin", "internal/wait"},
+	"feishu/gateway":            {"dedup", "feishu/content", "feishu", "feishu/link", "feishu/peerchat", "feishu/webhook", "relay", "mention", "internal/weborigin", "internal/wait"},
 	"feishu/peerchat":           {"feishu/content", "feishu", "relay", "internal/runes", "internal/safefile", "internal/spool"},
 	"feishu/send":               {"feishu/content", "internal/runes", "feishu", "mention", "relay", "internal/wait"},
 	"internal/test/apitest":     {"internal/web"},

@@ -3,18 +3,15 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/peerchat"
-	"feishu-relay/internal/safefile"
-	"feishu-relay/internal/spool"
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
@@ -22,35 +19,28 @@ import (
 const typeCard = "interactive"
 
 const (
-	// maxHeld is how long a message is held back by one before it that is about to
-	// go out; then it overtakes it.
-	maxHeld = 10 * time.Second
-	// editQuiet is the quiet behind a change of a published message that has no end sign: bots are given its text a
-	// second time, so it is to be the last. It is also how long a message whose change Feishu refused waits for what the
-	// bot writes in its place.
+	// editQuiet is the quiet behind a change of a published message: bots are given its text a second time, so it is to
+	// be the last. It is also how long a message whose change Feishu refused waits for what the bot writes in its place,
+	// and how long a text waits while the bot shows that it types.
 	editQuiet = time.Minute
-	// peerStreamQuiet is the same for a card for an agent that still streams: bots look at files for minutes in the
-	// middle of an answer, and a task cannot be completed again.
-	peerStreamQuiet = time.Hour
-	// peerEdits is how many times Options.EditSettle a message for an agent is left alone before it is final once it
-	// was changed, as where a bot writes its progress into it.
-	peerEdits = 8
-	// typingHold is how long a message for an agent is held behind its last write while the bot shows that it types. In a
-	// group that is editQuiet: what it writes later follows as an edit.
+	// typingHold is in its place for a message for an agent while the bot shows that it types: a task is completed once.
 	typingHold = 5 * time.Minute
-	// typingFor is how long the sign that the bot types for an agent counts: some bots do not remove it. In groups signs
-	// do not count once one was waited for in vain, until the bot removes one.
-	typingFor = time.Hour
-	// peerAge is in place of Options.MaxAge for messages to agents.
+	// peerEdits is how many times Options.EditSettle a message for an agent waits once it was changed, as where a bot
+	// writes its progress into it.
+	peerEdits = 8
+	// peerAge is how long a placeholder for an agent is kept.
 	peerAge = 24 * time.Hour
-	// maxPublished and keptBytes bound the drafts that are kept once they are published.
-	maxPublished = 200
-	keptBytes    = 8 << 20
 )
 
-// draft is a message that was sent but is not final, or a card that was made
-// and not sent yet (Message.ID is empty then). It is one file on disk. A card, and a text that was changed, is kept
-// for a while after it was published: what the bot goes on to write follows as an edit.
+// Bounds of the drafts. Beyond them the oldest of those that are published is dropped, or else the oldest of all, which
+// is counted and logged.
+const (
+	maxDrafts     = 1000
+	maxDraftBytes = 16 << 20 // of their JSON
+)
+
+// draft is a text or card of the bot that is not final, or that is published and may still change; or a card that was
+// made and not sent yet (Message.ID is empty then).
 type draft struct {
 	Message feishu.Message `json:"message"`
 	CardID  string         `json:"card_id,omitempty"` // of CardKit
@@ -63,21 +53,17 @@ type draft struct {
 	Patched bool         `json:"patched,omitempty"` // it was changed since it was sent, other than by streaming
 	Cut     int          `json:"cut,omitempty"`     // the code with which Feishu refused the last change of its text
 	Ended   bool         `json:"ended,omitempty"`   // the last write ended it
-	// Published is the [content.Doc.Sum] of what readers were shown last; "": nothing.
-	Published string `json:"published,omitempty"`
+	// Shown is the [content.Doc.Sum] of what readers were shown last; "": it is not published.
+	Shown string `json:"shown,omitempty"`
 	// Given is the text that other bots were given last; "": it is not known.
 	Given string `json:"given,omitempty"`
 	// Seq is the sequence of the last write by element id, "" for the whole card:
 	// answers that come in late must not undo later writes.
 	Seq map[string]int `json:"seq,omitempty"`
 
-	order   int       // of its making, in this run
-	bytes   int       // its size when it was changed last
-	file    string    // name on disk
-	saved   bool      // its file is up to date
-	forced  bool      // to be published as it is, there are too many
-	tries   int       // attempts to publish it that failed
-	retryAt time.Time // not before
+	bytes int  // of its JSON
+	saved bool // the disk has it as it is
+	tries int  // attempts to publish it that failed
 }
 
 // doc is what a person reads in it now.
@@ -86,19 +72,6 @@ func (d *draft) doc() content.Doc {
 		return d.Card.Doc()
 	}
 	return d.Message.Doc()
-}
-
-// size is how many bytes its content and card take, about.
-func (d *draft) size() int {
-	n := len(d.Message.Content) + len(d.Given)
-	for element := range d.Seq {
-		n += len(element)
-	}
-	if d.Card != nil {
-		data, _ := d.Card.MarshalJSON()
-		return n + len(data)
-	}
-	return n
 }
 
 // ready reports whether d has a text to publish.
@@ -110,79 +83,64 @@ func (d *draft) conversation() string { return string(d.Message.ChatID) + " " + 
 // toPeer reports whether d is for another agent: it may end a task, which is done once.
 func (d *draft) toPeer() bool { return peerchat.IsID(d.Message.ChatID) }
 
-// goesOutSoon reports whether d is about to go out, so that what is said behind it in
-// the same place is not to overtake it.
-func (d *draft) goesOutSoon(now time.Time, o *Options) bool {
-	return d.Published == "" && d.Message.ID != "" && d.tries == 0 && !d.Due.Time().After(now.Add(o.Settle))
-}
-
 // streaming reports whether d is a card in streaming mode.
 func (d *draft) streaming() bool { return d.Card != nil && d.Card.Streaming() }
+
+// key names its record.
+func (d *draft) key() string { return cmp.Or(string(d.Message.ID), "card "+d.CardID) }
 
 // touch records a write, and sets when d is due. whole: the whole CardKit card was replaced, which many bots do at the
 // end, also without an end sign; streamed: the card streamed before.
 func (g *Gateway) touch(d *draft, whole, streamed bool) {
 	now := relay.MillisOf(time.Now())
-	d.saved, d.tries, d.retryAt = false, 0, time.Time{}
 	if d.streaming() && d.Streams == 0 {
 		d.Streams = now
 	}
-	d.Touched, d.Ended = now, streamed && !d.streaming()
-	d.Due = relay.MillisOf(g.finalAt(d, whole))
+	d.tries, d.Touched, d.Ended = 0, now, streamed && !d.streaming()
+	d.Due = relay.MillisOf(now.Time().Add(g.quiet(d, whole)))
 }
 
-// finalAt is when d is final, if nothing more is written:
+// quiet is how long after the last write d is final, if nothing more is written:
 //
 //   - a card that streams, [Options.StreamLife] after streaming was switched on, and a moment in which Feishu refuses
 //     the next write;
-//   - a text or card that the bot changes, or whose end shows that more is to come, [Options.EditSettle] after the last
-//     change, and editQuiet while the bot shows that it types;
-//   - one whose change Feishu refused, editQuiet later: the bot writes another one in its place;
-//   - another card, and a reply that breaks off within a sentence, [Options.Settle] after the last write: it may be the
-//     beginning of an answer that the bot streams by edits;
+//   - a text or card that the bot changes, or whose end shows that more is to come, [Options.EditSettle], and editQuiet
+//     while the bot shows that it types;
+//   - one whose change Feishu refused, editQuiet: the bot writes another one in its place;
+//   - another card, and a reply that breaks off within a sentence, [Options.Settle]: it may be the beginning of an
+//     answer that the bot streams by edits;
 //   - all others, at once;
-//   - what is published already, not before editQuiet, unless its streaming ended. Readers are shown a text sooner.
-func (g *Gateway) finalAt(d *draft, whole bool) time.Time {
-	if d.fixed() {
-		return d.Touched.Time()
-	}
-	o, at, streams, doc, wait := &g.opts, d.Touched.Time(), d.streaming(), d.doc(), time.Duration(0)
-	edited := streams || d.Patched && (d.CardID == "" || d.Streams == 0) ||
-		d.Streams == 0 && (d.toPeer() || content.Unfinished(doc.Text()))
+//   - what is published already is looked at [Options.EditSettle] after a change, unless its streaming ended.
+func (g *Gateway) quiet(d *draft, whole bool) (quiet time.Duration) {
+	o, streams, doc := &g.opts, d.streaming(), d.doc()
+	changes := d.Patched && (d.CardID == "" || d.Streams == 0)
 	switch {
-	case streams && !whole && d.toPeer():
-		wait = peerStreamQuiet
+	case d.Card == nil && !content.IsText(d.Message.Type): // an image, say, which cannot be changed
+		return 0
 	case streams && !whole:
-		wait = max(cmp.Or(d.Streams, d.Created).Time().Add(o.StreamLife+o.EditSettle).Sub(at), 0)
-		if d.Cut != 0 {
-			wait = max(wait, editQuiet)
+		quiet = cmp.Or(d.Streams, d.Created).Time().Add(o.StreamLife + o.EditSettle).Sub(d.Touched.Time())
+		if quiet = max(quiet, o.EditSettle); d.Cut != 0 {
+			quiet = max(quiet, editQuiet)
 		}
 	case d.Cut != 0:
-		wait = editQuiet
-	case d.Message.ID == "" || d.Published == "" && doc.Placeholder():
-		return d.expires(o)
-	case edited && d.toPeer() && (d.Patched || streams):
-		wait = peerEdits * o.EditSettle
-	case edited:
-		wait = o.EditSettle
+		quiet = editQuiet
+	case d.Message.ID == "" || d.Shown == "" && doc.Placeholder():
+		return d.expires(o).Sub(d.Touched.Time())
+	case changes && d.toPeer():
+		quiet = peerEdits * o.EditSettle
+	case streams, changes, d.Streams == 0 && (d.toPeer() || content.Unfinished(doc.Text())):
+		quiet = o.EditSettle
 	case d.Card != nil || d.Message.ParentID != "" && content.BreaksOff(doc.Text()):
-		wait = o.Settle
+		quiet = o.Settle
 	}
-	if !streams && (d.CardID == "" || edited && d.toPeer()) && g.types(&d.Message) {
-		wait = max(wait, map[bool]time.Duration{false: editQuiet, true: typingHold}[d.toPeer()])
+	if !streams && (d.CardID == "" || d.toPeer()) && g.types(&d.Message) {
+		quiet = max(quiet, map[bool]time.Duration{false: editQuiet, true: typingHold}[d.toPeer()])
 	}
-	switch {
-	case d.Published == "" || d.Ended:
-	case d.Card == nil && !d.toPeer():
-		wait = o.EditSettle
-	default:
-		wait = max(wait, editQuiet)
+	if d.Shown != "" && !d.Ended {
+		quiet = max(quiet, o.EditSettle)
 	}
-	return at.Add(wait)
+	return quiet
 }
-
-// fixed reports whether d is an image, say, which cannot be changed.
-func (d *draft) fixed() bool { return d.Card == nil && !content.IsText(d.Message.Type) }
 
 // expires is when d is dropped. Bots think for minutes behind a placeholder.
 func (d *draft) expires(o *Options) time.Time {
@@ -191,6 +149,9 @@ func (d *draft) expires(o *Options) time.Time {
 	}
 	return d.Touched.Time().Add(o.MaxAge + o.StreamLife)
 }
+
+// idle reports whether d is published, and was not changed since.
+func (d *draft) idle(o *Options) bool { return d.Shown != "" && !d.Due.Time().Before(d.expires(o)) }
 
 // newer reports whether a write to element is newer than all before, by its sequence, and records it. A write without a
 // sequence is newer.
@@ -214,7 +175,7 @@ const maxElements = 256
 func (d *draft) finished() Sent {
 	doc := d.doc()
 	out := Sent{Message: d.Message, Text: doc.Text(), Keys: doc.Keys(), Files: doc.Files()}
-	if d.Published != "" {
+	if d.Shown != "" {
 		out.EditOf = d.Message.ID
 		out.ID = relay.MessageID("edit:" + string(d.Message.ID) + ":" + doc.Sum())
 	}
@@ -233,374 +194,241 @@ func (d *draft) finished() Sent {
 	return out
 }
 
-// cardKey is before the id of a card in a key.
-const cardKey = "card-"
-
-// keys names a draft: by its message, and by its card.
-func (d *draft) keys() []string {
-	keys := []string{string(d.Message.ID), cardKey + d.CardID}
-	return slices.DeleteFunc(keys, func(key string) bool { return key == "" || key == cardKey })
-}
-
-// Bounds of the drafts. Beyond maxDrafts or maxBytes the oldest is published as it is; where
-// even that fails and maxStuck more or stuckBytes more pile up, the oldest is dropped, which
-// is counted and logged.
-const (
-	maxDrafts  = 1000
-	maxStuck   = 200
-	maxBytes   = 64 << 20 // of all contents and cards
-	stuckBytes = 16 << 20
-	maxFile    = 8 << 20 // bytes of a draft's file
-)
-
-const draftPrefix = "draft-"
-
-// drafts are the messages that are not final yet, in memory and on disk, and those published last.
-//
-// A change is made and written under mu: a file is some 100 µs, and whoever
-// waits for it on a broken disk waits tapWait at most.
+// drafts are the messages that are not final yet, and those published last, in memory and in the book.
 type drafts struct {
 	*Options
-	files *spool.Spool[draft]
+	store *feishu.Store
 	wake  chan struct{} // something changed; of size 1
 
 	mu         sync.Mutex
-	made       int // drafts so far
-	bytes      int // sum of draft.bytes
-	all        map[*draft]struct{}
-	byKey      map[string]*draft // see draft.keys
-	publishing map[string]bool   // by conversation: its drafts are published one by one, in their order
-	warned     bool              // it was logged that the disk refuses drafts
-
-	waiting, unsaved atomic.Int64 // what sizes returned last
+	all        []*draft        // the oldest first
+	publishing map[string]bool // by conversation: its drafts are published one by one, in their order
+	refused    bool            // the disk refused the last draft, which was logged
 
 	workers sync.WaitGroup // that publish
 }
 
-// loadDrafts reads what an earlier run left. A file that cannot be read is quarantined
-// as *.broken.
+// loadDrafts reads what an earlier run left.
 func loadDrafts(o *Options) *drafts {
-	s := &drafts{Options: o, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
-		byKey: map[string]*draft{}, publishing: map[string]bool{},
-		files: spool.New[draft](o.Root, spool.Options{Prefix: draftPrefix, Suffix: ".json", MaxFile: maxFile,
-			Logger: o.Logger, Unreadable: func() { o.Counter(countedDraftBroken) }})}
-	var left []*draft
-	err := s.files.Load(func(file string, d draft) error {
-		if len(d.keys()) == 0 || d.Message.ID != "" && d.Message.ChatID == "" || d.Card == nil && d.CardID != "" {
-			return errors.New("it lacks a message, its chat or a card")
+	s := &drafts{Options: o, store: o.Book.Store(), wake: make(chan struct{}, 1), publishing: map[string]bool{}}
+	now := relay.MillisOf(time.Now())
+	err := s.store.Each(func(kind, _ string, value json.RawMessage) {
+		d := &draft{saved: true, bytes: len(value)}
+		if kind != feishu.KindDraft || json.Unmarshal(value, d) != nil ||
+			d.Card == nil && (d.CardID != "" || d.Message.ChatID == "") {
+			return
 		}
-		d.file, d.saved = file, true
-		left = append(left, &d)
-		return nil
+		if d.Patched && !d.streaming() { // the bot could not write while the sidecar was down
+			d.Due, d.Touched = d.Due+max(now-d.Touched, 0), max(d.Touched, now)
+		}
+		s.all = append(s.all, d)
 	})
 	if err != nil {
 		o.Logger.Error("drafts of the previous run cannot be read", "err", err)
 	}
-	slices.SortFunc(left, func(a, b *draft) int { return cmp.Compare(a.Created, b.Created) })
-	now := relay.MillisOf(time.Now())
-	for _, d := range left {
-		if d.Patched && !d.streaming() { // the bot could not write while the sidecar was down
-			d.Due, d.Touched = d.Due+max(now-d.Touched, 0), max(d.Touched, now)
-		}
-		s.enter(d)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.makeRoom()
+	slices.SortStableFunc(s.all, func(a, b *draft) int { return cmp.Compare(a.Created, b.Created) })
 	return s
 }
 
-// enter takes d in as the newest. Callers other than loadDrafts hold mu.
-func (s *drafts) enter(d *draft) {
-	s.made++
-	d.order = s.made
-	s.all[d] = struct{}{}
-	s.index(d)
-}
-
-// index makes d found by its message and its card, and notes how large it is.
-func (s *drafts) index(d *draft) {
-	s.bytes -= d.bytes
-	d.bytes = d.size()
-	s.bytes += d.bytes
-	for _, key := range d.keys() {
-		s.byKey[key] = d
+// find returns the draft of a message, or with a card; nil if there is none. mu is held, here and in what follows up to
+// change.
+func (s *drafts) find(message relay.MessageID, card string) *draft {
+	i := slices.IndexFunc(s.all, func(d *draft) bool {
+		return message != "" && d.Message.ID == message || card != "" && d.CardID == card
+	})
+	if i < 0 {
+		return nil
 	}
+	return s.all[i]
 }
 
-// add keeps a new draft, on disk where there is one, and then calls before for each one before it in its conversation.
-// A draft of the same message or card stays as it is.
-func (s *drafts) add(d *draft, before func(*draft)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if slices.ContainsFunc(d.keys(), func(key string) bool { return s.byKey[key] != nil }) {
+// remove takes out d, unless it was before.
+func (s *drafts) remove(d *draft) {
+	i := slices.Index(s.all, d)
+	if i < 0 {
 		return
 	}
-	s.enter(d)
+	s.all = slices.Delete(s.all, i, i+1)
+	if d.saved {
+		_ = s.store.Put(feishu.Record{Kind: feishu.KindDraft, Key: d.key()}) // it comes again after a restart
+	}
+}
+
+// save writes d. If the disk refuses, d stays in memory and is written later.
+func (s *drafts) save(d *draft) {
+	value, err := relay.Marshal(d)
+	if err == nil {
+		err = s.store.Put(feishu.Record{Kind: feishu.KindDraft, Key: d.key(), Value: json.RawMessage(value)})
+	}
+	d.bytes, d.saved = len(value), err == nil
+	if err != nil {
+		s.Counter(countedDraftUnsaved)
+		if !s.refused {
+			s.Logger.Error("drafts cannot be written and are kept in memory", "err", err)
+		}
+	}
+	s.refused = err != nil
+	s.bound()
+}
+
+// bound drops what is too much.
+func (s *drafts) bound() {
+	for {
+		bytes := 0
+		for _, d := range s.all {
+			bytes += d.bytes
+		}
+		if len(s.all) <= maxDrafts && bytes <= maxDraftBytes {
+			return
+		}
+		oldest := s.all[max(0, slices.IndexFunc(s.all, func(d *draft) bool { return d.Shown != "" }))]
+		if oldest.Shown == "" {
+			s.Counter(countedDraftLost)
+			s.Logger.Error("too many drafts cannot be published; the oldest is dropped", "message_id", oldest.Message.ID,
+				"chat", oldest.Message.ChatID)
+		}
+		s.remove(oldest)
+	}
+}
+
+// finish makes d due now, unless it is being written or says nothing new.
+func (s *drafts) finish(d *draft) {
+	now := relay.MillisOf(time.Now())
+	if d.streaming() || d.Due <= now || !d.ready() ||
+		d.Shown != "" && (d.Given == "" || !content.Another(d.Given, d.doc().Text())) {
+		return
+	}
+	d.Due, d.Ended = now, true
 	s.save(d)
-	s.each(d, before)
-	s.makeRoom()
 	s.poke()
 }
 
-// each calls f for each other draft of a message in d's conversation. It is called with mu held.
-func (s *drafts) each(d *draft, f func(*draft)) {
-	for other := range s.all {
-		if other != d && other.Message.ID != "" && other.Message.ChatID == d.Message.ChatID &&
-			other.Message.ThreadID == d.Message.ThreadID {
+// before calls f for each draft of a message that was sent before d's in its conversation.
+func (s *drafts) before(d *draft, f func(*draft)) {
+	for _, other := range slices.Clone(s.all) {
+		if other != d && other.Message.ID != "" && other.conversation() == d.conversation() &&
+			other.Message.CreateTime <= d.Message.CreateTime {
 			f(other)
 		}
 	}
 }
 
-// first reports whether d is final already and none before it in its conversation waits, except for cards that stream.
-func (s *drafts) first(d *draft) bool {
+// change changes the draft of a message, or with a card; false if there is none.
+func (s *drafts) change(message relay.MessageID, card string, change func(*draft)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	first := !d.Due.Time().After(now) && !s.publishing[d.conversation()]
-	s.each(d, func(other *draft) {
-		streams := other.CardID != "" || other.streaming()
-		first = first && (other.idle(s.Options) || streams && !other.goesOutSoon(now, s.Options))
-	})
-	return first
-}
-
-// makeRoom is called with mu held when drafts came, grew or could not be published. While too many wait, or they are
-// too large together, the oldest are published as they are; while too many of those cannot be published, the oldest are
-// dropped.
-func (s *drafts) makeRoom() {
-	if len(s.all) <= maxDrafts && s.bytes <= maxBytes {
-		return
-	}
-	s.trim(maxDrafts, maxBytes, func(d *draft) bool { return !d.kept() && !d.forced }, func(d *draft) { d.forced = true })
-	s.trim(maxDrafts+maxStuck, maxBytes+stuckBytes, func(d *draft) bool { return !d.kept() }, s.lose)
-}
-
-// trim calls end with the oldest of the drafts that count, until at most a number of them, and of bytes, is left.
-func (s *drafts) trim(most, mostBytes int, counts func(*draft) bool, end func(*draft)) {
-	var counted []*draft
-	bytes := 0
-	for d := range s.all {
-		if counts(d) {
-			counted, bytes = append(counted, d), bytes+d.bytes
-		}
-	}
-	if len(counted) <= most && bytes <= mostBytes {
-		return
-	}
-	slices.SortFunc(counted, byOrder)
-	for len(counted) > most || bytes > mostBytes {
-		end(counted[0])
-		counted, bytes = counted[1:], bytes-counted[0].bytes
-	}
-}
-
-// idle reports whether d was published, and was not changed since.
-func (d *draft) idle(o *Options) bool { return d.kept() && !d.Due.Time().Before(d.expires(o)) }
-
-// kept reports whether d was published, and waits for what the bot may write next.
-func (d *draft) kept() bool { return d.Published != "" }
-
-// lose drops d, for which there is no room. It is called with mu held.
-func (s *drafts) lose(d *draft) {
-	s.Counter(countedDraftLost)
-	s.Logger.Error("too many drafts cannot be published; the oldest is dropped", "message_id", d.Message.ID,
-		"chat", d.Message.ChatID)
-	s.remove(d)
-}
-
-// onMessage changes the draft of a message; false when there is none.
-func (s *drafts) onMessage(id relay.MessageID, change func(*draft)) bool {
-	return s.change(string(id), change)
-}
-
-// onCard changes the draft of a CardKit card; false when there is none.
-func (s *drafts) onCard(card string, change func(*draft)) bool { return s.change(cardKey+card, change) }
-
-func (s *drafts) change(key string, change func(*draft)) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d := s.byKey[key]
+	d := s.find(message, card)
 	if d == nil {
 		return false
 	}
+	old := d.key()
 	change(d)
-	s.index(d) // it may have got its message or its card by now
+	if d.key() != old { // a card was sent, and is kept under the id of its message
+		_ = s.store.Put(feishu.Record{Kind: feishu.KindDraft, Key: old})
+	}
 	s.save(d)
-	s.makeRoom()
 	s.poke()
 	return true
 }
 
-// release makes final the texts and cards that which picks, as far as the bot has written them.
-func (s *drafts) release(which func(*draft) bool) {
+// holds reports whether there is a draft of a message.
+func (s *drafts) holds(id relay.MessageID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for d := range s.all {
-		if d.Message.ID != "" && which(d) {
-			s.finish(d)
-		}
-	}
+	return s.find(id, "") != nil
 }
 
-// finish makes d due now, unless it goes on by itself. It is called with mu held.
-func (s *drafts) finish(d *draft) {
-	now := relay.MillisOf(time.Now())
-	if d.CardID != "" || d.streaming() || d.Due <= now || !d.ready() {
-		return
-	}
-	if d.Published == "" || d.Given != "" && content.Another(d.Given, d.doc().Text()) {
-		d.Due, d.Ended = now, true
-		s.save(d)
-		s.poke()
-	}
-}
-
-// replace takes out d, in whose place the bot has written another message. It is called with mu held.
-func (s *drafts) replace(d *draft) {
-	if !d.kept() {
-		s.remove(d)
-		return
-	}
-	doc := d.doc()
-	d.Published, d.Given = doc.Sum(), doc.Text()
-	s.save(d)
-}
-
-// retry has the drafts of a chat tried again at once.
+// retry makes due what could not be published in a chat.
 func (s *drafts) retry(chat relay.ChatID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for d := range s.all {
-		if d.Message.ChatID == chat {
-			d.retryAt, d.tries = time.Time{}, 0
+	for _, d := range s.all {
+		if d.Message.ChatID == chat && d.tries > 0 {
+			d.Due, d.tries = relay.MillisOf(time.Now()), 0
 		}
 	}
 	s.poke()
 }
 
-// drop forgets the draft of a message and reports whether it would have been
-// published.
+// drop forgets the draft of a message and reports whether it would have been published.
 func (s *drafts) drop(id relay.MessageID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.byKey[string(id)]
+	d := s.find(id, "")
 	if d == nil {
 		return false
 	}
 	s.remove(d)
-	s.poke() // what waited behind it may go out
-	return d.Published == ""
+	s.poke()
+	return d.Shown == ""
 }
 
-// published records that readers were shown d with a sum, and bots were given its text unless that is "", as of its
-// change at touched. If the bot may change it later it is kept, and looked at again at next.
-func (s *drafts) published(d *draft, sum, text string, touched relay.Millis, next time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, there := s.all[d]; !there {
-		return // it was recalled meanwhile
-	}
-	if d.Card == nil && !d.Patched && !d.toPeer() {
-		s.remove(d)
-		return
-	}
-	d.Published, d.Given = sum, cmp.Or(text, d.Given)
-	d.tries, d.forced = 0, false
-	if d.Touched == touched {
-		d.Due = relay.MillisOf(next)
-	}
-	s.index(d)
-	s.trim(maxPublished, keptBytes, (*draft).kept, s.remove)
-	if _, there := s.all[d]; there {
-		s.save(d)
-	}
-}
-
-// failed records that d could not be published.
-func (s *drafts) failed(d *draft) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d.retryAt, d.forced = time.Now().Add(wait.Doubled(time.Second, time.Minute, d.tries)), false
-	d.tries++
-	s.makeRoom() // which may force it again
-}
-
-func byOrder(a, b *draft) int { return cmp.Compare(a.order, b.order) }
-
-// remove takes d out, unless it was before. It is called with mu held.
-func (s *drafts) remove(d *draft) {
-	if _, there := s.all[d]; !there {
-		return
-	}
-	delete(s.all, d)
-	s.bytes -= d.bytes
-	maps.DeleteFunc(s.byKey, func(_ string, other *draft) bool { return other == d })
-	s.files.Remove(d.file)
-}
-
-// save writes d; mu is held. Where the disk refuses, d stays in memory and is
-// written later.
-func (s *drafts) save(d *draft) {
-	if d.file == "" && d.Message.ID != "" && !d.kept() {
-		s.Counter(countedDraft)
-	}
-	if d.file = cmp.Or(d.file, safefile.Name(d.keys()[0])); s.Root == nil {
-		return
-	}
-	err := s.files.Save(d.file, *d)
-	switch d.saved = err == nil; {
-	case err != nil && !s.warned:
-		s.Logger.Error("drafts cannot be written and are kept in memory", "err", err)
-	case err == nil && s.warned:
-		s.Logger.Info("drafts can be written to disk again")
-	}
-	if s.warned = err != nil; s.warned {
-		s.Counter(countedDraftUnsaved)
-	}
-}
-
-// saveRest writes what the disk refused before, until it refuses again.
-func (s *drafts) saveRest() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for d := range s.all {
-		if s.Root != nil && !d.saved {
-			if s.save(d); !d.saved {
-				return
-			}
-		}
-	}
-}
-
-// sizes are how many drafts wait to be published, and how many of them are not on disk. While a draft is being written
-// that is as of the last call.
+// sizes are how many drafts wait to be published, and how many of them are not on disk.
 func (s *drafts) sizes() (n, unsaved int) {
-	if s.mu.TryLock() {
-		for d := range s.all {
-			if !d.kept() {
-				n++
-				if !d.saved {
-					unsaved++
-				}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.all {
+		if d.Shown == "" {
+			n++
+			if !d.saved {
+				unsaved++
 			}
 		}
-		s.waiting.Store(int64(n))
-		s.unsaved.Store(int64(unsaved))
-		s.mu.Unlock()
 	}
-	return int(s.waiting.Load()), int(s.unsaved.Load())
+	return n, unsaved
 }
 
 // poke wakes Run, which looks at all of them again.
 func (s *drafts) poke() { wait.Wake(s.wake) }
 
-// holds reports whether a message waits as a draft.
-func (s *drafts) holds(id relay.MessageID) bool {
+// add keeps a new draft of a message, and publishes what is due in its conversation. A message that is known already is
+// left as it is.
+func (g *Gateway) add(ctx context.Context, d *draft) {
+	s := g.drafts
+	s.mu.Lock()
+	if d.Message.ID != "" && s.find(d.Message.ID, "") != nil {
+		s.mu.Unlock()
+		return
+	}
+	d.Created = relay.MillisOf(time.Now())
+	g.touch(d, false, false)
+	s.all = append(s.all, d)
+	s.before(d, g.goesOn(d))
+	s.mu.Unlock()
+	g.publishDue(ctx, d.conversation(), false)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.byKey[string(id)] != nil
+	if slices.Contains(s.all, d) && !d.saved {
+		if d.Message.ID != "" {
+			g.count(countedDraft)
+		}
+		s.save(d)
+		s.poke()
+	}
+}
+
+// goesOn returns what happens to each draft before d in its conversation. d takes the place of one that is unfinished
+// and that it begins with, or whose change Feishu has just refused. Other texts are final.
+func (g *Gateway) goesOn(d *draft) func(*draft) {
+	text := d.doc().Text()
+	return func(other *draft) {
+		changing := other.Card != nil || other.Patched || other.Due.Time().Sub(other.Touched.Time()) > g.opts.Settle
+		refused := other.Cut > cutForNow && other.Message.ParentID == d.Message.ParentID
+		old := other.doc()
+		switch {
+		case other.idle(&g.opts):
+		case other.toPeer() || !refused && !(changing && content.Begins(text, old.Text())):
+			g.drafts.finish(other)
+		case other.Shown == "":
+			g.log.Info("a message takes the place of one that the bot did not finish", "chat", d.Message.ChatID,
+				"message_id", d.Message.ID, "instead_of", other.Message.ID)
+			g.recent.gone.Add(other.Message.ID, struct{}{})
+			g.drafts.remove(other)
+		default:
+			other.Shown, other.Given = old.Sum(), old.Text()
+			g.drafts.save(other)
+		}
+	}
 }
 
 const (
@@ -612,17 +440,8 @@ const (
 	lastWait = 5 * time.Second
 )
 
-// done ends the publishing in a conversation.
-func (s *drafts) done(in string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.publishing, in)
-	s.poke()
-}
-
 // Run publishes drafts as they become final, until ctx is done, in each conversation on a goroutine of its own. A last
-// pass then publishes what is final by then, and what would be lost since no disk holds it; the rest waits on disk for
-// the next run.
+// pass then publishes what would be lost since no disk holds it; the rest waits for the next run.
 func (g *Gateway) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -632,155 +451,201 @@ func (g *Gateway) Run(ctx context.Context) {
 			wait.Group(&g.drafts.workers, lastWait)
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
 			defer cancel()
-			g.settle(last, true)
+			g.drafts.look(true, func(in string) { g.publishDue(last, in, true) })
 			wait.Group(&g.drafts.workers, lastWait)
 			return
 		case <-g.drafts.wake:
 		case <-timer.C:
 		}
-		g.drafts.saveRest()
-		timer.Reset(g.settle(ctx, false))
+		timer.Reset(g.drafts.look(false, func(in string) { g.publishDue(ctx, in, true) }))
 	}
 }
 
-// settle publishes what is due and returns when to look again. last: the
-// process ends, and drafts that no disk holds go out as they are.
-func (g *Gateway) settle(ctx context.Context, last bool) (next time.Duration) {
-	defer g.caught("settle")
+// look calls publish for each conversation in which drafts are due, on a goroutine of its own, writes what the disk
+// refused before, and returns when to look again. last: what no disk holds is due.
+func (s *drafts) look(last bool, publish func(conversation string)) (next time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, due := relay.MillisOf(time.Now()), map[string]bool{}
 	next = lookAgain
-	for in, due := range g.drafts.due(time.Now(), last, &next) {
-		g.drafts.workers.Go(func() {
-			defer g.drafts.done(in)
-			defer g.caught("settle")
-			for _, d := range due {
-				if ctx.Err() == nil {
-					g.finish(ctx, d)
-				}
-			}
-		})
+	for _, d := range slices.Clone(s.all) {
+		if early := d.Touched - now; early > 0 { // the clock was put back
+			d.Touched, d.Due = d.Touched-early, d.Due-early
+		}
+		if !d.saved && !s.publishing[d.conversation()] {
+			s.save(d)
+		}
+		switch {
+		case !d.saved && last && d.Shown == "" && d.ready():
+			d.Due = now
+		case !d.saved:
+			next = min(next, unsavedWait)
+		}
+		if d.Due <= now {
+			due[d.conversation()] = true
+		} else {
+			next = min(next, d.Due.Time().Sub(now.Time()))
+		}
 	}
-	if _, unsaved := g.drafts.sizes(); unsaved > 0 && g.opts.Root != nil {
-		next = min(next, unsavedWait)
+	for in := range due {
+		if !s.publishing[in] {
+			s.workers.Go(func() { publish(in) })
+		}
 	}
 	return next
 }
 
-// look returns when d is to be published or dropped; held is when the draft before it in its conversation is published.
-func (d *draft) look(held, now time.Time, last bool) time.Time {
-	if early := d.Touched - relay.MillisOf(now); early > 0 { // the clock was put back
-		d.Touched, d.Due = d.Touched-early, d.Due-early
-	}
-	switch {
-	case last && !d.saved && d.Published == "" && d.ready():
-		d.forced = true
-		return now
-	case d.forced:
-		return d.retryAt
-	}
-	if longest := d.Created.Time().Add(maxHeld); held.After(longest) {
-		held = longest
-	}
-	return slices.MaxFunc([]time.Time{d.Due.Time(), d.retryAt, held}, time.Time.Compare)
-}
+var (
+	errPanicked    = errors.New("recording it panicked")
+	errUnknownChat = errors.New("it is not known whether the chat is a group")
+)
 
-// due returns the drafts that are due according to look, by conversation and oldest first, and shortens next to the
-// time of the others. The caller publishes them and calls done for each conversation.
-func (s *drafts) due(now time.Time, last bool, next *time.Duration) map[string][]*draft {
+// publishDue publishes what is due in a conversation, the oldest first, unless another goroutine is at it. asks: it may
+// ask Feishu what kind a chat is, or for names, for which the bot is not to wait.
+func (g *Gateway) publishDue(ctx context.Context, in string, asks bool) {
+	s := g.drafts
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held, due := map[string]time.Time{}, map[string][]*draft{}
-	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
-		in := d.conversation()
-		if s.publishing[in] {
-			continue
-		}
-		at := d.look(held[in], now, last)
-		if d.goesOutSoon(now, s.Options) {
-			held[in] = at
-		}
-		if wait := at.Sub(now); wait > 0 {
-			*next = min(*next, wait)
-		} else {
-			due[in] = append(due[in], d)
+	if s.publishing[in] {
+		s.poke()
+		return
+	}
+	s.publishing[in] = true
+	defer s.poke() // its due times are others now
+	defer delete(s.publishing, in)
+	defer g.caught("settle")
+	for ctx.Err() == nil {
+		now := relay.MillisOf(time.Now())
+		i := slices.IndexFunc(s.all, func(d *draft) bool { return d.Due <= now && d.conversation() == in })
+		if i < 0 || !g.settle(ctx, s.all[i], asks) {
+			return
 		}
 	}
-	for in := range due {
-		s.publishing[in] = true
-	}
-	return due
 }
 
-var errPanicked = errors.New("recording it panicked")
-
-var errUnknownChat = errors.New("it is not known whether the chat is a group")
-
-// finish publishes d, or what the bot made of it since it was published, or drops it. What was published is shown to
-// readers when it changes, and given to other bots if it became another answer that the bot does not go on with.
-func (g *Gateway) finish(ctx context.Context, d *draft) {
-	now := time.Now()
-	g.drafts.mu.Lock()
-	if _, there := g.drafts.all[d]; !there || d.Due.Time().After(now) && !d.forced { // it was changed meanwhile
-		g.drafts.mu.Unlock()
-		return
-	}
-	out, ready, forced := d.finished(), d.ready(), d.forced
-	sum, touched, next := d.doc().Sum(), d.Touched, d.expires(&g.opts)
-	expired, quiet := !now.Before(next), touched.Time().Add(editQuiet)
-	news := ready && (!d.kept() || d.Given != "" && content.Another(d.Given, out.Text))
-	wakes := news && (!d.kept() || d.Ended || d.toPeer() || !now.Before(quiet))
-	shows := ready && !wakes && sum != d.Published && (!news || d.Card == nil) && !d.toPeer()
-	if news && !wakes {
-		next = quiet
-	}
-	if !wakes && !shows && !expired && !forced { // it has no text yet, or says the same
-		d.Due = relay.MillisOf(next)
-		g.drafts.save(d)
-		g.drafts.mu.Unlock()
-		return
-	}
-	kept := d.kept()
-	g.drafts.mu.Unlock()
-
-	var err error
+// settle publishes d, which is due, or what the bot made of it since it was published, or drops it, or sets another
+// due time. What was published is shown to readers when it changes, and given to other bots if it became another answer
+// that the bot does not go on with. It returns false if it may not ask what it has to. drafts.mu is held, and released
+// meanwhile.
+func (g *Gateway) settle(ctx context.Context, d *draft, asks bool) bool {
+	now, expires := time.Now(), d.expires(&g.opts)
+	out, ready, sum, touched := d.finished(), d.ready(), d.doc().Sum(), d.Touched
+	first, quiet := d.Shown == "", touched.Time().Add(editQuiet)
+	news := ready && (first || d.Given != "" && content.Another(d.Given, out.Text))
+	wakes := news && (first || d.Ended || !now.Before(quiet))
 	switch {
-	case shows:
-		g.show(out)
-		g.drafts.published(d, sum, "", touched, next)
-		return
-	case kept && !wakes:
-		g.drafts.drop(d.Message.ID)
-		return
-	case !ready:
-		g.dropped(d, countedDraftExpired, "it never got a text")
-		return
-	case g.kind(out.ChatID) == feishu.ChatP2P:
-		why := ""
-		if peerchat.IsID(out.ChatID) {
-			why = "it is for an agent, and MAILBOX_GATEWAY is off: it is sent when that is on again"
+	case wakes:
+	case ready && !first && sum != d.Shown && !d.toPeer():
+		d.Shown = sum
+		g.unlocked(func() { g.show(out) })
+	case !now.Before(expires):
+		g.drop(d, countedDraftExpired, first, "it never got a text")
+		return true
+	}
+	if !wakes {
+		if d.Touched == touched {
+			d.Due = relay.MillisOf(expires)
+			if news {
+				d.Due = relay.MillisOf(quiet)
+			}
 		}
-		g.dropped(d, countedDraftPrivate, why)
-		return
-	case g.kind(out.ChatID) != feishu.ChatGroup:
-		g.askChat(out.ChatID)
-		err = errUnknownChat
-	case !forced && g.mustAsk(&out):
-		g.nameAll(d, &out)
-		return
-	default:
-		err = g.publish(ctx, out)
+		g.keep(d)
+		return true
 	}
-	switch {
-	case err == nil:
+	if g.kind(out.ChatID) == "" || !d.toPeer() && g.opts.API.Ready() && len(g.unnamed(&out)) > 0 {
+		if !asks {
+			return false
+		}
+		g.unlocked(func() {
+			if g.kind(out.ChatID) == "" {
+				_ = g.opts.Book.AskChat(ctx, out.ChatID, askWait) // asked again below
+			}
+			g.askNames(ctx, &out)
+		})
+	}
+	err := errUnknownChat
+	switch g.kind(out.ChatID) {
+	case feishu.ChatP2P:
+		g.drop(d, countedDraftPrivate, d.toPeer(), "it is for an agent, and MAILBOX_GATEWAY is off: "+
+			"it is sent when that is on again")
+		return true
+	case feishu.ChatGroup:
+		g.unlocked(func() { err = g.publish(ctx, out) })
+	}
+	if err == nil && d.saved {
 		g.count(countedDraftPublished)
-		if !now.Before(quiet) && g.types(&out.Message) {
-			g.recent.typingStays.Store(true)
-		}
-		g.drafts.published(d, sum, out.Text, touched, next)
-	case expired || forced && errors.Is(err, errUnknownChat):
-		g.dropped(d, countedDraftExpired, err.Error())
-	default:
-		g.drafts.failed(d)
 	}
+	if err == nil && !now.Before(quiet) && g.types(&out.Message) {
+		g.recent.typingStays.Store(true)
+	}
+	switch {
+	case !slices.Contains(g.drafts.all, d): // it was recalled meanwhile
+	case err != nil && !now.Before(expires):
+		g.drop(d, countedDraftExpired, true, err.Error())
+	case err != nil:
+		d.Due = relay.MillisOf(time.Now().Add(wait.Doubled(time.Second, time.Minute, d.tries)))
+		d.tries++
+		g.keep(d)
+	case d.Card == nil && !d.Patched && !d.toPeer():
+		g.drafts.remove(d)
+	default:
+		d.Shown, d.Given, d.tries = sum, out.Text, 0
+		if d.Touched == touched {
+			d.Due = relay.MillisOf(expires)
+		}
+		g.keep(d)
+	}
+	return true
+}
+
+// unlocked calls f without drafts.mu, which is held.
+func (g *Gateway) unlocked(f func()) {
+	g.drafts.mu.Unlock()
+	defer g.drafts.mu.Lock()
+	f()
+}
+
+// keep saves d, unless it is gone.
+func (g *Gateway) keep(d *draft) {
+	if slices.Contains(g.drafts.all, d) {
+		g.drafts.save(d)
+	}
+}
+
+// drop drops d, and logs why if it is to be logged.
+func (g *Gateway) drop(d *draft, event feishu.Counted, logged bool, why string) {
+	if d.Shown == "" {
+		g.count(event)
+	}
+	g.drafts.remove(d)
+	if logged && d.Message.ID != "" {
+		g.log.Warn("a message of the bot is not relayed", "chat", d.Message.ChatID, "message_id", d.Message.ID, "reason", why)
+	}
+}
+
+// publish hands a final message of a group to the host.
+func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
+	err = errPanicked // unless it gets to its end
+	defer g.caught("sent")
+	if g.recent.gone.Contains(cmp.Or(out.EditOf, out.ID)) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, hostWait)
+	defer cancel()
+	out = g.finished(out)
+	if err := g.opts.Host.Sent(ctx, out); err != nil {
+		g.count(countedSentError)
+		g.log.Error("a message of the bot cannot be recorded yet", "chat", out.ChatID, "message_id", out.ID, "err", err)
+		return err
+	}
+	if out.EditOf == "" {
+		if len(out.Content) > maxText {
+			out.Content = ""
+		}
+		g.recent.sent.Add(out.ID, out.Message)
+	}
+	g.count(countedSent)
+	return nil
 }
 
 // show shows readers the text of a published message.
@@ -793,17 +658,6 @@ func (g *Gateway) show(out Sent) {
 	g.opts.Host.Edited(g.finished(out))
 }
 
-// dropped drops d; why, where it is not empty, is logged with it.
-func (g *Gateway) dropped(d *draft, event feishu.Counted, why string) {
-	g.count(event)
-	g.drafts.mu.Lock()
-	g.drafts.remove(d)
-	g.drafts.mu.Unlock()
-	if why != "" && d.Message.ID != "" {
-		g.log.Warn("a message of the bot is not relayed", "chat", d.Message.ChatID, "message_id", d.Message.ID, "reason", why)
-	}
-}
-
 // finished is a group's message with the names of those that it mentions.
 func (g *Gateway) finished(out Sent) Sent {
 	out.Mentions = g.named(out.Mentions)
@@ -813,30 +667,4 @@ func (g *Gateway) finished(out Sent) Sent {
 		out.ChatType = feishu.ChatP2P
 	}
 	return out
-}
-
-// askChat asks Feishu on another goroutine what kind a chat is, unless an answer has just come.
-func (g *Gateway) askChat(id relay.ChatID) {
-	known := func() bool {
-		return slices.Contains([]string{feishu.ChatGroup, feishu.ChatP2P}, g.opts.Book.Chat(id).Kind)
-	}
-	g.ask("chat", string(id), func(ctx context.Context) {
-		if known() {
-			return
-		}
-		g.count(countedChatAsked)
-		chat, err := g.opts.API.Chat(ctx, id)
-		if err != nil {
-			g.log.Debug("the kind of a chat is not known yet", "chat", id, "err", err)
-			return
-		}
-		if chat.Kind == "" {
-			return // the bot is no longer in the chat, so Feishu does not return its kind
-		}
-		g.opts.Book.SetChat(chat)
-	}, func() {
-		if known() {
-			g.drafts.retry(id)
-		}
-	})
 }

@@ -2,13 +2,11 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,11 +29,22 @@ func waitFor(t testing.TB, ok func() bool) {
 	t.Fatal("it did not come to pass")
 }
 
-// desk drives the taps without HTTP, so that a test's clock can be turned.
+// desk is a bot behind a gateway with the default times, in one process, so that a test's clock can be turned.
 type desk struct {
 	*rig
 	n      int
 	parent string // that each message answers
+}
+
+// inProcess makes calls to a handler without a network.
+type inProcess struct{ http.Handler }
+
+func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	resp := w.Result()
+	resp.Request = r
+	return resp, nil
 }
 
 // atDesk runs f with a gateway at the default times; Run is under way.
@@ -52,48 +61,44 @@ func withDesk(t *testing.T, dir string, f func(d *desk)) {
 
 func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)) {
 	t.Helper()
-	root, err := os.OpenRoot(dir)
+	store, err := feishu.OpenStore(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer root.Close()
-	r := &rig{t: t, app: "cli_desk", host: &host{said: make(chan Sent, 64)}, counts: &counts{m: map[string]int{}}}
-	r.book = feishu.NewDirectory(nil, feishu.NewAPI("http://127.0.0.1:1", r.app, ""), nil)
-	defer r.book.Close()
+	r := &rig{t: t, up: newState(), app: "cli_desk", host: &host{said: make(chan Sent, 64)}, store: store,
+		counts: &counts{m: map[string]int{}}, url: "http://127.0.0.1"}
+	up := inProcess{r.up}
+	r.api = feishu.NewAPI("http://feishu", r.app, "", feishu.WithHTTPClient(&http.Client{Transport: up}))
+	r.book = feishu.NewDirectory(store, r.api, nil)
 	r.book.LearnSelf(feishu.Self{AppID: r.app, OpenID: "ou_self"})
 	r.book.SawChat(group, feishu.ChatGroup)
-	o := Options{Upstream: mustURL("http://127.0.0.1:1"), AppID: r.app, Root: root, Book: r.book, Host: r.host,
-		API: feishu.NewAPI("http://127.0.0.1:1", r.app, ""), Counter: r.counts.add,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	o := Options{Upstream: mustURL("http://feishu"), AppID: r.app, Book: r.book, Host: r.host, API: r.api,
+		Counter: r.counts.add, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	change(&o)
-	g, err := New(o)
-	if err != nil {
+	if r.Gateway, err = New(o); err != nil {
 		t.Fatal(err)
 	}
-	r.Gateway = g
+	r.proxy, r.Gateway.client.Transport = r.newProxy(up), up
+	r.client = &http.Client{Transport: inProcess{r.Handler()}}
+	r.own.proved("t-"+r.app, r.app)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); g.Run(ctx) }()
+	go func() { defer close(done); r.Run(ctx) }()
 	r.stop = func() { cancel(); <-done }
 	f(&desk{rig: r, parent: "om_question"})
 	r.stop()
-	if err := g.Close(context.Background()); err != nil {
+	if err := r.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
+	_, _ = r.book.Close(), store.Close() // a test may have closed it
 }
 
-// do taps a call with its answer's data.
+// do makes a call that Feishu accepts with an answer's data.
 func (d *desk) do(method, path string, request any, data any) {
 	d.t.Helper()
-	c := match(method, "/open-apis/"+path)
-	if c.op == opNone {
-		d.t.Fatalf("%s %s is not watched", method, path)
-	}
-	req, err := http.NewRequest(method, "http://x/open-apis/"+path, nil)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.observe(&tapped{call: c, http: req, token: "t-" + d.app, request: []byte(js(request)), status: 200, answer: []byte(js(map[string]any{"code": 0, "data": data}))})
+	d.up.say(method+" /open-apis/"+path, 200, js(map[string]any{"code": 0, "data": data}))
+	d.call(method, "/open-apis/"+path, js(request))
+	d.up.on(method+" /open-apis/"+path, nil)
 }
 
 // send is an accepted send; it returns the message's id.
@@ -218,8 +223,8 @@ func TestATextThatEndsLikeASentence(t *testing.T) {
 		withDesk(t, dir, func(d *desk) {
 			id := d.text("Sure.")
 			d.now("Sure.")
-			if files := draftFiles(t, dir); len(files) > 0 {
-				t.Errorf("on disk: %v", files)
+			if n := d.stored(); n > 0 {
+				t.Errorf("%d drafts are stored", n)
 			}
 			for _, text := range []string{"Sure. It", "Sure. It is", "Sure. It is 42."} {
 				time.Sleep(settle)
@@ -328,15 +333,12 @@ func (d *desk) shows(text string) {
 	}
 }
 
-// refuse taps a call that Feishu refuses.
+// refuse makes a call that Feishu refuses.
 func (d *desk) refuse(code int, method, path string, request any) {
 	d.t.Helper()
-	req, err := http.NewRequest(method, "http://x/open-apis/"+path, nil)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.observe(&tapped{call: match(method, "/open-apis/"+path), http: req, token: "t-" + d.app, request: []byte(js(request)), status: 400,
-		answer: []byte(js(map[string]any{"code": code, "msg": "no"}))})
+	d.up.say(method+" /open-apis/"+path, 400, js(map[string]any{"code": code, "msg": "no"}))
+	d.call(method, "/open-apis/"+path, js(request))
+	d.up.on(method+" /open-apis/"+path, nil)
 }
 
 // An answer that the bot cannot finish in one way and then writes in another is one message.
@@ -572,9 +574,6 @@ func TestCardThatGoesOnAfterItWasPublished(t *testing.T) {
 			d.never(time.Hour)
 		})
 	})
-	if files := draftFiles(t, dir); len(files) != 0 {
-		t.Errorf("left on disk: %v", files)
-	}
 }
 
 // So does a text that was edited, and quiet for a while.
@@ -644,27 +643,29 @@ func TestACardOfButtonsIsHeard(t *testing.T) {
 	})
 }
 
-func TestPublishedDraftsAreBounded(t *testing.T) {
+// What is published goes first where there are too many, then the oldest that waits; none is kept for ever.
+func TestDraftsAreBounded(t *testing.T) {
 	atDesk(t, func(d *desk) {
-		all := func() int {
-			d.drafts.mu.Lock()
-			defer d.drafts.mu.Unlock()
-			return len(d.drafts.all)
+		published := d.send(group, "interactive", d.card("done", false))
+		d.after(settle, "done")
+		first := d.send(group, "interactive", d.card("first", true))
+		for i := range maxDrafts - 1 {
+			chat := fmt.Sprint("oc_", i)
+			d.book.SawChat(relay.ChatID(chat), feishu.ChatGroup)
+			d.send(chat, "interactive", d.card("x", true))
 		}
-		for range 2 * maxPublished {
-			d.send(group, "interactive", d.card("done", false))
-			d.after(settle, "done")
+		if d.drafts.holds(relay.MessageID(published)) || d.counts.of("draft_lost") != 0 {
+			t.Errorf("what is published does not go first; %d are lost", d.counts.of("draft_lost"))
 		}
-		if kept := all(); kept != maxPublished {
-			t.Errorf("%d drafts are kept", kept)
+		d.send(group, "interactive", d.card("last", true))
+		if n, _ := d.drafts.sizes(); n != maxDrafts || d.counts.of("draft_lost") != 1 || d.drafts.holds(relay.MessageID(first)) {
+			t.Errorf("%d drafts, %d lost", n, d.counts.of("draft_lost"))
 		}
-		if n, _ := d.drafts.sizes(); n != 0 {
-			t.Errorf("%d wait", n)
-		}
+		d.host.sent = func(context.Context, Sent) error { return errTest }
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if kept := all(); kept != 0 {
-			t.Errorf("%d drafts are kept for ever", kept)
+		if n := d.stored(); n != 0 {
+			t.Errorf("%d drafts are kept for ever", n)
 		}
 	})
 }
@@ -752,8 +753,7 @@ func TestCardKitOperations(t *testing.T) {
 func TestRefusedWritesChangeNothing(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		id := d.send(group, "interactive", d.card("good", false))
-		d.observe(&tapped{call: match("PATCH", "/open-apis/im/v1/messages/"+id), http: &http.Request{}, request: []byte(js(map[string]any{"content": d.card("bad", false)})),
-			status: 400, token: "t-" + d.app, answer: []byte(`{"code":230099,"msg":"x"}`)})
+		d.refuse(230099, "PATCH", "im/v1/messages/"+id, map[string]any{"content": d.card("bad", false)})
 		d.after(editQuiet, "good") // for which the bot may write another one
 	})
 }
@@ -786,9 +786,6 @@ func TestRestart(t *testing.T) {
 			d.edit(d.text("edited"), "edited text")
 		})
 	})
-	if files := draftFiles(t, dir); len(files) != 2 {
-		t.Fatalf("on disk: %v", files)
-	}
 	synctest.Test(t, func(t *testing.T) {
 		withDesk(t, dir, func(d *desk) {
 			d.n = 10
@@ -801,34 +798,6 @@ func TestRestart(t *testing.T) {
 			d.never(time.Hour) // for which they are kept, since the bot may go on
 		})
 	})
-	if files := draftFiles(t, dir); len(files) != 0 {
-		t.Errorf("left on disk: %v", files)
-	}
-}
-
-func draftFiles(t *testing.T, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, draftPrefix+"*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
-
-func TestBrokenDraftsAreKeptAside(t *testing.T) {
-	dir := t.TempDir()
-	for name, data := range map[string]string{"draft-a.json": "{", "draft-b.json": `{}`, "draft-c.json": `{"card_id":"7"}`, "draft-d.json.x.tmp": "", "draft-e.json": "null"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) { d.text("hi"); d.after(settle, "hi") })
-	})
-	files := draftFiles(t, dir)
-	if files = slices.DeleteFunc(files, func(f string) bool { return !strings.HasSuffix(f, ".broken") }); len(files) != 4 {
-		t.Errorf("kept aside: %v", files)
-	}
 }
 
 // A disk that takes nothing costs no message while the process lives.
@@ -836,7 +805,7 @@ func TestDraftsWithoutADisk(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		withDesk(t, dir, func(d *desk) {
-			_ = d.opts.Root.Close() // every write fails from here on
+			_ = d.store.Close() // every write fails from here on
 			d.send(group, "interactive", d.card("x", false))
 			if _, unsaved := d.drafts.sizes(); unsaved != 1 {
 				t.Errorf("%d unsaved", unsaved)
@@ -846,106 +815,6 @@ func TestDraftsWithoutADisk(t *testing.T) {
 			d.stop() // what no disk holds goes out as it is
 			d.now("y")
 		})
-	})
-}
-
-func TestManyDrafts(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		first := d.send(group, "interactive", d.card("oldest", true))
-		for i := range maxDrafts {
-			d.drafts.add(&draft{Message: feishu.Message{ID: relay.MessageID(fmt.Sprint("om_x", i)), ChatID: group}, Card: &feishu.Card{},
-				Created: relay.MillisOf(time.Now()), Touched: relay.MillisOf(time.Now()), Due: relay.MillisOf(time.Now().Add(time.Hour))}, func(*draft) {})
-		}
-		d.now("oldest")
-		_ = first
-	})
-}
-
-// Few large drafts fill the memory as many small ones do.
-func TestLargeDraftsAreBounded(t *testing.T) {
-	lost := 0
-	s := loadDrafts(&Options{Logger: slog.New(slog.DiscardHandler), Counter: func(c feishu.Counted) {
-		if c == countedDraftLost {
-			lost++
-		}
-	}})
-	later := relay.MillisOf(time.Now().Add(time.Hour))
-	add := func(i int, content string) {
-		s.add(&draft{Message: feishu.Message{ID: relay.MessageID(fmt.Sprint("om_", i)), ChatID: group, Content: content}, Due: later}, func(*draft) {})
-	}
-	large := strings.Repeat("x", 1<<20)
-	const fit = (maxBytes + stuckBytes) >> 20
-	for i := range fit {
-		add(i, large)
-	}
-	goOut := 0
-	for d := range s.all {
-		if d.forced {
-			goOut++
-		}
-	}
-	if n, _ := s.sizes(); n != fit || lost > 0 || goOut != stuckBytes>>20 {
-		t.Errorf("%d drafts, %d of them go out as they are, %d lost", n, goOut, lost)
-	}
-	add(fit, "one more")
-	if s.holds("om_0") || !s.holds("om_1") || lost != 1 {
-		t.Errorf("not the oldest went; %d lost", lost)
-	}
-	card, err := feishu.NewCard([]byte(`{"elements":[{"tag":"markdown","content":"` + large[:1<<19] + `"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.onMessage(relay.MessageID(fmt.Sprint("om_", fit)), func(d *draft) { d.Message.Content, d.Card = large, card })
-	if s.holds("om_1") || !s.holds("om_2") || lost != 2 {
-		t.Errorf("a draft that grew did not move the oldest; %d lost", lost)
-	}
-}
-
-// Of the drafts of earlier runs no more are kept than of one.
-func TestDraftsOfManyRunsAreBounded(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	o := &Options{Root: root, Logger: slog.New(slog.DiscardHandler), Counter: func(feishu.Counted) {}}
-	const most = maxDrafts + maxStuck
-	files := loadDrafts(o).files
-	for i := range most + 100 {
-		id := fmt.Sprint("om_left_", i)
-		if err := files.Save(id, draft{Message: feishu.Message{ID: relay.MessageID(id), ChatID: group}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n, _ := loadDrafts(o).sizes(); n != most {
-		t.Errorf("%d of too many drafts are left after a start, want %d", n, most)
-	}
-}
-
-func FuzzReadDraft(f *testing.F) {
-	f.Add([]byte(`{"message":{"ID":"om_1","ChatID":"oc_1"},"created":1,"touched":2}`))
-	f.Add([]byte(`{"card_id":"7","card":{"schema":"2.0"},"seq":{"a":1}}`))
-	dir := f.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := root.WriteFile("draft-x.json", data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for d := range loadDrafts(&Options{Root: root, Logger: slog.New(slog.DiscardHandler), Counter: func(feishu.Counted) {}}).all {
-			d.finished()
-			d.idle(&Options{})
-			out, err := json.Marshal(d)
-			if err != nil {
-				t.Fatal(err)
-			}
-			again := &draft{}
-			if err := json.Unmarshal(out, again); err != nil || said(again) != said(d) || !slices.Equal(again.keys(), d.keys()) {
-				t.Errorf("%v: %q became %q", err, said(d), said(again))
-			}
-		}
 	})
 }
 
@@ -989,9 +858,4 @@ func TestPostEditedByPatch(t *testing.T) {
 		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": post("It is 42.")}, nil)
 		d.afterEdit(editQuiet, "It is 42.", id)
 	})
-}
-
-func said(d *draft) string {
-	doc := d.doc()
-	return doc.Text()
 }

@@ -12,16 +12,17 @@
 // downloads and all other calls stream through unread. A call that is read offers Feishu only
 // those encodings of the bot's that can be decoded. A send is on disk before the bot sees
 // Feishu's answer; a [Host] that is slow, fails or panics does not change that answer. The path
-// of a call to Feishu, of its answer to the bot, and of a message in it to the host is call.go;
+// of a call to Feishu and of its answer to the bot is call.go, which lists the calls that are read;
 // the path of an event is events.go, which the Events of package link call.
 //
 // # Drafts
 //
-// A message is a draft, one small file, until [Gateway.Run] publishes it when it is final: the
-// bot's answer is one message for the others, in whatever way it is written. See [Gateway.finalAt] and
-// [Gateway.goesOn]. Placeholders ("Thinking…") are never published. A published text or card is
-// kept for a while: what the bot makes of it is shown to readers, and given to other bots if it
-// becomes another answer.
+// The bot's answer is one message for the others, in whatever way it is written. A text or card has
+// one due time: each write moves it ([Gateway.quiet]), and it is published at that time, or when the
+// bot goes on in that conversation ([Gateway.goesOn]). Until then it is a record in the store of
+// Options.Book. Placeholders ("Thinking…") are never published. A published text or card is kept for
+// a while: what the bot makes of it is shown to readers, and given to other bots if it becomes
+// another answer.
 //
 // # Whose calls
 //
@@ -40,7 +41,6 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
-	"os"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -50,7 +50,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"golang.org/x/sync/singleflight"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"feishu-relay/dedup"
@@ -59,6 +59,7 @@ import (
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/feishu/webhook"
 	"feishu-relay/internal/weborigin"
+	"feishu-relay/mention"
 	"feishu-relay/relay"
 )
 
@@ -122,8 +123,7 @@ type Options struct {
 	Loopback  bool                   // the listener is loopback only
 	Listens   net.Addr               // where the gateway itself listens; nil: not known, and a loop is not noticed
 
-	Root *os.Root // this agent's own folder for drafts; nil: drafts live in memory
-	Book *feishu.Directory
+	Book *feishu.Directory // its store keeps the drafts
 	API  *feishu.API
 	Host Host
 
@@ -151,26 +151,23 @@ type Options struct {
 
 // Gateway is the front door of one bot. Make it with [New].
 type Gateway struct {
-	opts   Options
-	log    *slog.Logger
-	count  func(feishu.Counted)
-	proxy  *httputil.ReverseProxy
-	client *http.Client // to Feishu
-	close  func()       // idle connections to Feishu
-	conn   *link.Server
-	hook   *webhook.Server // nil: none
-	own    *owner
-	guard  guard
-	// budgets bound what is held of calls; slots, how many are being recorded.
-	budgets budgets
+	opts    Options
+	log     *slog.Logger
+	count   func(feishu.Counted)
+	proxy   *httputil.ReverseProxy
+	client  *http.Client // to Feishu
+	close   func()       // idle connections to Feishu
+	conn    *link.Server
+	hook    *webhook.Server // nil: none
+	own     *owner
+	guard   guard
+	mux     *http.ServeMux      // see routes
+	memory  *semaphore.Weighted // for what is held of calls
 	drafts  *drafts
 	recent  *recents
-	slots   chan struct{}
-	rosters *lru.Cache[relay.ChatID, *roster] // who can be mentioned in the chats that the bot writes names in
-	// questions are those to Feishu that are under way, by kind and id.
-	questions singleflight.Group
-	ctx       context.Context // of questions to Feishu; ended by Close
-	cancel    context.CancelFunc
+	rosters *lru.Cache[relay.ChatID, *mention.Directory] // who can be mentioned in the chats that the bot writes names in
+	ctx     context.Context                              // of questions to Feishu; ended by Close
+	cancel  context.CancelFunc
 
 	mu     sync.RWMutex   // held to read while busy grows
 	closed bool           // guarded by mu
@@ -203,9 +200,10 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, guard: guard, close: transport.CloseIdleConnections,
-		client:  &http.Client{Transport: transport, Timeout: bootstrapWait},
-		budgets: newBudgets(), slots: make(chan struct{}, maxTaps), recent: newRecents(),
-		rosters: newLRU[relay.ChatID, *roster](maxRosters)}
+		client: &http.Client{Transport: transport, Timeout: bootstrapWait},
+		memory: semaphore.NewWeighted(maxHeld), recent: newRecents(),
+		rosters: newLRU[relay.ChatID, *mention.Directory](maxRosters)}
+	g.mux = g.routes()
 	g.drafts = loadDrafts(&g.opts)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(&g.opts)
@@ -331,9 +329,6 @@ func (g *Gateway) Close(ctx context.Context) error {
 	return err
 }
 
-// Reconnect ends the bot's long connections, so that it opens another one.
-func (g *Gateway) Reconnect() { g.conn.Reconnect() }
-
 // begin counts what Close waits for; false once the gateway is closed.
 func (g *Gateway) begin() bool {
 	g.mu.RLock()
@@ -343,24 +338,6 @@ func (g *Gateway) begin() bool {
 	}
 	g.busy.Add(1)
 	return true
-}
-
-// ask has f ask Feishu something, beside its caller, unless a question of that kind about id is under way. What it
-// returns gets a value when the question is answered, and answered was called: who asks from then on asks again.
-func (g *Gateway) ask(kind, id string, f func(context.Context), answered func()) <-chan singleflight.Result {
-	key := kind + " " + id
-	return g.questions.DoChan(key, func() (any, error) {
-		if g.begin() {
-			defer g.busy.Done()
-			defer answered()
-			defer g.questions.Forget(key)
-			defer g.caught(kind)
-			ctx, cancel := context.WithTimeout(g.ctx, askWait)
-			defer cancel()
-			f(ctx)
-		}
-		return nil, nil
-	})
 }
 
 // identified learns the app of an accepted bootstrap or a verified webhook.
@@ -487,15 +464,8 @@ type recents struct {
 	sent        *lru.Cache[relay.MessageID, feishu.Message] // own messages that went out, with contents of up to maxText
 	typing      *lru.Cache[string, relay.MessageID]         // reaction id: the message it is on
 	typingStays atomic.Bool                                 // a sign outlasted editQuiet: some bots remove none
-	asked       *lru.Cache[nameless, time.Time]             // when a chat was last asked whom an id names
 	gone        *lru.Cache[relay.MessageID, struct{}]       // recalled messages
 	cards       *lru.Cache[string, struct{}]                // those of CardKit that were sent to Feishu's chats
-}
-
-// nameless is an id in a chat that nobody could name.
-type nameless struct {
-	chat relay.ChatID
-	id   string
 }
 
 func newRecents() *recents {
@@ -503,7 +473,6 @@ func newRecents() *recents {
 		chats:  newLRU[relay.MessageID, relay.ChatID](maxRecent),
 		sent:   newLRU[relay.MessageID, feishu.Message](maxRecent),
 		typing: newLRU[string, relay.MessageID](maxRecent),
-		asked:  newLRU[nameless, time.Time](maxRecent),
 		gone:   newLRU[relay.MessageID, struct{}](maxRecent),
 		cards:  newLRU[string, struct{}](maxRecent),
 	}
@@ -535,15 +504,12 @@ const (
 	// a draft was dropped, since too many cannot be published, or too large ones
 	countedDraftLost    feishu.Counted = "draft_lost"
 	countedDraftUnsaved feishu.Counted = "draft_unsaved" // a draft is in memory only: the disk refused it
-	countedDraftBroken  feishu.Counted = "draft_broken"  // a draft's file cannot be read
 	// another bot's message came from Feishu and was stored
 	countedNative feishu.Counted = "native"
 	// another bot's message was not stored; Feishu is to deliver it again
 	countedNativeRefused feishu.Counted = "native_refused"
 	countedHeardError    feishu.Counted = "heard_error" // a person's message could not be recorded
 	countedWithheld      feishu.Counted = "withheld"    // a person's message is not passed to the bot now
-	countedChatAsked     feishu.Counted = "chat_asked"  // Feishu was asked what kind a chat is
-	countedNamesAsked    feishu.Counted = "names_asked" // Feishu was asked who a chat's bots and people are
 	// a message was sent with real mentions in the place of plain names
 	countedMentionWritten feishu.Counted = "mention_written"
 	// Feishu refused a message with written mentions: it was sent as the bot wrote it
@@ -559,7 +525,7 @@ const (
 	countedUntappedLarge feishu.Counted = "untapped_large" // a watched call was too large to read
 	// the answer to a watched call was packed in an unknown way
 	countedUntappedEncoding feishu.Counted = "untapped_encoding"
-	// a watched call was not read: too much is held of other calls, or too many are being recorded
+	// a watched call was not read: too much is held of other calls
 	countedUntappedBusy   feishu.Counted = "untapped_busy"
 	countedUnreadable     feishu.Counted = "unreadable"      // the answer to a send has no message in it
 	countedCardUnreadable feishu.Counted = "card_unreadable" // a change of a card makes no sense
@@ -573,9 +539,9 @@ const (
 // Counted is all that Options.Counter gets.
 var Counted = []feishu.Counted{
 	countedSent, countedSentError, countedDraft, countedDraftPublished, countedDraftExpired,
-	countedDraftPrivate, countedDraftRecalled, countedDraftLost, countedDraftUnsaved, countedDraftBroken,
-	countedNative, countedNativeRefused, countedHeardError, countedWithheld, countedChatAsked,
-	countedNamesAsked, countedMentionWritten, countedMentionRefused, countedLookupAnswered,
+	countedDraftPrivate, countedDraftRecalled, countedDraftLost, countedDraftUnsaved,
+	countedNative, countedNativeRefused, countedHeardError, countedWithheld,
+	countedMentionWritten, countedMentionRefused, countedLookupAnswered,
 	countedPeerAnswered, countedForeignApp, countedForeignUser, countedForeignHost, countedCrossOrigin,
 	countedUntappedLarge, countedUntappedEncoding, countedUntappedBusy, countedUnreadable,
 	countedCardUnreadable, countedAnswerCut, countedTapSlow, countedAborted, countedUpstreamError,

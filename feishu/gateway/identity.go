@@ -13,6 +13,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/feishu"
+	"feishu-relay/relay"
 )
 
 // maxTokens is how many tokens are remembered. The oldest is forgotten, and learned again from the next send with it.
@@ -86,17 +87,6 @@ func (o *owner) watches(token string) bool {
 	return !known || o.is(app)
 }
 
-// trusts reports whether Feishu's answers to a token are about this app's ids.
-func (o *owner) trusts(token string) bool {
-	if token == "" {
-		return false
-	}
-	if app, known := o.tokens.Get(token); known {
-		return o.is(app)
-	}
-	return !o.others.Load()
-}
-
 // knows reports whether token is known to be this app's.
 func (o *owner) knows(token string) bool {
 	app, known := o.tokens.Get(token)
@@ -104,10 +94,9 @@ func (o *owner) knows(token string) bool {
 }
 
 // ours reports whether the answer to a send shows this app as its sender, and records the app of the token.
-func (g *Gateway) ours(t *tapped, s feishu.Sender) bool {
+func (g *Gateway) ours(t *call, s feishu.Sender) bool {
 	if s.AppID == "" {
-		return !strings.HasPrefix(t.token, "u-") && s.Type != feishu.SenderUser && s.OpenID == "" &&
-			g.own.app() != "" && g.own.trusts(t.token)
+		return g.own.knows(t.token)
 	}
 	g.own.proved(t.token, s.AppID)
 	if !g.own.is(s.AppID) {
@@ -118,7 +107,7 @@ func (g *Gateway) ours(t *tapped, s feishu.Sender) bool {
 }
 
 // tokenAnswer reads a token call: which app it is, and its token (docs/feishu.md 6.1).
-func (g *Gateway) tokenAnswer(t *tapped) {
+func (g *Gateway) tokenAnswer(t *call) {
 	var req struct {
 		AppID feishu.Once `json:"app_id"`
 	}
@@ -136,14 +125,32 @@ func (g *Gateway) tokenAnswer(t *tapped) {
 }
 
 // selfAnswer reads the bot's own identity (docs/feishu.md 4.2).
-func (g *Gateway) selfAnswer(t *tapped) {
-	// beyond loopback it may be a stranger's
-	first := g.opts.Loopback && g.opts.Book.Self().OpenID == "" && g.own.trusts(t.token)
-	if !first && !g.own.knows(t.token) {
+func (g *Gateway) selfAnswer(t *call) {
+	if self, err := feishu.ParseBotInfo(t.answer); err == nil && self.OpenID != "" && g.own.knows(t.token) {
+		g.opts.Book.LearnSelf(self)
+	}
+}
+
+// chatAnswer reads what kind a chat is (docs/feishu.md 3.1). An unknown mode counts as a group.
+func (g *Gateway) chatAnswer(t *call) {
+	chat, mode, err := feishu.ParseChat(t.answer)
+	if t.status != http.StatusOK || err != nil || mode == "" {
 		return
 	}
-	if self, err := feishu.ParseBotInfo(t.answer); err == nil && self.OpenID != "" {
-		g.opts.Book.LearnSelf(self)
+	chat.Kind = cmp.Or(chat.Kind, feishu.ChatGroup)
+	chat.ID = relay.ChatID(t.path.PathValue("chat"))
+	g.opts.Book.SetChat(chat)
+	g.drafts.poke()
+}
+
+// chatBotsAnswer reads a chat's bots (docs/feishu.md 4.2).
+func (g *Gateway) chatBotsAnswer(t *call) {
+	bots, err := feishu.ParseChatBots(t.answer)
+	if err != nil || !g.own.knows(t.token) {
+		return
+	}
+	for _, b := range bots {
+		g.opts.Book.LearnBot(b)
 	}
 }
 
@@ -174,52 +181,16 @@ func (g *Gateway) proven(ctx context.Context, token string) (ours bool, err erro
 	return true, nil
 }
 
-// askWait is how long a call of the gateway itself to Feishu may take.
+// askWait is how long a call of the gateway itself to Feishu may take, and how often it is made again.
 const askWait = 10 * time.Second
 
-// knowSelf asks Feishu on another goroutine who the bot is, if that is unknown and there is a token.
+// knowSelf asks Feishu on another goroutine who the bot is, if that is unknown.
 func (g *Gateway) knowSelf() {
-	if g.opts.Book.Self().OpenID != "" || !g.opts.API.Ready() {
+	if g.opts.Book.Self().OpenID != "" || !g.begin() {
 		return
 	}
-	g.ask("identity", "", func(ctx context.Context) {
-		self, err := g.opts.API.BotInfo(ctx)
-		if err != nil {
-			g.log.Debug("the bot's own identity is not known yet", "err", err)
-			return
-		}
-		g.opts.Book.LearnSelf(self)
-	}, func() {})
-}
-
-// chatAnswer reads what kind a chat is (docs/feishu.md 3.1). An unknown mode counts as a group.
-func (g *Gateway) chatAnswer(t *tapped) {
-	chat, mode, err := feishu.ParseChat(t.answer)
-	if !g.own.trusts(t.token) || t.status != http.StatusOK || err != nil || mode == "" {
-		return
-	}
-	chat.Kind = cmp.Or(chat.Kind, feishu.ChatGroup)
-	chat.ID = t.chat
-	g.opts.Book.SetChat(chat)
-	g.drafts.poke()
-}
-
-// chatBotsAnswer reads a chat's bots (docs/feishu.md 4.2).
-func (g *Gateway) chatBotsAnswer(t *tapped) {
-	bots, err := feishu.ParseChatBots(t.answer)
-	if !g.own.trusts(t.token) || err != nil {
-		return
-	}
-	for _, b := range bots {
-		g.opts.Book.LearnBot(b)
-	}
-}
-
-// bearer is the token of a call; "" when it has none.
-func bearer(r *http.Request) string {
-	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(kind, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
+	go func() {
+		defer g.busy.Done()
+		_ = g.opts.Book.AskSelf(g.ctx, askWait) // asked again by the next send
+	}()
 }

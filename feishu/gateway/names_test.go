@@ -109,7 +109,7 @@ func TestNamesOfAnswersAreRemembered(t *testing.T) {
 	r.stop()
 	_ = r.book.Close()
 	_ = r.store.Close()
-	r = newRigIn(t, dir, up, func(o *Options) { o.Root = nil }).knowGroup()
+	r = newRigIn(t, dir, up, nil).knowGroup()
 	r.send("interactive", card)
 	if m := r.said(); m.Text != "@BotB look" {
 		t.Errorf("after a restart, published %q", m.Text)

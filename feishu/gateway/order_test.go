@@ -39,7 +39,7 @@ func TestOrderWithinAChat(t *testing.T) {
 			end(d)
 			d.text("one")
 			d.send(group, "image", `{"image_key":"img_1"}`)
-		}, nil, []string{"card", "one", "[图片]"}},
+		}, []string{"card", "one", "[图片]"}, nil},
 		{"a card that still streams holds nobody up", func(d *desk) {
 			stream(d)
 			d.text("one.")

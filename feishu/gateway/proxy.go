@@ -1,25 +1,20 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/peerchat"
-	"feishu-relay/relay"
 )
 
 // Timeouts of calls to Feishu. A whole call, which may carry 100 MB, has none. After a timeout the bot gets a
@@ -86,144 +81,40 @@ func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {
 		Rewrite:        g.rewrite,
 		Transport:      toFeishu{g, transport},
 		FlushInterval:  -1,
-		BufferPool:     &buffers{},
 		ModifyResponse: g.answered,
 		ErrorHandler:   g.unreachable,
 		ErrorLog:       slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
 }
 
-// rewrite sends the request on to Feishu, with the forwarding headers that it came with.
+// rewrite sends the request on to Feishu.
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
-	in, out := p.In, p.Out
 	p.SetURL(g.opts.Upstream)
-	out.URL.RawQuery = in.URL.RawQuery // also what the standard library cannot parse
-	retarget(in, out)
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
-		if v, ok := in.Header[name]; ok {
-			out.Header[name] = v
-		}
-	}
-	if in.Context().Value(tappedKey{}) != nil {
+	p.Out.URL.RawQuery = p.In.URL.RawQuery // also what the standard library cannot parse
+	if p.In.Context().Value(callKey{}) != nil {
 		// A send whose answer came packed in another way would not be relayed.
-		feishu.AcceptOnly(out.Header, "", "identity", "gzip", "x-gzip", "deflate", "br")
+		feishu.AcceptOnly(p.Out.Header, "", "identity", "gzip", "x-gzip", "deflate", "br")
 	}
-	out.Trailer = in.Trailer // filled in when the body ends
-}
-
-// retarget makes a reply or a reaction to a direct message of another agent, which
-// Feishu does not know, one to the message that it is about.
-func retarget(in, out *http.Request) {
-	c := match(in.Method, in.URL.Path)
-	if c.mail == "" {
-		return
-	}
-	swap := func(path string) string { return strings.Replace(path, string(c.mail), string(c.message), 1) }
-	out.URL.Path, out.URL.RawPath = swap(out.URL.Path), swap(out.URL.RawPath)
 }
 
 // codeUnreachable is the code of our own error answers. Feishu uses none like it.
 const codeUnreachable = 99990502
 
-// unreachable answers as Feishu would, so that SDKs show the reason. data is
-// there for the Node SDK, which reads it before the code (docs/feishu.md 1.1).
-func (g *Gateway) unreachable(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, errGiven) {
-		return
-	}
-	if errors.Is(err, context.Canceled) {
+// unreachable answers as Feishu would, so that SDKs show the reason.
+func (g *Gateway) unreachable(w http.ResponseWriter, _ *http.Request, err error) {
+	switch {
+	case errors.Is(err, errGiven):
+	case errors.Is(err, context.Canceled):
 		g.count(countedAborted) // the bot has gone, nobody reads an answer
-		return
+	default:
+		g.count(countedUpstreamError)
+		g.log.Warn("Feishu cannot be reached", "upstream", g.opts.Upstream.Host, "err", err)
+		fail(w, http.StatusBadGateway, fmt.Sprintf("cannot reach %s: %v", g.opts.Upstream.Host, err))
 	}
-	if _, ok := errors.AsType[*senderError](err); ok {
-		g.count(countedAborted)
-		fail(w, http.StatusBadRequest, "the body of the request did not come whole")
-		return
-	}
-	g.count(countedUpstreamError)
-	g.log.Warn("Feishu cannot be reached", "upstream", g.opts.Upstream.Host, "err", err)
-	fail(w, http.StatusBadGateway, fmt.Sprintf("cannot reach %s: %v", g.opts.Upstream.Host, err))
 }
 
 func fail(w http.ResponseWriter, status int, text string) {
 	feishu.Fail(w, status, codeUnreachable, text)
-}
-
-// buffers holds the copy buffers of streamed bodies.
-type buffers struct{ pool sync.Pool }
-
-const bufferSize = 32 << 10
-
-func (b *buffers) Get() []byte {
-	if p, ok := b.pool.Get().(*[]byte); ok {
-		return *p
-	}
-	return make([]byte, bufferSize)
-}
-
-func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
-
-// namesPeer reports whether a call is one for a chat with another agent, as far as its body was read.
-func (g *Gateway) namesPeer(t *tapped, body []byte) bool {
-	if g.opts.Peers == nil {
-		return false
-	}
-	card := false
-	if t.card != "" {
-		_, card = g.opts.Peers.WithCard(t.card)
-		card = card && !g.recent.cards.Contains(t.card) // else Feishu's chat is to see the change, too
-	}
-	return card || peerchat.Named(t.http, body)
-}
-
-// mayNamePeer reports whether the body of a call has to be read, since it may name a chat with another agent.
-func (g *Gateway) mayNamePeer(r *http.Request) bool {
-	return g.opts.Peers != nil && r.Body != nil && r.Body != http.NoBody && peerchat.BodyMayName(r)
-}
-
-// plain is the body of a call without its Content-Encoding, where it has one and may name a chat with another agent.
-// unread: the chat that the call sends to is unknown, since its body could not be read whole.
-func (g *Gateway) plain(t *tapped, body []byte, whole bool) (plain []byte, unread bool) {
-	if !g.mayNamePeer(t.http) {
-		return body, false
-	}
-	if encoding := t.http.Header.Get("Content-Encoding"); encoding != "" && whole {
-		unpacked, err := t.held.unpack(encoding, body)
-		if err == nil {
-			return unpacked, false
-		}
-		whole = false
-		t.crowded = t.crowded || errors.Is(err, feishu.ErrNoRoom)
-	}
-	if t.op == opCreate && !whole {
-		return nil, true
-	}
-	return body, false
-}
-
-// completePeers adds what is known of the other agents and of the messages in their chats to the data of a look-up.
-func (g *Gateway) completePeers(t *tapped, data map[string]json.RawMessage) bool {
-	ask := t.http.Clone(t.http.Context())
-	ask.URL.RawQuery = t.ours
-	var ours struct {
-		Code int
-		Data map[string]json.RawMessage
-	}
-	if json.NewDecoder(g.opts.Peers.Answer(ask, nil, true).Body).Decode(&ours) != nil || ours.Code != 0 {
-		return false
-	}
-	for name, raw := range ours.Data {
-		var items, others []json.RawMessage
-		if json.Unmarshal(raw, &others) == nil {
-			_ = json.Unmarshal(data[name], &items) // a strange list is as none
-			data[name], _ = relay.Marshal(append(items, others...))
-			continue
-		}
-		all := members(data[name])
-		maps.Copy(all, members(raw))
-		data[name], _ = relay.Marshal(all)
-	}
-	return true
 }
 
 // toFeishu makes the calls of the bot. A call for a chat with another agent is answered here. If Feishu refuses a
@@ -234,14 +125,18 @@ type toFeishu struct {
 }
 
 func (u toFeishu) RoundTrip(r *http.Request) (*http.Response, error) {
-	t, _ := r.Context().Value(tappedKey{}).(*tapped)
+	t, _ := r.Context().Value(callKey{}).(*call)
 	switch {
 	case t != nil && t.peer:
 		return u.g.answerPeer(t, r)
 	case t == nil || t.changed == nil:
 		return u.next.RoundTrip(r)
 	}
-	resp, err := u.next.RoundTrip(withBody(r, t.changed))
+	again := r.Clone(r.Context())
+	again.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(t.changed)), nil }
+	again.Body, _ = again.GetBody()
+	again.ContentLength, again.TransferEncoding = int64(len(t.changed)), nil
+	resp, err := u.next.RoundTrip(again)
 	if err != nil || !t.refusedFor(resp) {
 		if r.Body != nil {
 			_ = r.Body.Close() // it was read before
@@ -258,118 +153,24 @@ func (u toFeishu) RoundTrip(r *http.Request) (*http.Response, error) {
 	return u.next.RoundTrip(r)
 }
 
-// answerPeer answers a call for a chat with another agent. A message there is accepted only if there is room for a
-// draft of it.
-func (g *Gateway) answerPeer(t *tapped, r *http.Request) (*http.Response, error) {
-	if r.Body != nil {
-		_, err := io.Copy(io.Discard, r.Body) // what is too long to be read is refused
-		_ = r.Body.Close()
-		if err != nil {
-			return nil, err
-		}
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), hostWait)
-	defer cancel()
-	proven, err := g.proven(ctx, t.token)
-	if err != nil {
-		return nil, err // Feishu does not answer; the token may be valid
-	}
-	var resp *http.Response
-	if t.crowded || t.op.says() && !g.reserve(t) {
-		g.log.Error("too many calls are being recorded; the bot has to repeat a call for an agent")
-		resp = peerchat.TooMany(r)
-	} else {
-		g.count(countedPeerAnswered)
-		resp = g.opts.Peers.Answer(t.http, t.request, proven)
-	}
-	resp.Request = r
-	return resp, nil
-}
+// refusedContents are the codes by which Feishu refuses a message for its content: mentions in
+// it may be why (docs/feishu.md 6.2).
+var refusedContents = []int{230001, 230025, 230099, 99992351, 99992352, 99992402, 41012, 41050}
 
-// undecided makes drafts of messages to other agents that the bot was told are sent and that the host has not recorded,
-// since an earlier run was killed before it had the draft on disk, or the chats were switched off.
-func (g *Gateway) undecided() {
-	if g.opts.Peers == nil {
-		return
-	}
-	for _, chat := range g.opts.Peers.List() {
-		for _, m := range g.opts.Peers.Messages(chat) {
-			if m.Own && m.Mail == nil && !m.Deleted && !g.drafts.holds(m.ID) {
-				g.undecidedOne(m)
-			}
-		}
-	}
-}
-
-func (g *Gateway) undecidedOne(m peerchat.Message) {
-	d := g.peerDraft(m, m.Content)
-	switch card := feishu.CardID(m.Content); {
-	case card == "" && d.ready():
-		g.drafts.add(d, func(*draft) {})
-	case card != "" && g.drafts.onCard(card, func(*draft) {}):
-		g.bind(d, card) // without its draft its text is unknown
-	}
-}
-
-// draftAgain makes a draft of a message that the bot changes after its draft expired or was published; false if there
-// is no such message.
-func (g *Gateway) draftAgain(m peerchat.Message, found bool, content string) bool {
-	if !found || m.Deleted {
+// refusedFor reports whether Feishu refuses a message for its content. The answer can be read
+// again.
+func (t *call) refusedFor(resp *http.Response) bool {
+	if resp.StatusCode != http.StatusBadRequest {
 		return false
 	}
-	d := g.peerDraft(m, content)
-	d.Patched = true
-	g.touch(d, false, false)
-	g.drafts.add(d, func(*draft) {})
-	return true
-}
-
-// peerDraft is a draft, as of now, of a message of the bot in a chat with another agent.
-func (g *Gateway) peerDraft(m peerchat.Message, content string) *draft {
-	d := &draft{Message: feishu.Message{ID: m.ID, ChatID: m.Chat, ParentID: m.Parent, RootID: m.Root, Type: m.Type,
-		Content: content, CreateTime: m.Created}, CardID: m.Card, Created: relay.MillisOf(time.Now())}
-	if m.Type == typeCard {
-		d.Card = newCard(content)
-	}
-	g.touch(d, false, false)
-	return d
-}
-
-// types reports whether the sign that the bot types is on the message that m answers. In a chat with an agent that is
-// the newest mail before m, where it is no reply. There an old sign does not count.
-func (g *Gateway) types(m *feishu.Message) bool {
-	if !peerchat.IsID(m.ChatID) {
-		return !g.recent.typingStays.Load() &&
-			slices.ContainsFunc(g.recent.typing.Values(), func(on relay.MessageID) bool { return g.answers(m, on) })
-	}
-	if g.opts.Peers == nil {
+	raw, whole, err := t.readUpTo(resp.Body, resp.ContentLength, smallBody)
+	resp.Body = again(resp.Body, raw)
+	if err != nil || !whole {
 		return false
 	}
-	answered := []relay.MessageID{m.ParentID, m.RootID}
-	for _, one := range g.opts.Peers.Messages(m.ChatID) {
-		if one.ID == m.ID {
-			break
-		}
-		if m.ParentID == "" && !one.Own {
-			answered = []relay.MessageID{one.ID}
-		}
+	data, err := t.unpack(resp.Header.Get("Content-Encoding"), raw)
+	if err == nil {
+		_, err = feishu.ReadAnswer[struct{}](data)
 	}
-	return slices.ContainsFunc(answered, func(id relay.MessageID) bool {
-		one, _ := g.opts.Peers.Message(id)
-		return slices.ContainsFunc(one.Reactions, func(r peerchat.Reaction) bool {
-			return r.Emoji == typingSign && time.Since(r.At.Time()) < typingFor
-		})
-	})
-}
-
-// kind is what is known of a chat. What is said in a chat with another agent goes to the host, as what is said in a
-// group does.
-func (g *Gateway) kind(chat relay.ChatID) string {
-	switch {
-	case !peerchat.IsID(chat):
-		return g.opts.Book.Chat(chat).Kind
-	case g.opts.Peers != nil:
-		return feishu.ChatGroup
-	}
-	return feishu.ChatP2P // they are switched off
+	return slices.Contains(refusedContents, feishu.CodeOf(err))
 }

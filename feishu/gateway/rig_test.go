@@ -49,8 +49,12 @@ type upstream struct {
 	n        int
 }
 
+func newState() *upstream {
+	return &upstream{chats: map[string]string{group: "group", private: "p2p"}, messages: map[string]map[string]any{}, special: map[string]http.HandlerFunc{}}
+}
+
 func newUpstream(t testing.TB) *upstream {
-	u := &upstream{chats: map[string]string{group: "group", private: "p2p"}, messages: map[string]map[string]any{}, special: map[string]http.HandlerFunc{}}
+	u := newState()
 	u.Server = httptest.NewServer(u)
 	t.Cleanup(u.Close)
 	return u
@@ -289,6 +293,8 @@ type rig struct {
 	t      testing.TB
 	up     *upstream
 	host   *host
+	root   *os.Root // for the chats with agents
+	api    *feishu.API
 	book   *feishu.Directory
 	store  *feishu.Store
 	url    string
@@ -343,8 +349,10 @@ func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *ri
 		t.Fatal(err)
 	}
 	r.store = store
-	r.book = feishu.NewDirectory(store, feishu.NewAPI(up.URL, app, ""), nil)
-	o := Options{Upstream: base, AppID: app, Root: root, Book: r.book, API: feishu.NewAPI(up.URL, app, ""), Host: r.host, Loopback: true,
+	r.root = root
+	r.api = feishu.NewAPI(up.URL, app, "")
+	r.book = feishu.NewDirectory(store, r.api, nil)
+	o := Options{Upstream: base, AppID: app, Book: r.book, API: r.api, Host: r.host, Loopback: true,
 		Settle: 20 * time.Millisecond, EditSettle: 40 * time.Millisecond, MaxAge: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Counter: r.counts.add}
 	if change != nil {
@@ -453,6 +461,20 @@ func (r *rig) silent() {
 		r.t.Fatalf("published %q", m.Text)
 	default:
 	}
+}
+
+// stored is how many drafts are in the store.
+func (r *rig) stored() (n int) {
+	r.t.Helper()
+	err := r.store.Each(func(kind, _ string, _ json.RawMessage) {
+		if kind == feishu.KindDraft {
+			n++
+		}
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
 }
 
 func js(v any) string {

@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"feishu-relay/feishu"
@@ -28,56 +30,125 @@ type sendRequest struct {
 }
 
 // sendRequest reads the request. A field that cannot be read is empty.
-func (t *tapped) sendRequest() (req sendRequest) {
+func (t *call) sendRequest() (req sendRequest) {
 	_ = json.Unmarshal(t.request, &req)
 	return req
 }
 
-// accepted reads an answer. ok reports whether Feishu accepted the call.
-func accepted[T any](t *tapped) (data T, ok bool) {
-	data, err := feishu.ReadAnswer[T](t.answer)
-	return data, err == nil && t.status < http.StatusMultipleChoices
+// sent takes a message that Feishu accepted.
+func (g *Gateway) sent(t *call) {
+	m, err := feishu.ParseSent(t.answer)
+	if code := feishu.CodeOf(err); code != 0 {
+		g.refused(t, code)
+		return
+	}
+	if err != nil || m.ID == "" || m.ChatID == "" || t.status >= http.StatusMultipleChoices {
+		g.count(countedUnreadable)
+		g.log.Warn("the answer to a send cannot be read; the message is not relayed", "status", t.status, "err", err)
+		return
+	}
+	if !g.ours(t, m.Sender) {
+		return
+	}
+	g.opts.Book.LearnSelf(feishu.Self{Tenant: m.Sender.Tenant})
+	g.opts.Book.LearnMentions(m.Mentions)
+	g.recent.chats.Add(m.ID, m.ChatID)
+	kind, req := g.kind(m.ChatID), t.sendRequest()
+	if to := t.http.URL.Query().Get("receive_id_type"); kind == "" && to != "" && to != "chat_id" {
+		kind = feishu.ChatP2P // it was sent to a person
+	}
+	if !t.peer {
+		g.opts.Book.SawChat(m.ChatID, kind)
+	}
+	if kind == feishu.ChatP2P {
+		return // a private chat never leaves its bot
+	}
+	if !t.peer {
+		g.joined(m.ChatID, m.CreateTime)
+	}
+	if g.recent.sent.Contains(m.ID) || g.drafts.holds(m.ID) {
+		return // the same send again, by its uuid
+	}
+	if m.Type == typeCard || m.Type == "" || m.Content == "" { // cards are simplified in answers
+		m.Type, m.Content = cmp.Or(m.Type, req.MsgType), cmp.Or(req.Content, m.Content)
+	} else {
+		g.asWritten(&m, t)
+	}
+	d := &draft{Message: m}
+	if m.Type == typeCard {
+		d.setCard(m.Content)
+		if d.CardID != "" && !t.peer && g.opts.Peers != nil {
+			g.recent.cards.Add(d.CardID, struct{}{})
+		}
+	}
+	g.keepSent(d)
 }
 
-// kindOf is the kind of the chat that a send went to; "" if it is unknown.
-func (g *Gateway) kindOf(t *tapped, chat relay.ChatID) string {
-	kind := ""
-	if slices.Contains([]string{"open_id", "user_id", "union_id", "email"}, t.http.URL.Query().Get("receive_id_type")) {
-		kind = feishu.ChatP2P // sent to a person
+// keepSent makes a draft of a message, or completes that of the card that it shows.
+func (g *Gateway) keepSent(d *draft) {
+	found := d.CardID != "" && g.drafts.change("", d.CardID, func(made *draft) {
+		if made.Message.ID == "" {
+			made.Message = d.Message
+			g.touch(made, false, false)
+			g.count(countedDraft)
+			g.drafts.before(made, g.goesOn(made))
+		}
+	})
+	if d.CardID != "" && !found && !d.toPeer() { // it was made before this run, and most likely to be streamed
+		d.Streams = relay.MillisOf(time.Now())
 	}
-	return cmp.Or(g.kind(chat), kind)
+	if !found {
+		g.add(context.Background(), d)
+	}
+}
+
+// setCard sets the card of a message from its content. One of CardKit is empty for now.
+func (d *draft) setCard(content string) {
+	if d.CardID = feishu.CardID(content); d.CardID != "" {
+		d.Card = &feishu.Card{}
+	} else if card, err := feishu.NewCard([]byte(content)); err == nil {
+		d.Card = card
+	}
+}
+
+// newCard reads a card; one that cannot be read is empty, and gets what is
+// written to it later.
+func newCard(data string) *feishu.Card {
+	card, err := feishu.NewCard([]byte(data))
+	if err != nil {
+		return &feishu.Card{}
+	}
+	return card
 }
 
 // refused reads a send that Feishu did not accept.
-func (g *Gateway) refused(ctx context.Context, t *tapped, code int) {
+func (g *Gateway) refused(t *call, code int) {
 	if code != feishu.CodeNotInChat {
 		return
 	}
-	if ours, _ := g.proven(ctx, t.token); !ours {
+	if ours, _ := g.proven(context.Background(), t.token); !ours {
 		return // the bot of another app may not be in this bot's chats
 	}
 	chat := g.recent.chatOf(t.message)
 	if t.message == "" && t.http.URL.Query().Get("receive_id_type") == "chat_id" {
 		chat = relay.ChatID(t.sendRequest().ReceiveID)
 	}
-	if chat != "" {
-		g.left(chat, relay.MillisOf(time.Now()))
-	}
+	g.left(chat, relay.MillisOf(time.Now()))
 }
 
 // edited records a change of a message: PUT, or PATCH of a card (or a post, as
 // OpenClaw does).
-func (g *Gateway) edited(t *tapped) {
-	_, ok := accepted[struct{}](t)
-	req := t.sendRequest()
-	if !ok {
-		g.cut(t)
+func (g *Gateway) edited(t *call) {
+	if _, ok := accepted[struct{}](t); !ok {
+		g.cut(t, t.message, "")
+		return
 	}
-	if !ok || req.Content == "" {
+	req := t.sendRequest()
+	if req.Content == "" {
 		return
 	}
 	var m feishu.Message
-	if t.op == opEdit {
+	if t.http.Method == http.MethodPut {
 		var err error
 		if m, err = feishu.ParseSent(t.answer); err == nil && m.Sender.AppID != "" && !g.ours(t, m.Sender) {
 			return
@@ -102,23 +173,36 @@ func (g *Gateway) edited(t *tapped) {
 		}
 		g.touch(d, false, streamed)
 	}
-	was, _ := g.recent.sent.Get(t.message)
-	switch chat := cmp.Or(m.ChatID, was.ChatID); {
-	case g.drafts.onMessage(t.message, change) || g.recent.gone.Contains(t.message):
-	case t.peer:
-		was, ok := g.opts.Peers.Message(t.message)
-		g.draftAgain(was, ok, req.Content)
-	case g.kind(chat) == feishu.ChatGroup: // it was published at once, or long ago
-		d := &draft{Message: m, Created: relay.MillisOf(time.Now()), Published: unknownSum}
-		if d.Message.ID = t.message; was.Content != "" {
-			d.Message = was
-			doc := d.doc()
-			d.Given, d.Published = doc.Text(), doc.Sum()
-		}
-		d.Message.ChatID, d.Message.Type = chat, cmp.Or(d.Message.Type, was.Type, req.MsgType)
-		change(d)
-		g.drafts.add(d, func(*draft) {})
+	if g.drafts.change(t.message, "", change) || g.recent.gone.Contains(t.message) {
+		return
 	}
+	d, was := &draft{Message: m, Shown: unknownSum}, g.said(t) // it was published at once, or long ago
+	if d.Message.ID = t.message; was.Content != "" {
+		d.Message = was
+		doc := d.doc()
+		d.Given, d.Shown = doc.Text(), doc.Sum()
+	}
+	d.Message.ChatID = cmp.Or(m.ChatID, was.ChatID)
+	if d.Message.Type = cmp.Or(d.Message.Type, req.MsgType); d.Message.Type == typeCard {
+		d.setCard(d.Message.Content)
+	}
+	if d.toPeer() {
+		d.Given, d.Shown = "", "" // it may not have been sent
+	}
+	if g.kind(d.Message.ChatID) == feishu.ChatGroup {
+		g.add(context.Background(), d)
+		g.drafts.change(t.message, "", change)
+	}
+}
+
+// said is what is known of a message of the bot that has no draft.
+func (g *Gateway) said(t *call) feishu.Message {
+	if !t.peer {
+		m, _ := g.recent.sent.Get(t.message)
+		return m
+	}
+	m, _ := g.opts.Peers.Message(t.message)
+	return fromPeers(m)
 }
 
 // unknownSum is the sum of what a message said that is not known any more.
@@ -134,16 +218,16 @@ const (
 )
 
 // cut records that Feishu refused to change the text of a draft, unless the call came too late.
-func (g *Gateway) cut(t *tapped) {
+func (g *Gateway) cut(t *call, message relay.MessageID, card string) {
 	_, err := feishu.ReadAnswer[json.RawMessage](t.answer)
 	code := feishu.CodeOf(err)
-	if code == codeSequence || t.op == opCardSettings || !g.own.trusts(t.token) {
+	if code == codeSequence {
 		return
 	}
 	if code == 0 || code == codeFrequency || code == codeGateway || t.status >= http.StatusTooManyRequests {
 		code = cutForNow
 	}
-	g.drafts.change(cmp.Or(string(t.message), cardKey+t.card), func(d *draft) {
+	g.drafts.change(message, card, func(d *draft) {
 		if d.Message.ID != "" && !d.toPeer() {
 			d.Cut = code
 			g.touch(d, false, false)
@@ -152,38 +236,45 @@ func (g *Gateway) cut(t *tapped) {
 }
 
 // deleted records that the bot has recalled a message.
-func (g *Gateway) deleted(t *tapped) {
+func (g *Gateway) deleted(t *call) {
 	if _, ok := accepted[struct{}](t); !ok {
 		return
 	}
 	g.Forget(t.message)
-	if t.peer {
-		return // what was sent as mail cannot be taken back
+	if !t.peer { // what was sent as mail cannot be taken back
+		g.recalled(g.recent.chatOf(t.message), t.message, relay.MillisOf(time.Now()))
 	}
-	g.recalled(g.recent.chatOf(t.message), t.message, relay.MillisOf(time.Now()))
 }
 
 // reacted records the typing sign. When the bot removes it, its answer to that message is final.
-func (g *Gateway) reacted(t *tapped) {
+func (g *Gateway) reacted(t *call) {
 	reaction, ok := accepted[struct {
 		ID string `json:"reaction_id"`
 	}](t)
-	if !ok {
-		return
-	}
-	if t.op == opUnreact {
-		if on, ok := g.recent.typing.Get(t.reaction); ok {
-			g.recent.typing.Remove(t.reaction)
-			g.recent.typingStays.Store(false)
-			g.drafts.release(func(d *draft) bool {
-				return d.Cut == 0 && !d.idle(&g.opts) && g.answers(&d.Message, on)
-			})
-		}
-		return
-	}
-	if t.sendRequest().Reaction.Emoji == typingSign && reaction.ID != "" {
+	one := t.path.PathValue("one")
+	on, typed := g.recent.typing.Get(one)
+	switch {
+	case !ok:
+	case one == "" && t.sendRequest().Reaction.Emoji == typingSign && reaction.ID != "":
 		g.recent.typing.Add(reaction.ID, t.message)
+	case typed:
+		g.recent.typing.Remove(one)
+		g.recent.typingStays.Store(false)
+		g.drafts.mu.Lock()
+		defer g.drafts.mu.Unlock()
+		for _, d := range g.drafts.all {
+			if d.Message.ID != "" && d.Cut == 0 && !d.idle(&g.opts) && g.answers(&d.Message, on) {
+				g.drafts.finish(d)
+			}
+		}
 	}
+}
+
+// types reports whether the sign that the bot types is on the message that m answers. Signs do not count once one was
+// waited for in vain, until the bot removes one.
+func (g *Gateway) types(m *feishu.Message) bool {
+	return !g.recent.typingStays.Load() &&
+		slices.ContainsFunc(g.recent.typing.Values(), func(on relay.MessageID) bool { return g.answers(m, on) })
 }
 
 // answers reports whether m answers a message: as a reply, or else in its chat.
@@ -196,34 +287,11 @@ func (g *Gateway) answers(m *feishu.Message, to relay.MessageID) bool {
 	return m.ParentID == to || m.RootID == to || m.ParentID == "" && chat != "" && m.ChatID == chat
 }
 
-// goesOn returns what happens to each draft before d in its conversation. d takes the place of one that is unfinished
-// and that it begins with, or whose change Feishu has just refused. Other texts are final.
-func (g *Gateway) goesOn(d *draft) func(*draft) {
-	return func(other *draft) {
-		changing := other.Card != nil || other.Patched || other.Due.Time().Sub(other.Touched.Time()) > g.opts.Settle
-		switch {
-		case other.Message.CreateTime > d.Message.CreateTime || other.idle(&g.opts):
-		case other.toPeer():
-			g.drafts.finish(other)
-		case other.Cut > cutForNow && other.Message.ParentID == d.Message.ParentID,
-			changing && content.Begins(d.doc().Text(), other.doc().Text()):
-			g.log.Info("a message takes the place of one that the bot did not finish", "chat", d.Message.ChatID,
-				"message_id", d.Message.ID, "instead_of", other.Message.ID)
-			if other.Published == "" {
-				g.recent.gone.Add(other.Message.ID, struct{}{})
-			}
-			g.drafts.replace(other)
-		default:
-			g.drafts.finish(other)
-		}
-	}
-}
-
 // cardRequest is what the CardKit calls carry, JSON within JSON strings
 // (docs/feishu.md 5.2).
 type cardRequest struct {
-	Type     string `json:"type"`
 	Data     string `json:"data"`
+	Type     string `json:"type"`
 	Sequence int    `json:"sequence"`
 	Content  string `json:"content"`
 	Element  string `json:"element"`
@@ -238,157 +306,88 @@ type cardRequest struct {
 	MessageID relay.MessageID `json:"message_id"`
 }
 
-// cardChanged applies an accepted CardKit call to the card that is being written.
-func (g *Gateway) cardChanged(t *tapped) {
-	made, ok := accepted[struct {
-		CardID string `json:"card_id"`
-	}](t)
-	var req cardRequest
-	if !ok {
-		g.cut(t)
+// cardMade keeps a new card until it is sent.
+func (g *Gateway) cardMade(t *call) {
+	made, req, ok := t.card()
+	if ok && made != "" {
+		g.add(context.Background(), &draft{CardID: made, Card: newCard(req.Data)})
 	}
-	if !ok || json.Unmarshal(t.request, &req) != nil {
-		return
-	}
-	switch {
-	case (t.op == opCardCreate || t.op == opCardConvert) && made.CardID == "":
-		return
-	case t.op == opCardCreate:
-		g.cardMade(made.CardID, req.Data)
-		return
-	case t.op == opCardConvert: // an inline card becomes one of CardKit
-		g.drafts.onMessage(req.MessageID, func(d *draft) {
+}
+
+// cardConverted makes a card of CardKit of an inline card.
+func (g *Gateway) cardConverted(t *call) {
+	made, req, ok := t.card()
+	if ok && made != "" {
+		g.drafts.change(req.MessageID, "", func(d *draft) {
 			if d.Card != nil {
-				d.CardID = made.CardID
+				d.CardID = made
 			}
 		})
+	}
+}
+
+// card reads a CardKit call. ok reports whether Feishu accepted it.
+func (t *call) card() (made string, req cardRequest, ok bool) {
+	answer, ok := accepted[struct {
+		CardID string `json:"card_id"`
+	}](t)
+	return answer.CardID, req, ok && json.Unmarshal(t.request, &req) == nil
+}
+
+// cardChanged applies an accepted CardKit call to the card that is being written.
+func (g *Gateway) cardChanged(t *call) {
+	id, element := t.path.PathValue("card"), t.path.PathValue("element")
+	_, what, _ := strings.Cut(t.path.Pattern, "{card}")
+	_, req, ok := t.card()
+	if !ok {
+		if what != "/settings" {
+			g.cut(t, "", id)
+		}
 		return
 	}
-	change := func(d *draft) {
-		if !d.newer(t.part(), req.Sequence) {
+	// part is what the call writes: an element, "" for the whole card, or a name that no element has. So an end sign that
+	// overtakes the last text does not make that text outdated.
+	part := cmp.Or(element, what)
+	g.drafts.change("", id, func(d *draft) {
+		if !d.newer(part, req.Sequence) {
 			return
 		}
 		streamed := d.Card.Streaming()
 		d.Message.Mentions = nil // they were those of the card as it was sent
-		if err := write(d.Card, t, &req); err != nil {
+		if err := write(d.Card, t.http.Method+" "+what, element, &req); err != nil {
 			g.count(countedCardUnreadable)
 			g.log.Warn("a change of a card cannot be read", "message_id", d.Message.ID, "err", err)
 		}
-		if switchesOn(t, &req) {
-			d.Streams = relay.MillisOf(time.Now())
+		if d.Card.Streaming() && bytes.Contains(t.request, []byte("streaming_mode")) {
+			d.Streams = relay.MillisOf(time.Now()) // it is switched on
 		}
 		d.Patched = d.Patched || !streamed && d.Message.ID != ""
-		if t.op != opCardSettings {
+		if what != "/settings" {
 			d.Cut = 0
 		}
-		g.touch(d, t.op == opCardReplace, streamed)
-	}
-	if g.drafts.onCard(t.card, change) || !t.peer {
-		return
-	}
-	if m, ok := g.opts.Peers.WithCard(t.card); g.draftAgain(m, ok, "") {
-		g.drafts.onCard(t.card, change)
-	}
+		g.touch(d, what == "", streamed)
+	})
 }
 
-// part names what a call writes in a card, for [draft.newer]: an element, "" for the whole card, or a name that no
-// element has. So an end sign that overtakes the last text does not make that text outdated.
-func (t *tapped) part() string {
-	switch t.op {
-	case opCardReplace, opElementContent, opElementReplace, opElementPatch, opElementDelete:
-		return t.element
-	case opCardSettings:
-		return "/settings"
-	}
-	return "/elements"
-}
-
-// switchesOn reports whether a call turns the card's streaming mode on.
-func switchesOn(t *tapped, req *cardRequest) bool {
-	if t.op != opCardReplace && t.op != opCardSettings && t.op != opCardBatch {
-		return false
-	}
-	var alone feishu.Card
-	return write(&alone, t, req) == nil && alone.Streaming()
-}
-
-func write(card *feishu.Card, t *tapped, req *cardRequest) error {
-	switch t.op {
-	case opCardReplace:
+// write applies a CardKit call to a card.
+func write(card *feishu.Card, call, element string, req *cardRequest) error {
+	switch call {
+	case "PUT ":
 		return card.Replace([]byte(req.Card.Data))
-	case opCardSettings:
+	case "PATCH /settings":
 		return card.Settings([]byte(req.Settings))
-	case opCardBatch:
+	case "POST /batch_update":
 		return card.Batch([]byte(req.Actions))
-	case opElementAdd:
+	case "POST /elements":
 		return card.AddElements(req.Type, req.Target, []byte(req.Elements))
-	case opElementContent:
-		card.SetContent(t.element, req.Content)
-	case opElementReplace:
-		return card.ReplaceElement(t.element, []byte(req.Element))
-	case opElementPatch:
-		return card.PatchElement(t.element, []byte(req.Partial))
-	case opElementDelete:
-		card.DeleteElement(t.element)
+	case "PUT /elements/{element}":
+		return card.ReplaceElement(element, []byte(req.Element))
+	case "PATCH /elements/{element}":
+		return card.PatchElement(element, []byte(req.Partial))
+	case "DELETE /elements/{element}":
+		card.DeleteElement(element)
+	default: // PUT /elements/{element}/content
+		card.SetContent(element, req.Content)
 	}
 	return nil
-}
-
-// cardMade keeps a new card until it is sent.
-func (g *Gateway) cardMade(id, data string) {
-	d := &draft{CardID: id, Card: newCard(data), Created: relay.MillisOf(time.Now())}
-	g.touch(d, false, false)
-	g.drafts.add(d, func(*draft) {})
-}
-
-// newCard reads a card; one that cannot be read is empty, and gets what is
-// written to it later.
-func newCard(data string) *feishu.Card {
-	card, err := feishu.NewCard([]byte(data))
-	if err != nil {
-		return &feishu.Card{}
-	}
-	return card
-}
-
-// bind connects the message d with the CardKit card that it shows.
-func (g *Gateway) bind(d *draft, card string) {
-	found := g.drafts.onCard(card, func(made *draft) {
-		if made.Message.ID == "" {
-			made.Message = d.Message
-			g.touch(made, false, false)
-			g.drafts.each(made, g.goesOn(made))
-		}
-	})
-	if !found { // it was made before this run, and most likely to be streamed
-		d.CardID, d.Card = card, &feishu.Card{}
-		if !d.toPeer() {
-			d.Streams = d.Created
-		}
-		g.add(context.Background(), d)
-		return
-	}
-	g.count(countedDraft)
-	if g.kind(d.Message.ChatID) == "" {
-		g.askChat(d.Message.ChatID)
-	}
-}
-
-// add publishes a message that was sent now, or makes a draft of it.
-func (g *Gateway) add(ctx context.Context, d *draft) {
-	g.touch(d, false, false)
-	kind, out := g.kind(d.Message.ChatID), d.finished()
-	switch now := kind == feishu.ChatGroup && g.drafts.first(d) && !g.mustAsk(&out); {
-	case now && g.publish(ctx, out) == nil:
-		g.drafts.mu.Lock()
-		defer g.drafts.mu.Unlock()
-		g.drafts.each(d, g.goesOn(d))
-		return
-	case now:
-		d.tries, d.retryAt = 1, time.Now().Add(time.Second)
-	}
-	g.drafts.add(d, g.goesOn(d))
-	if kind == "" {
-		g.askChat(d.Message.ChatID)
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -49,14 +48,11 @@ func newLab(t *testing.T, o func(*Options)) *lab {
 	l.b = sim.AddApp(feishusim.App{Name: "BotB"})
 	l.ann = sim.AddUser("Ann")
 	l.group = sim.AddGroup("Lab", l.a.ID, l.b.ID, l.ann.ID)
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &rig{t: t, host: &host{said: make(chan Sent, 64)}, app: l.a.ID, counts: &counts{m: map[string]int{}}}
 	l.rig = r
-	r.book = feishu.NewDirectory(nil, feishu.NewAPI(simURL, l.a.ID, ""), nil)
-	opts := Options{Upstream: mustURL(simURL), Root: root, Book: r.book, API: feishu.NewAPI(simURL, l.a.ID, ""), Host: r.host, Loopback: true,
+	api := feishu.NewAPI(simURL, l.a.ID, "")
+	r.book = feishu.NewDirectory(nil, api, nil)
+	opts := Options{Upstream: mustURL(simURL), Book: r.book, API: api, Host: r.host, Loopback: true,
 		Settle: 50 * time.Millisecond, EditSettle: 100 * time.Millisecond, Counter: r.counts.add,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	if o != nil {
@@ -79,7 +75,6 @@ func newLab(t *testing.T, o func(*Options)) *lab {
 		front.CloseClientConnections()
 		front.Close()
 		_ = r.book.Close()
-		_ = root.Close()
 	})
 	return l
 }
