@@ -32,10 +32,10 @@ const (
 
 // Reformat reads a registry and writes it again.
 func Reformat(data []byte) ([]byte, bool) {
-	list, err := parseRegistry(data)
+	all, err := parseRegistry(data)
 	if err != nil {
 		return nil, false
 	}
-	data, err = list.format()
+	data, err = all.format()
 	return data, err == nil
 }

@@ -22,10 +22,8 @@
 //
 // Other programs rewrite the whole registry and lock nothing. So a card of ours
 // that vanished from it, or went back to an older heartbeat, is put back as
-// long as a Receive runs; and a rewrite of ours looks at what it replaced and
-// puts back what another program had written in that moment. On Linux the two
-// files change places in one step and nothing slips through; elsewhere a
-// rewrite within microseconds of ours can, until that program's next heartbeat.
+// long as a Receive runs. Of another program's rewrite within microseconds of ours, its own card can be lost until its
+// next heartbeat.
 //
 // # Rights
 //
@@ -66,9 +64,9 @@ type Store struct {
 	counts *lru.LRU[mailbox.AgentID, *count] // guarded by mu
 	named  int64                             // the time in the newest name of ours, in nanoseconds; guarded by mu
 
-	turn *semaphore.Weighted       // of who changes the registry or what follows
-	own  map[mailbox.AgentID]entry // the cards set here, as last written
-	seen entries                   // the last good registry
+	turn *semaphore.Weighted // of who changes the registry or what follows
+	own  entries             // the cards set here, as last written
+	seen entries             // the last good registry
 }
 
 var _ mailbox.Store = (*Store)(nil)
@@ -84,7 +82,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 		lockWait: lockWait,
 		counts:   counts,
 		turn:     semaphore.NewWeighted(1),
-		own:      map[mailbox.AgentID]entry{},
+		own:      entries{},
 	}
 	if _, err := s.dir.Open(true); err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)

@@ -22,9 +22,8 @@ const (
 	suffix = ".msg.json"
 	temp   = ".tmp"
 
-	// Our suffix of a name: six digits of nanoseconds behind the milliseconds, and random letters.
-	fineDigits = 6
-	randomLen  = 8
+	// randomLen is how many random letters a name of ours has, behind six digits of nanoseconds.
+	randomLen = 8
 
 	// countEvery is how many messages a store puts into an inbox between two
 	// looks at how many wait there. Other processes' messages of that time are
@@ -35,6 +34,19 @@ const (
 	maxCounts = 10_000
 	// maxStem is what is kept of a name that gets an addition.
 	maxStem = 200
+
+	// maxProcessed and maxAge bound what was taken: what is older, and the
+	// oldest beyond the number, is removed.
+	maxProcessed = 10_000
+	maxAge       = 30 * 24 * time.Hour
+	// maxMalformed bounds the malformed messages; the oldest beyond it are removed.
+	maxMalformed = 1000
+	// pruneEvery is how many messages are taken, by one process, between two looks
+	// at these bounds; pruneAfter is how much time passes at most.
+	pruneEvery = 1000
+	pruneAfter = time.Hour
+	// deadTemp is when the temporary file of a killed writer is removed.
+	deadTemp = 24 * time.Hour
 )
 
 // The folders of an agent, in the order that mail goes through them.
@@ -44,7 +56,10 @@ const (
 	malformed = "malformed"
 )
 
-var places = map[string]mailbox.Place{inbox: mailbox.Waiting, processed: mailbox.Processed, malformed: mailbox.Aside}
+var places = []struct {
+	folder string
+	mailbox.Place
+}{{inbox, mailbox.Waiting}, {processed, mailbox.Processed}, {malformed, mailbox.Aside}}
 
 // isMail reports whether name is that of a message.
 func isMail(name string) bool { return strings.HasSuffix(name, suffix) }
@@ -60,46 +75,42 @@ func (s *Store) newName(from mailbox.AgentID) string {
 	s.named = max(s.named+1, time.Now().UnixNano())
 	at := time.Unix(0, s.named)
 	s.mu.Unlock()
-	return fmt.Sprintf("%d_%s_%0*d%s%s", at.UnixMilli(), from, fineDigits, at.Nanosecond()%1e6, randomChars(), suffix)
+	return fmt.Sprintf("%d_%s_%06d%s%s", at.UnixMilli(), from, at.Nanosecond()%1e6, randomChars(), suffix)
 }
 
-// age is what names are sorted by.
-type age struct {
-	ms   int64 // since 1970; 0 where a name does not begin with a number
-	fine int   // nanoseconds behind it, in names of ours
-	name string
+// byAge compares names by the time that they begin with: in seconds below 10^11, in
+// milliseconds below 10^14, else in something finer; those of ours by the nanoseconds behind it.
+func byAge(a, b string) int {
+	return cmp.Or(cmp.Compare(msOf(a), msOf(b)), cmp.Compare(fineOf(a), fineOf(b)), cmp.Compare(a, b))
 }
 
-func (a age) compare(b age) int {
-	return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.fine, b.fine), cmp.Compare(a.name, b.name))
+func msOf(name string) int64 {
+	digits := name[:len(name)-len(strings.TrimLeft(name, "0123456789"))]
+	ms, _ := strconv.ParseInt(digits, 10, 64) // no digits: 0; too many: the largest
+	if ms < 1e11 {
+		ms *= 1000
+	}
+	for ms >= 1e14 {
+		ms /= 1000
+	}
+	return ms
 }
 
-// ageOf reads the time that a name begins with: in seconds below 10^11, in
-// milliseconds below 10^14, else in something finer.
-func ageOf(name string) age {
-	stem := strings.TrimSuffix(name, suffix)
-	a := age{name: name}
-	digits := stem[:len(stem)-len(strings.TrimLeft(stem, "0123456789"))]
-	if a.ms, _ = strconv.ParseInt(digits, 10, 64); a.ms < 1e11 { // no digits: 0; too many: the largest
-		a.ms *= 1000
+// fineOf is the digits in the suffix of a name of ours.
+func fineOf(name string) string {
+	own := strings.TrimSuffix(name, suffix)
+	own = own[strings.LastIndexByte(own, '_')+1:]
+	if len(own) != 6+randomLen || strings.Trim(own[:6], "0123456789") != "" {
+		return ""
 	}
-	for a.ms >= 1e14 {
-		a.ms /= 1000
-	}
-	own := stem[strings.LastIndexByte(stem, '_')+1:]
-	if len(own) == fineDigits+randomLen && len(own) < len(stem) {
-		if fine, err := strconv.ParseUint(own[:fineDigits], 10, 32); err == nil {
-			a.fine = int(fine)
-		}
-	}
-	return a
+	return own[:6]
 }
 
 // mail lists the messages in a folder, the oldest first.
 func mail(folder *os.Root) ([]string, error) {
 	list, err := safefile.Names(folder)
 	list = slices.DeleteFunc(list, func(name string) bool { return !isMail(name) })
-	slices.SortFunc(list, func(a, b string) int { return ageOf(a).compare(ageOf(b)) })
+	slices.SortFunc(list, byAge)
 	return list, err
 }
 
@@ -142,22 +153,16 @@ func (s *Store) Put(ctx context.Context, m mailbox.Sealed) (key string, err erro
 	return s.Again(ctx, "", m)
 }
 
-// Again implements [mailbox.Store]: what waits keeps its key. On file systems
-// that cannot exchange two files, a message taken in that very moment comes
+// Again implements [mailbox.Store]: what waits keeps its key. A message taken in that very moment comes
 // twice.
 func (s *Store) Again(ctx context.Context, key string, m mailbox.Sealed) (newKey string, err error) {
 	if err := cmp.Or(ctx.Err(), checkAgent("to", m.To), checkAgent("from", m.From), m.CheckSize()); err != nil {
 		return "", err
 	}
-	if isKey(key) {
-		if err := s.replace(m.To, key, m.Raw); err == nil {
-			return key, nil
-		} else if !vanished(err) {
-			return "", fmt.Errorf("replace in the inbox of %s: %w", m.To, err)
+	for range 2 {
+		if newKey, err = s.put(key, m); !vanished(err) {
+			break
 		}
-	}
-	if newKey, err = s.put(m); vanished(err) {
-		newKey, err = s.put(m)
 	}
 	if err != nil {
 		return "", fmt.Errorf("put into the inbox of %s: %w", m.To, err)
@@ -165,48 +170,34 @@ func (s *Store) Again(ctx context.Context, key string, m mailbox.Sealed) (newKey
 	return newKey, nil
 }
 
-// put writes a new file.
-func (s *Store) put(m mailbox.Sealed) (string, error) {
+// put writes a file in the place of the one of that key, if that waits, else a new one.
+func (s *Store) put(key string, m mailbox.Sealed) (string, error) {
 	box, err := s.folder(m.To, inbox)
 	if err != nil {
 		return "", err
 	}
 	defer box.Close()
-	if err := s.room(m.To, box); err != nil {
+	name := key
+	if !isKey(key) || !there(box, key) {
+		if err := s.room(m.To, box); err != nil {
+			return "", err
+		}
+		name = s.newName(m.From)
+	}
+	aside := name + "." + randomChars() + temp
+	if err := write(box, aside, m.Raw); err != nil {
 		return "", err
 	}
-	name := s.newName(m.From)
-	if err = write(box, name+temp, m.Raw); err == nil {
-		err = box.Rename(name+temp, name)
+	if err := box.Rename(aside, name); err != nil {
+		_ = box.Remove(aside)
+		return "", err
 	}
-	if err != nil {
-		_ = box.Remove(name + temp)
-	}
-	return name, err
+	return name, nil
 }
 
-// replace writes data in the place of a message that waits.
-func (s *Store) replace(to mailbox.AgentID, key string, data []byte) error {
-	box, err := s.folder(to, inbox)
-	if err != nil {
-		return err
-	}
-	defer box.Close()
-	if _, err := box.Lstat(key); err != nil {
-		return err
-	}
-	aside := key + "." + randomChars() + temp
-	if err := write(box, aside, data); err != nil {
-		return err
-	}
-	err = exchange(box, aside, key)
-	if errors.Is(err, errors.ErrUnsupported) {
-		if _, err = box.Lstat(key); err == nil {
-			err = box.Rename(aside, key)
-		}
-	}
-	_ = box.Remove(aside) // ours where it failed, else the earlier copy
-	return err
+func there(root *os.Root, name string) bool {
+	_, err := root.Lstat(name)
+	return err == nil
 }
 
 // write makes a new file with data; where that fails, it leaves no file.
@@ -235,12 +226,7 @@ func (s *Store) room(to mailbox.AgentID, box *os.Root) error {
 		if err != nil {
 			return err
 		}
-		c = &count{}
-		for _, name := range list {
-			if isMail(name) {
-				c.counted++
-			}
-		}
+		c = &count{counted: len(slices.DeleteFunc(list, func(name string) bool { return !isMail(name) }))}
 		s.counts.Add(to, c)
 	}
 	if c.counted+c.since >= mailbox.MaxInbox {
@@ -259,9 +245,9 @@ func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mail
 	root, err := s.agent(to)
 	if err == nil {
 		defer root.Close()
-		for _, folder := range []string{inbox, processed, malformed} {
-			if _, err = root.Lstat(folder + "/" + key); err == nil {
-				return places[folder], nil
+		for _, p := range places {
+			if _, err = root.Lstat(p.folder + "/" + key); err == nil {
+				return p.Place, nil
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				break
 			}
@@ -319,12 +305,8 @@ func read(root *os.Root, name string, most int64) ([]byte, fs.FileInfo, error) {
 		return nil, info, err
 	}
 	defer f.Close()
-	raw := make([]byte, info.Size()+1)
-	n, err := io.ReadFull(f, raw)
-	if err == nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return raw[:n:n], info, nil // one that grew meanwhile is cut, and not JSON
-	}
-	return nil, info, err
+	raw, err := io.ReadAll(io.LimitReader(f, info.Size()+1)) // one that grew meanwhile is cut, and not JSON
+	return raw, info, err
 }
 
 // Settle implements [mailbox.Store]. A message of the same name that is there
@@ -357,13 +339,13 @@ func (s *Store) move(agent mailbox.AgentID, key, to string) error {
 	}
 	defer root.Close()
 	from, target := inbox+"/"+key, to+"/"+key
-	if _, err := root.Lstat(target); err == nil {
+	if there(root, target) {
 		stem := strings.TrimSuffix(key, suffix)
 		stem = stem[:min(len(stem), maxStem)] // a foreign name may be as long as names can be
 		target = to + "/" + stem + "_" + randomChars() + suffix
 	}
 	err = root.Rename(from, target)
-	if _, there := root.Lstat(from); errors.Is(err, fs.ErrNotExist) && there == nil {
+	if errors.Is(err, fs.ErrNotExist) && there(root, from) {
 		made, failed := s.folder(agent, to)
 		if failed != nil {
 			return failed
@@ -386,21 +368,6 @@ func (s *Store) move(agent mailbox.AgentID, key, to string) error {
 	return nil
 }
 
-const (
-	// maxProcessed and maxAge bound what was taken: what is older, and the
-	// oldest beyond the number, is removed.
-	maxProcessed = 10_000
-	maxAge       = 30 * 24 * time.Hour
-	// maxMalformed bounds the malformed messages; the oldest beyond it are removed.
-	maxMalformed = 1000
-	// pruneEvery is how many messages are taken, by one process, between two looks
-	// at these bounds; pruneAfter is how much time passes at most.
-	pruneEvery = 1000
-	pruneAfter = time.Hour
-	// deadTemp is when the temporary file of a killed writer is removed.
-	deadTemp = 24 * time.Hour
-)
-
 // prune keeps an agent's folders within their bounds. What it cannot remove it
 // leaves for the next time.
 func (s *Store) prune(agent mailbox.AgentID) {
@@ -414,7 +381,7 @@ func (s *Store) prune(agent mailbox.AgentID) {
 		s.log.Warn("removed the oldest malformed messages", "count", n, "kept", maxMalformed)
 	}
 	if box, err := root.OpenRoot(inbox); err == nil {
-		removeOld(box, func(name string) bool { return strings.HasSuffix(name, temp) && strings.Contains(name, suffix) })
+		removeOld(box, suffix)
 		_ = box.Close()
 	}
 }
@@ -440,11 +407,11 @@ func pruneFolder(agent *os.Root, folder string, most int, life time.Duration) (r
 	return removed
 }
 
-// removeOld removes the temporary files of writers that were killed.
-func removeOld(root *os.Root, is func(name string) bool) {
+// removeOld removes the temporary files of writers that were killed, whose names contain part.
+func removeOld(root *os.Root, part string) {
 	list, _ := safefile.Names(root)
 	for _, name := range list {
-		if !is(name) {
+		if !strings.Contains(name, part) || !strings.HasSuffix(name, temp) {
 			continue
 		}
 		if info, err := root.Lstat(name); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > deadTemp {

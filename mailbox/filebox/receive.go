@@ -19,14 +19,9 @@ import (
 	"feishu-relay/mailbox"
 )
 
-const (
-	// unfinished is how long a file that is no JSON is taken for one that its
-	// writer has not finished; then it is shown as it is.
-	unfinished = 5 * time.Second
-	// racy is how old a folder's last change must be for the same time to mean
-	// the same content: clocks of file systems are coarse.
-	racy = 5 * time.Second
-)
+// unfinished is how long a file that is no JSON is taken for one that its
+// writer has not finished; then it is shown as it is.
+const unfinished = 5 * time.Second
 
 // Receive implements [mailbox.Store]. What cannot be a message (a link, a folder,
 // more than 1 MiB) is moved to malformed, with a warning, and not shown. While
@@ -41,11 +36,31 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 	defer cancel()
 	guard.Go(func() { s.keepCards(ctx) })
 
-	r := receiver{store: s, agent: agent, take: take, looked: looked, files: map[string]*file{}}
+	r := receiver{store: s, agent: agent, take: take, files: map[string]*file{}}
 	folder := filepath.Join(s.dir.Path, string(agent), inbox)
 	r.notices = safefile.Notices{Dir: folder, Recheck: s.recheck, Off: s.unnotified, Log: s.log}
 	defer r.notices.Close()
-	return r.run(ctx)
+	s.prune(agent)
+	pruned := time.Now()
+	err := r.scan(ctx, "")
+	if err == nil && looked != nil {
+		looked()
+	}
+	for err == nil {
+		var why safefile.Notice
+		switch why, err = r.notices.Next(ctx); {
+		case err != nil:
+		case why.Ticked, why.Lost:
+			err = r.scan(ctx, "")
+		case isMail(why.Name):
+			err = r.scan(ctx, why.Name)
+		}
+		if time.Since(pruned) > pruneAfter {
+			s.prune(agent)
+			pruned = time.Now()
+		}
+	}
+	return err
 }
 
 // file is what is remembered of a file in the inbox.
@@ -63,49 +78,17 @@ type receiver struct {
 	store   *Store
 	agent   mailbox.AgentID
 	take    func(mailbox.Item)
-	looked  func() // may be nil
 	notices safefile.Notices
-
 	files   map[string]*file // of the inbox, as of the last scan
-	waits   bool             // some may not be whole yet
-	scanned time.Time        // when the folder was last scanned
-	folder  fs.FileInfo      // as it was then
 }
 
-func (r *receiver) run(ctx context.Context) error {
-	r.store.prune(r.agent)
-	pruned := time.Now()
-	err := r.scan(ctx, true, "")
-	if err == nil && r.looked != nil {
-		r.looked()
-	}
-	for err == nil {
-		var why safefile.Notice
-		why, err = r.notices.Next(ctx)
-		switch {
-		case err != nil:
-		case why.Ticked:
-			err = r.scan(ctx, false, "")
-			if time.Since(pruned) > pruneAfter {
-				r.store.prune(r.agent)
-				pruned = time.Now()
-			}
-		case why.Lost:
-			err = r.scan(ctx, true, "")
-		case isMail(why.Name):
-			err = r.scan(ctx, false, why.Name)
-		}
-	}
-	return err
-}
-
-// scan looks at everything in the inbox, unless the folder is as it was; or only at the file
+// scan looks at everything in the inbox; or only at the file
 // of that name, to which something happened. A folder that is removed or replaced while it
 // is read is looked at again.
-func (r *receiver) scan(ctx context.Context, force bool, name string) error {
-	err := r.scanOnce(ctx, force, name)
+func (r *receiver) scan(ctx context.Context, name string) error {
+	err := r.scanOnce(ctx, name)
 	for try := 1; try < maxTries && vanished(err) && ctx.Err() == nil; try++ {
-		err = r.scanOnce(ctx, true, "")
+		err = r.scanOnce(ctx, "")
 	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("inbox of %s: %w", r.agent, err)
@@ -113,7 +96,7 @@ func (r *receiver) scan(ctx context.Context, force bool, name string) error {
 	return err
 }
 
-func (r *receiver) scanOnce(ctx context.Context, force bool, name string) error {
+func (r *receiver) scanOnce(ctx context.Context, name string) error {
 	box, err := r.store.folder(r.agent, inbox)
 	if err != nil {
 		return err
@@ -123,16 +106,7 @@ func (r *receiver) scanOnce(ctx context.Context, force bool, name string) error 
 		r.look(box, name, true)
 		return nil
 	}
-	rearmed := r.notices.Arm() // before the look: what comes behind it is noticed
-	now, err := box.Stat(".")
-	if err != nil {
-		return err
-	}
-	if !force && !rearmed && !r.waits && r.folder != nil && os.SameFile(now, r.folder) &&
-		now.ModTime().Equal(r.folder.ModTime()) && r.scanned.Sub(now.ModTime()) > racy {
-		return nil
-	}
-	r.folder, r.scanned, r.waits = now, time.Now(), false
+	r.notices.Arm() // before the look: what comes behind it is noticed
 	list, err := r.list(box)
 	if err != nil {
 		return err
@@ -154,20 +128,16 @@ func (r *receiver) list(box *os.Root) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	there := make(map[string]bool, len(first))
-	for _, name := range first {
-		there[name] = true
-	}
-	maps.DeleteFunc(r.files, func(name string, _ *file) bool { return !there[name] })
+	maps.DeleteFunc(r.files, func(name string, _ *file) bool {
+		_, listed := slices.BinarySearchFunc(first, name, byAge)
+		return !listed
+	})
 	if !slices.ContainsFunc(first, func(name string) bool { f := r.files[name]; return f == nil || !f.shown }) {
 		return first, nil // nothing new
 	}
 	second, err := mail(box)
-	if err != nil {
-		return nil, err
-	}
-	newest := ageOf(first[len(first)-1])
-	return slices.DeleteFunc(second, func(name string) bool { return newest.compare(ageOf(name)) < 0 }), nil
+	newest := first[len(first)-1]
+	return slices.DeleteFunc(second, func(name string) bool { return byAge(newest, name) < 0 }), err
 }
 
 // look shows a message that was not shown. changed says that something happened
@@ -200,13 +170,8 @@ func (r *receiver) look(box *os.Root, name string, changed bool) {
 	var fields map[string]json.RawMessage
 	if _, syntax := errors.AsType[*json.SyntaxError](json.Unmarshal(raw, &fields)); syntax {
 		f.first = cmp.Or(f.first, time.Now())
-		age := time.Since(info.ModTime())
-		if age < 0 { // another host's clock
-			age = time.Since(f.first)
-		}
-		if age < unfinished {
-			r.waits = true
-			return
+		if age := time.Since(info.ModTime()); age < unfinished && (age >= 0 || time.Since(f.first) < unfinished) {
+			return // a time in the future is of another host's clock
 		}
 	}
 	sum := content(fields)
