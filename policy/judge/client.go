@@ -21,34 +21,20 @@ import (
 )
 
 const (
-	// connectTimeout bounds dialling if Options.HTTPClient is nil.
-	connectTimeout = 2 * time.Second
-	// maxResponse is the most bytes of a response that are read; the rest is
-	// cut off, and the call fails as unreadable.
-	maxResponse = 1 << 20
+	connectTimeout = 2 * time.Second // dialling, if Options.HTTPClient is nil
+	maxResponse    = 1 << 20         // bytes of a response; the rest is cut off, and the call fails as unreadable
 	// retryWait is the pause before the one retry, which is made only if at
 	// least minBudget of the time is left after it.
 	retryWait = 300 * time.Millisecond
 	minBudget = time.Second
-	// oneWord is enough for YES or NO. A reasoning model needs more: once
-	// recognised as one, it gets thinking.
-	oneWord  = 16
-	thinking = 2048
-)
-
-// Requirements of an endpoint, as bits; each is found out once and remembered.
-const (
-	wantsCompletionTokens = 1 << iota // max_completion_tokens, not max_tokens
-	wantsNoTemperature
-	wantsRoom // a reasoning model: it needs more tokens
 )
 
 // client asks one model. It is safe for concurrent use.
 type client struct {
-	api   *openai.Client
-	model string
-	key   string
-	wants atomic.Uint32
+	api        *openai.Client
+	model      string
+	key        string
+	unmeasured atomic.Bool // the model refuses a temperature, as those do that think first
 }
 
 func newClient(o Options) *client {
@@ -76,12 +62,10 @@ func (w wholeBody) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
-	if err := errors.Join(err, res.Body.Close()); err != nil {
-		return nil, err
-	}
 	res.Body = io.NopCloser(bytes.NewReader(body))
-	return res, nil
+	return res, err
 }
 
 // ask returns the model's answer. Its errors may be logged; a [callError] tells
@@ -89,84 +73,38 @@ func (w wholeBody) Do(req *http.Request) (*http.Response, error) {
 func (c *client) ask(ctx context.Context, prompt string) (string, error) {
 	retried := false
 	for {
-		wants := c.wants.Load()
-		res, err := c.api.CreateChatCompletion(ctx, c.request(prompt, wants))
-		if err == nil && cutShort(res) {
-			if wants&wantsRoom == 0 {
-				c.wants.Or(wantsRoom)
-				continue
-			}
-			return "", errThinks
+		// There is no limit of tokens: models differ in its name, and those that think need thousands.
+		r := openai.ChatCompletionRequest{Model: c.model, Messages: []openai.ChatCompletionMessage{
+			{Role: openai.ChatMessageRoleSystem, Content: systemPrompt},
+			{Role: openai.ChatMessageRoleUser, Content: prompt},
+		}}
+		if !c.unmeasured.Load() {
+			r.Temperature = math.SmallestNonzeroFloat32 // the library omits a zero
+		}
+		res, err := c.api.CreateChatCompletion(ctx, r)
+		if err == nil && len(res.Choices) == 0 {
+			return "", &callError{text: "the answer holds no choice"}
 		}
 		if err == nil {
-			if len(res.Choices) == 0 {
-				return "", &callError{text: "the answer holds no choice"}
-			}
 			return res.Choices[0].Message.Content, nil
 		}
-		if more := complaint(err, wants); more != 0 {
-			c.wants.Or(more)
-			continue // at most once for each bit
+		if refusesTemperature(err) && c.unmeasured.CompareAndSwap(false, true) {
+			continue
 		}
 		end, limited := ctx.Deadline()
-		if retried || !temporary(err) || limited && time.Until(end) < retryWait+minBudget || wait.Sleep(ctx, retryWait) != nil {
+		short := limited && time.Until(end) < retryWait+minBudget
+		if s := status(err); retried || short || s != http.StatusTooManyRequests && s < 500 || wait.Sleep(ctx, retryWait) != nil {
 			return "", c.explain(ctx, err)
 		}
 		retried = true
 	}
 }
 
-func (c *client) request(prompt string, wants uint32) openai.ChatCompletionRequest {
-	r := openai.ChatCompletionRequest{
-		Model: c.model,
-		Messages: []openai.ChatCompletionMessage{
-			{Role: openai.ChatMessageRoleSystem, Content: systemPrompt},
-			{Role: openai.ChatMessageRoleUser, Content: prompt},
-		},
-	}
-	room := oneWord
-	if wants&wantsRoom != 0 {
-		room = thinking
-	}
-	if wants&wantsCompletionTokens != 0 {
-		r.MaxCompletionTokens = max(room, thinking) // it counts reasoning tokens as well
-	} else {
-		r.MaxTokens = room //lint:ignore SA1019 servers other than OpenAI's know no other name
-	}
-	if wants&wantsNoTemperature == 0 {
-		r.Temperature = math.SmallestNonzeroFloat32 // the library omits a zero
-	}
-	return r
-}
-
-// cutShort reports whether an answer ended before its first word.
-func cutShort(res openai.ChatCompletionResponse) bool {
-	return len(res.Choices) > 0 && res.Choices[0].FinishReason == openai.FinishReasonLength &&
-		strings.TrimSpace(res.Choices[0].Message.Content) == ""
-}
-
-// complaint returns the requirement named in a refusal of the endpoint, or of
-// the library for a model it knows, if it is not in wants yet.
-func complaint(err error, wants uint32) uint32 {
-	text := ""
-	switch {
-	case errors.Is(err, openai.ErrReasoningModelMaxTokensDeprecated):
-		text = "max_tokens"
-	case errors.Is(err, openai.ErrReasoningModelLimitationsOther), errors.Is(err, openai.ErrReasoningSamplingUnsupported):
-		text = "temperature"
-	default:
-		if s := status(err); s != http.StatusBadRequest && s != http.StatusUnprocessableEntity {
-			return 0
-		}
-		text = err.Error()
-	}
-	switch {
-	case strings.Contains(text, "max_tokens") && wants&wantsCompletionTokens == 0:
-		return wantsCompletionTokens
-	case strings.Contains(text, "temperature") && wants&wantsNoTemperature == 0:
-		return wantsNoTemperature
-	}
-	return 0
+// refusesTemperature reports whether an endpoint, or the library for a model that it knows, takes no temperature.
+func refusesTemperature(err error) bool {
+	return errors.Is(err, openai.ErrReasoningModelLimitationsOther) ||
+		errors.Is(err, openai.ErrReasoningSamplingUnsupported) ||
+		understood(status(err)) && strings.Contains(err.Error(), "temperature")
 }
 
 // status is the HTTP status of a refusal, 0 for other errors.
@@ -180,16 +118,10 @@ func status(err error) int {
 	return 0
 }
 
-// temporary reports whether a refusal is worth a retry.
-func temporary(err error) bool {
-	s := status(err)
-	return s == http.StatusTooManyRequests || s >= 500
-}
-
-// works reports whether the endpoint works, even if this question failed.
-func works(err error) bool {
-	e, ok := errors.AsType[*callError](err)
-	return err == nil || ok && e.answered
+// understood reports whether an endpoint works that answers with status, and only this question failed.
+func understood(status int) bool {
+	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge ||
+		status == http.StatusUnprocessableEntity
 }
 
 // callError is the error of a call without a verdict.
@@ -205,9 +137,6 @@ func (e *callError) Error() string { return e.text }
 
 func (e *callError) Unwrap() error { return e.err }
 
-var errThinks = &callError{answered: true, text: "the model spent its tokens before its first word: " +
-	"it thinks before it answers, set OPENAI_MODEL to one that does not"}
-
 // explain turns the library's error, which may quote the prompt, the answer or
 // the key, into one that quotes none.
 func (c *client) explain(ctx context.Context, err error) error {
@@ -215,8 +144,16 @@ func (c *client) explain(ctx context.Context, err error) error {
 		return &callError{text: "no answer in time", err: ctx.Err()}
 	}
 	if s := status(err); s != 0 {
-		answered := s == http.StatusBadRequest || s == http.StatusRequestEntityTooLarge || s == http.StatusUnprocessableEntity
-		return &callError{text: fmt.Sprintf("the endpoint answered HTTP %d%s", s, hint(s)), answered: answered}
+		hint := ""
+		switch s {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			hint = ": check OPENAI_API_KEY"
+		case http.StatusNotFound:
+			hint = ": check OPENAI_BASE_URL and OPENAI_MODEL"
+		case http.StatusTooManyRequests:
+			hint = ": the key's rate or quota is used up"
+		}
+		return &callError{text: fmt.Sprintf("the endpoint answered HTTP %d%s", s, hint), answered: understood(s)}
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return &callError{text: "call the endpoint: " + strings.ReplaceAll(clip(e.Err.Error(), 200), c.key, "[key]")}
@@ -226,16 +163,4 @@ func (c *client) explain(ctx context.Context, err error) error {
 		return &callError{text: "the endpoint's answer is no JSON: check OPENAI_BASE_URL"}
 	}
 	return &callError{text: fmt.Sprintf("call the endpoint: error of type %T", err)}
-}
-
-func hint(status int) string {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return ": check OPENAI_API_KEY"
-	case http.StatusNotFound:
-		return ": check OPENAI_BASE_URL and OPENAI_MODEL"
-	case http.StatusTooManyRequests:
-		return ": the key's rate or quota is used up"
-	}
-	return ""
 }

@@ -10,12 +10,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/sony/gobreaker/v2"
+	"golang.org/x/sync/singleflight"
 
 	"feishu-relay/policy"
 )
@@ -65,16 +65,14 @@ type LLM struct {
 	slots   chan struct{} // one for each running call
 	breaker *gobreaker.CircuitBreaker[string]
 	retryAt atomic.Pointer[time.Time] // when an open breaker lets a probe through
-	mu      sync.Mutex
-	cache   *lru.Cache[[sha256.Size]byte, *call] // guarded by mu
+	asking  singleflight.Group        // by question
+	cache   *lru.Cache[string, verdict]
 }
 
-// call is a question that is being asked, or its answer.
-type call struct {
-	until time.Time     // when it is too old for the cache
-	done  chan struct{} // closed once allow and err are set
+// verdict is an answer of the model.
+type verdict struct {
 	allow bool
-	err   error
+	until time.Time // when it is too old for the cache
 }
 
 // New checks the options and returns a judge. It makes no call.
@@ -96,7 +94,7 @@ func New(o Options) (*LLM, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	cache, err := lru.New[[sha256.Size]byte, *call](cacheSize)
+	cache, err := lru.New[string, verdict](cacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("judge: make cache: %w", err)
 	}
@@ -107,7 +105,8 @@ func New(o Options) (*LLM, error) {
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakAfter },
 		IsSuccessful: func(err error) bool {
 			last = err
-			return works(err)
+			e, ok := errors.AsType[*callError](err)
+			return err == nil || ok && e.answered
 		},
 		OnStateChange: func(_ string, _, to gobreaker.State) {
 			l.retryAt.Store(new(time.Now().Add(breakFor)))
@@ -126,36 +125,32 @@ func New(o Options) (*LLM, error) {
 // asked once. An answer that comes after ctx is done still reaches the cache.
 func (l *LLM) Judge(ctx context.Context, q policy.Question) (allow bool, err error) {
 	data, question := promptOf(q)
-	key := sha256.Sum256([]byte(question + "\x00" + data))
-	l.mu.Lock()
-	c, ok := l.cache.Get(key)
-	if !ok || !time.Now().Before(c.until) {
-		c = &call{until: time.Now().Add(cacheTTL), done: make(chan struct{})}
-		l.cache.Add(key, c)
-		go func() {
-			// Others may wait for the same call, so the end of the first caller's ctx
-			// must not end it.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
-			defer cancel()
-			if c.allow, c.err = l.call(ctx, delimited(data, question)); c.err != nil {
-				l.mu.Lock()
-				l.cache.Remove(key)
-				l.mu.Unlock()
-			}
-			close(c.done)
-		}()
+	sum := sha256.Sum256([]byte(question + "\x00" + data))
+	key := string(sum[:])
+	if v, ok := l.cache.Get(key); ok && time.Now().Before(v.until) {
+		return v.allow, nil
 	}
-	l.mu.Unlock()
+	asked := l.asking.DoChan(key, func() (any, error) {
+		// Others may wait for the same call, so the end of the first caller's ctx
+		// must not end it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+		defer cancel()
+		until := time.Now().Add(cacheTTL)
+		allow, err := l.call(ctx, delimited(data, question))
+		if err == nil {
+			l.cache.Add(key, verdict{allow, until})
+		}
+		return allow, err
+	})
 	select {
-	case <-c.done:
-		err = c.err
+	case r := <-asked:
+		if r.Err != nil {
+			return false, fmt.Errorf("judge: %w", r.Err)
+		}
+		return r.Val.(bool), nil
 	case <-ctx.Done():
-		err = ctx.Err()
+		return false, fmt.Errorf("judge: %w", ctx.Err())
 	}
-	if err != nil {
-		return false, fmt.Errorf("judge: %w", err)
-	}
-	return c.allow, nil
 }
 
 // call asks the model once there is room, unless the breaker is open.

@@ -3,11 +3,14 @@ package judge
 import (
 	"cmp"
 	"context"
+	"embed"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 
 	"feishu-relay/policy"
 )
@@ -24,77 +27,93 @@ const (
 
 // Judge implements [policy.Judge]; the error is always nil.
 func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error) {
-	names := namesIn(q)
+	l := known()
 	if q.FromUser {
 		text := clip(q.Message.Content, maxRead)
-		return q.Mentioned || !mentions.MatchString(atAll.ReplaceAllString(fold(text), "")) && asks(clauses(text, nil), requests()), nil
+		toSomebody := mentions.MatchString(atAll.ReplaceAllString(fold(text), ""))
+		return q.Mentioned || !toSomebody && l.asks(clauses(text, nil), l.requests), nil
 	}
 	if len(q.Message.Content) > maxCourtesy {
 		return true, nil
 	}
+	names := namesIn(q)
 	text := clauses(q.Message.Content, names)
 	if len(text) == 0 {
 		return q.Mentioned, nil // a nudge
 	}
-	k := courtesy(text, names)
+	k := l.courtesy(text, names)
 	if k == 0 {
-		return !receipts().MatchString(strings.Join(text, " ")), nil
+		return !l.receipts.MatchString(strings.Join(text, " ")), nil
 	}
 	for _, ours := range answered(q) {
 		switch {
-		case courtesy(ours, nil) != 0: // nothing in it is open
-		case k&answer != 0, k&praise != 0 && k&closing == 0, k&(ok|praise) != 0 && asks(ours, questions()):
+		case l.courtesy(ours, nil) != 0: // nothing in it is open
+		case k&answer != 0, k&praise != 0 && k&closing == 0, k&(ok|praise) != 0 && l.asks(ours, l.questions):
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// courtesy returns the kinds of the phrases that a message consists of, 0 if it has
-// anything else.
-func courtesy(text []string, names []name) kind {
-	all := matched
-	for i, clause := range text {
-		k := courtesies().split(clause, names)
-		if k == 0 && (i == 0 || courtesies().kinds[clause]&address == 0) {
-			return 0
-		}
-		all |= k
-	}
-	if half := all & (condition | invitation); all == matched || half == condition || half == invitation {
-		return 0 // nothing but a name, or half an offer
-	}
-	return all
-}
+//go:embed phrases/*.txt
+var files embed.FS
 
-// asks reports whether a message has one of words, besides offers of help.
-func asks(text []string, words *regexp.Regexp) bool {
-	return slices.ContainsFunc(text, func(clause string) bool {
-		return words.MatchString(clause) && courtesies().split(clause, nil) == 0
-	})
-}
+// kind says what a phrase of a courtesy can be besides a courtesy. A kind is a bit.
+type kind uint16
 
-var (
-	// questions matches a clause with a question or a request for a decision, requests any request.
-	questions = sync.OnceValue(func() *regexp.Regexp { return wordsOf("asks") })
-	requests  = sync.OnceValue(func() *regexp.Regexp { return wordsOf("asks", "tasks") })
-	// receipts matches an error or receipt of a framework, with or without an emoji before it.
-	receipts = sync.OnceValue(func() *regexp.Regexp {
-		var all []string
-		for _, r := range lines("receipts") {
-			all = append(all, strings.ReplaceAll(regexp.QuoteMeta(r), `\*`, `[^?]*`))
-		}
-		return regexp.MustCompile(`^(?:👍 )?(?:` + strings.Join(all, "|") + `)$`)
-	})
-
-	mentions = regexp.MustCompile(`@|<at\b`)
-	atAll    = regexp.MustCompile(`@(?:_?all\b|所有人)`)
-	atTag    = regexp.MustCompile(`(?s)<at\b[^>]*>(?:[^<]*</at>)?`)
-	// After an @ only a name in Latin letters has a visible end: a Chinese one
-	// that is not a speaker's could include the beginning of the text.
-	atName    = regexp.MustCompile(`@[a-z0-9_.\-]+`)
-	bracketed = regexp.MustCompile(`\[[^\[\]]*\]`) // [赞]
+const (
+	closing    kind = 1 << iota // thanks, a wish, a farewell: never an answer
+	thanks                      // closing, and what one gives thanks for may follow
+	given                       // what or whom one thanks: only after thanks
+	address                     // everyone, 大家: only after another phrase
+	ok                          // OK, 好的, an emoji: a yes to somebody who asked
+	praise                      // great, 太好了: also a choice or a report
+	answer                      // happy to help, sounds good: also an answer to what this agent wrote
+	condition                   // if you need anything: only with an invitation
+	invitation                  // let me know: only with a condition
+	matched                     // set with any of the above, the highest: the text is a courtesy
 )
+
+// lists are the phrases and words of the files.
+type lists struct {
+	kinds     map[string]kind
+	longest   int            // bytes of a phrase
+	questions *regexp.Regexp // a question or a request for a decision
+	requests  *regexp.Regexp // any request
+	receipts  *regexp.Regexp // an error or receipt of a framework, with or without an emoji before it
+}
+
+// known reads the files when the rules are first used, which never happens in a sidecar with a language model.
+var known = sync.OnceValue(func() lists {
+	l := lists{kinds: map[string]kind{}, questions: wordsOf("asks"), requests: wordsOf("asks", "tasks")}
+	for name, k := range map[string]kind{
+		"closing": closing, "thanks": thanks | closing, "given": given, "address": address, "ok": ok, "praise": praise,
+		"answer": answer, "if": answer | condition, "call": answer | invitation,
+	} {
+		for _, phrase := range lines(name) {
+			l.kinds[phrase] |= k
+			l.longest = max(l.longest, len(phrase))
+		}
+	}
+	receipts := regexp.QuoteMeta(strings.Join(lines("receipts"), "\n"))
+	receipts = strings.NewReplacer(`\*`, `[^?]*`, "\n", "|").Replace(receipts)
+	l.receipts = regexp.MustCompile(`^(?:👍 )?(?:` + receipts + `)$`)
+	return l
+})
+
+// lines returns the phrases of a file, without comments.
+func lines(name string) (list []string) {
+	text, err := files.ReadFile("phrases/" + name + ".txt")
+	if err != nil {
+		panic(err) // embedded
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			list = append(list, line)
+		}
+	}
+	return list
+}
 
 // wordsOf returns an expression for a question mark and the words of files.
 func wordsOf(files ...string) *regexp.Regexp {
@@ -110,18 +129,76 @@ func wordsOf(files ...string) *regexp.Regexp {
 	return regexp.MustCompile(strings.Join(words, "|"))
 }
 
+// courtesy returns the kinds of the phrases that a message consists of, 0 if it has anything else.
+func (l lists) courtesy(text []string, names map[string]kind) kind {
+	all := matched
+	for i, clause := range text {
+		k := l.split(clause, names)
+		if k == 0 && (i == 0 || l.kinds[clause]&address == 0) {
+			return 0
+		}
+		all |= k
+	}
+	if half := all & (condition | invitation); all == matched || half == condition || half == invitation {
+		return 0 // nothing but a name, or half an offer
+	}
+	return all
+}
+
+// split returns the kinds of the phrases that a clause consists of, the longest that fits at each place, and 0 if it
+// consists of anything else.
+func (l lists) split(clause string, names map[string]kind) kind {
+	all, thanked := matched, false
+	for rest := clause; rest != ""; {
+		n, k := min(l.longest, len(rest)), kind(0)
+		for ; n > 0; n-- {
+			k = l.kinds[rest[:n]] | names[rest[:n]]
+			if wordEnds(rest, n) && k != 0 && (k&given == 0 || thanked) && (k&address == 0 || len(rest) < len(clause)) {
+				break
+			}
+		}
+		if n == 0 {
+			return 0
+		}
+		all |= k
+		thanked = k&thanks != 0 || thanked && (k&(given|address) != 0 || k == matched)
+		rest = strings.TrimPrefix(rest[n:], " ")
+	}
+	return all
+}
+
+// wordEnds reports whether a word may end before byte i: not inside a character or a word of Latin letters.
+func wordEnds(s string, i int) bool {
+	return i == len(s) || utf8.RuneStart(s[i]) && !(isLatin(s[i-1]) && isLatin(s[i]))
+}
+
+func isLatin(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+
+// asks reports whether a message has one of words, besides offers of help.
+func (l lists) asks(text []string, words *regexp.Regexp) bool {
+	return slices.ContainsFunc(text, func(clause string) bool {
+		return words.MatchString(clause) && l.split(clause, nil) == 0
+	})
+}
+
+var (
+	mentions = regexp.MustCompile(`@|<at\b`)
+	atAll    = regexp.MustCompile(`@(?:_?all\b|所有人)`)
+	// After an @ only a name in Latin letters has a visible end: a Chinese one
+	// that is not a speaker's could include the beginning of the text.
+	atOther   = regexp.MustCompile(`(?s)<at\b[^>]*>(?:[^<]*</at>)?|@[a-z0-9_.\-]+`)
+	bracketed = regexp.MustCompile(`\[[^\[\]]*\]`) // [赞]
+)
+
 // clauses splits a text at punctuation and emoji, each of which is read as 👍. A question
 // mark stays at the end of its clause. Mentions are left out.
-func clauses(text string, names []name) (list []string) {
-	s := fold(text)
-	if strings.ContainsAny(s, "@<") {
-		s = atTag.ReplaceAllString(atAll.ReplaceAllString(s, " "), " ")
-		for _, n := range names {
-			s = strings.ReplaceAll(s, "@"+n.text, " ")
-		}
-		s = atName.ReplaceAllString(s, " ")
+func clauses(text string, names map[string]kind) (list []string) {
+	s := atAll.ReplaceAllString(fold(text), " ")
+	longestFirst := func(a, b string) int { return cmp.Compare(len(b), len(a)) }
+	for _, name := range slices.SortedFunc(maps.Keys(names), longestFirst) {
+		s = strings.ReplaceAll(s, "@"+name, " ")
 	}
-	s = bracketed.ReplaceAllString(s, "\n$0\n")
+	s = bracketed.ReplaceAllString(atOther.ReplaceAllString(s, " "), "\n$0\n")
 	var b strings.Builder
 	for _, r := range s {
 		switch {
@@ -165,32 +242,22 @@ func answered(q policy.Question) (ours [][]string) {
 	return ours
 }
 
-// name is what messages may call a speaker. It may be anywhere in a courtesy if it looks like
-// a name; another one may be an ordinary word as well, a task, so it needs thanks before it.
-type name struct {
-	text string
-	kind kind // matched or given
-}
-
-// namesIn lists the speakers' names, a longer one before its parts.
-func namesIn(q policy.Question) (names []name) {
-	add := func(n string) {
-		k := given
-		if strings.ContainsFunc(n, func(r rune) bool {
-			return unicode.IsUpper(r) || unicode.IsDigit(r) || r == '_' || r == '-'
-		}) {
-			k = matched
-		}
-		if text := strings.TrimSpace(fold(n)); len(text) > 1 {
-			names = append(names, name{text, k})
+// namesIn are the speakers' names. One that looks like a name may be anywhere in a courtesy; another one may be an
+// ordinary word as well, a task, so it needs thanks before it.
+func namesIn(q policy.Question) map[string]kind {
+	names := map[string]kind{}
+	for _, e := range append(window(q), q.Message, policy.Entry{Sender: q.AgentName, SenderName: q.BotName}) {
+		for _, name := range []string{e.SenderName, e.Sender} {
+			k := given
+			if strings.ContainsFunc(name, func(r rune) bool {
+				return unicode.IsUpper(r) || unicode.IsDigit(r) || r == '_' || r == '-'
+			}) {
+				k = matched
+			}
+			if text := strings.TrimSpace(fold(name)); len(text) > 1 {
+				names[text] = max(names[text], k)
+			}
 		}
 	}
-	add(q.BotName)
-	add(q.AgentName)
-	for _, e := range append(window(q), q.Message) {
-		add(e.SenderName)
-		add(e.Sender)
-	}
-	slices.SortFunc(names, func(a, b name) int { return cmp.Compare(len(b.text), len(a.text)) })
 	return names
 }
