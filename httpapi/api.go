@@ -67,6 +67,7 @@ type Options struct {
 	Hear        func(ctx context.Context, h relay.Heard, steers bool) (relay.Sent, error) // false: h is no command
 	Decide      func(context.Context, relay.Question) (policy.Decision, error)
 	Status      func() any
+	SelfTest    http.HandlerFunc // GET /v1/selftest
 	Ready       func() error
 	Visible     func(channel string, chat relay.ChatID) bool // whether the bot is in the chat
 	Transcripts Transcripts

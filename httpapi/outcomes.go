@@ -16,8 +16,6 @@ type Outcomes interface {
 	Watch(func(outcome.Outcome)) (stop func())
 }
 
-var _ Outcomes = (*outcome.Log)(nil)
-
 var errNotInChat = relay.Errorf(web.CodeNotFound, "the bot is not in this chat, or has no message of it")
 
 // OutcomeList is the answer of GET /v1/outcomes: the outcomes of a chat's newest messages.
@@ -48,8 +46,7 @@ func (a *api) outcomes(ctx context.Context, in outcomes) (OutcomeList, error) {
 // watchOutcomes returns a channel of the outcomes from now on, of chats that
 // the bot is in. It is closed if its reader is too far behind.
 func (a *api) watchOutcomes() (outcomes chan outcome.Outcome, stop func()) {
-	outcomes = make(chan outcome.Outcome, watcherQueue)
-	closed := false
+	outcomes, closed := make(chan outcome.Outcome, watcherQueue), false
 	stop = a.Outcomes.Watch(func(o outcome.Outcome) { // one at a time
 		if closed || !a.Visible(o.Channel, o.ChatID) {
 			return

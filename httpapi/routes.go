@@ -18,6 +18,7 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 	a.routes = []web.Route{
 		web.On("GET /v1", a.index),
 		webapi.JSON(w, "GET /v1/status", ok, a.status),
+		web.On("GET /v1/selftest", func(w http.ResponseWriter, r *http.Request) { a.SelfTest(w, r) }),
 		web.On("GET /v1/stream", a.stream).As(web.LongLived),
 		web.On("GET /v1/events", a.events).As(web.LongLived),
 		webapi.JSON(w, "GET /v1/transcripts", ok, a.transcripts),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"time"
 
@@ -21,6 +22,7 @@ type base struct {
 	cfg      Config
 	version  string
 	settings map[string]string // for the status
+	selfTest func(http.ResponseWriter, *http.Request, Status)
 	log      *slog.Logger
 	trace    func(step string)
 	metrics  *metrics
@@ -33,7 +35,7 @@ func newBase(cfg Config, opts Options) *base {
 	if cfg.BaseURL == nil {
 		cfg.BaseURL = &defaultBase
 	}
-	b := &base{cfg: cfg, version: opts.Version, settings: opts.Settings, trace: opts.Trace,
+	b := &base{cfg: cfg, version: opts.Version, settings: opts.Settings, selfTest: opts.SelfTest, trace: opts.Trace,
 		log:     newLimitedLog(cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)).Handler()),
 		metrics: newMetrics(cfg.Agent, opts.Version), problems: newProblems()}
 	if b.trace == nil {

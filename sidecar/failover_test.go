@@ -10,7 +10,6 @@ import (
 
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
-	"feishu-relay/sidecar"
 )
 
 // replicated is a Redis in which another server takes the place of one that is lost.
@@ -44,8 +43,8 @@ func startCluster(t *testing.T) replicated {
 }
 
 // failoverKeys are the streams of outcomes, messages, mail and settings, in a Cluster of several primaries.
-var failoverKeys = []string{sidecar.OutcomesKey("test:outbound"), "test:outbound:log", "nanobot:mailbox:{agent_b}:inbox",
-	sidecar.MarksKey("test:outbound")}
+var failoverKeys = []string{"test:outbound" + ":outcomes", "test:outbound:log", "nanobot:mailbox:{agent_b}:inbox",
+	"test:outbound" + ":steer:marks"}
 
 // takeover lets another server take the place of lost, that of a key. back brings lost back; nil: it was not away.
 type takeover func(c *cluster, ctx context.Context, srv replicated, key string, lost *redistest.Server) (back func() error, err error)

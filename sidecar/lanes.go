@@ -95,9 +95,9 @@ func (ls *lanes) openQueue(name string) (relay.Backend, error) {
 			Agent: string(ls.cfg.Agent), Dir: ls.cfg.RelayDir, Logger: ls.log}
 		switch name {
 		case outcomesQueue:
-			o.Channel, o.Stream, o.MaxLen = ls.cfg.RelayChannel, OutcomesKey(ls.cfg.RelayChannel), maxOutcomes
+			o.Channel, o.Stream, o.MaxLen = ls.cfg.RelayChannel, ls.cfg.RelayChannel+":outcomes", maxOutcomes
 		case marksQueue:
-			o.Channel, o.Stream, o.MaxLen = ls.cfg.RelayChannel, MarksKey(ls.cfg.RelayChannel), maxMarks
+			o.Channel, o.Stream, o.MaxLen = ls.cfg.RelayChannel, ls.cfg.RelayChannel+":steer:marks", maxMarks
 		}
 		return redisrelay.New(o)
 	}
@@ -125,12 +125,6 @@ func redisChannel(channel, queue string) string {
 
 // UsersChannel is where on Redis users' messages go, beside RELAY_CHANNEL.
 func UsersChannel(relayChannel string) string { return redisChannel(relayChannel, inboundQueue) }
-
-// OutcomesKey is the stream on Redis in which sidecars tell what became of messages.
-func OutcomesKey(relayChannel string) string { return relayChannel + ":outcomes" }
-
-// MarksKey is the stream on Redis of what the sidecars of a group agree on and show it.
-func MarksKey(relayChannel string) string { return relayChannel + ":steer:marks" }
 
 // counted is what a queue has counted since start, by its name in metrics and
 // status.

@@ -81,6 +81,8 @@ var mayImport = map[string][]string{
 	"internal/test/verify":      {},
 	"internal/attempts":         {},
 	"internal/demo":             {"relay", "transcript", "outcome", "internal/feishusim", "internal/loopback", "internal/runes", "internal/sse", "internal/subprocess", "internal/wait"},
+	"internal/words":            {},
+	"internal/selftest":         {"feishu", "feishu/entry", "internal/groups", "internal/redislink", "internal/safefile", "internal/words", "mailbox", "mailbox/filebox", "mailbox/redisbox", "policy", "policy/judge", "relay", "relay/redisrelay", "sidecar"},
 	"sidecar":                   {"*"},
 	"cmd/feishu-relay":          {"*"},
 }

@@ -44,23 +44,16 @@ type SecretError struct {
 }
 
 func (e *SecretError) Error() string {
-	return e.difference() + ": set the same at both and restart them"
-}
-
-// difference is Error without what to do.
-func (e *SecretError) difference() string {
+	text := fmt.Sprintf("%s has another RELAY_SECRET (fingerprint %.8s, here %s), so neither bot is given what the other says",
+		e.Agent, e.Other, e.Own)
 	switch {
 	case e.Other == "":
-		return fmt.Sprintf("%s has no RELAY_SECRET, so this bot is not given what its bot says", e.Agent)
+		text = fmt.Sprintf("%s has no RELAY_SECRET, so this bot is not given what its bot says", e.Agent)
 	case e.Own == "":
-		return fmt.Sprintf("%s has a RELAY_SECRET and this sidecar has none, so its bot gets nothing from here", e.Agent)
+		text = fmt.Sprintf("%s has a RELAY_SECRET and this sidecar has none, so its bot gets nothing from here", e.Agent)
 	}
-	return fmt.Sprintf("%s has another RELAY_SECRET (fingerprint %.8s, here %s), so neither bot is given what the other says",
-		e.Agent, e.Other, e.Own)
+	return text + ": set the same at both and restart them"
 }
-
-// refuses reports whether the other one stops messages of this one.
-func (e *SecretError) refuses() bool { return e.Other != "" }
 
 // learnSecrets compares the secrets of the agents that are online with this one's. The caller
 // holds mu.
@@ -101,7 +94,7 @@ func (s *sender) noteRefused(m *relay.Message) {
 	p.mu.Unlock()
 	members := s.chats.group(m.ChatID).Members // nil: everybody
 	for agent, err := range differ {
-		if err.refuses() && (members == nil || slices.Contains(members, string(agent))) {
+		if err.Other != "" && (members == nil || slices.Contains(members, string(agent))) {
 			s.watch.outcomes.Note(outcome.Outcome{Agent: agent, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: m.ID(),
 				Sender: s.cfg.Agent, Stopped: relay.BadSignature, Detail: err.Error()})
 		}

@@ -28,6 +28,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	"feishu-relay/httpapi"
@@ -79,6 +80,8 @@ type Options struct {
 	Logger  *slog.Logger // nil: discard
 	// Settings are those of cfg for GET /v1/status, by variable and without secrets; nil: it has none.
 	Settings map[string]string
+	// SelfTest answers GET /v1/selftest. It is given the status.
+	SelfTest func(http.ResponseWriter, *http.Request, Status)
 	// Trace is called between the steps of a message where a crash matters; tests end the
 	// process there. Of a send: accepted,
 	// recorded, answering, published; of a user's message: shared, heard; of
@@ -201,6 +204,7 @@ func (s *Sidecar) served() httpapi.Options {
 		Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.chats.in, Transcripts: s.chats.transcript,
 		Group: s.watch.groupShown, Depths: s.decide.depthsShown, Stream: s.deliver.doors.stream,
 		Deliveries: settlements{s.deliver, s.mail}, Events: s.watch.events, Outcomes: s.watch.outcomes}
+	o.SelfTest = func(w http.ResponseWriter, r *http.Request) { s.selfTest(w, r, s.Status()) }
 	o.Groups, o.Notices = s.steer, s.chats.shown.TailTo
 	o.File = (&files{s.base, s.chats, s.app}).open
 	mail := mailapi.Options{Lines: &s.api.lines, Logger: s.log}

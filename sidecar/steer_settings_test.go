@@ -63,7 +63,7 @@ func (c *circle) injects(lines ...string) {
 	if c.redis != nil {
 		raw := c.raw()
 		for _, line := range lines {
-			must(c.t, raw.XAdd(c.t.Context(), &redis.XAddArgs{Stream: sidecar.MarksKey("test:outbound"), Values: []any{"payload", line}}).Err())
+			must(c.t, raw.XAdd(c.t.Context(), &redis.XAddArgs{Stream: "test:outbound" + ":steer:marks", Values: []any{"payload", line}}).Err())
 		}
 		return
 	}

@@ -6,22 +6,22 @@ import (
 	"strings"
 	"testing"
 
-	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/selftest"
 )
 
 func TestCheckFolders(t *testing.T) {
 	tests := []struct {
 		name    string
 		prepare func(t *testing.T, dir string)
-		status  status
+		status  selftest.Status
 		says    string
 	}{
-		{"private", func(t *testing.T, dir string) { mkdir(t, dir, 0o700) }, statusOK, "locks work"},
-		{"of a group", func(t *testing.T, dir string) { mkdir(t, dir, 0o770) }, statusOK, "locks work"},
-		{"open to all", func(t *testing.T, dir string) { mkdir(t, dir, 0o755) }, statusWarn, "chmod o-rwx"},
-		{"a file", func(t *testing.T, dir string) { write(t, dir, "") }, statusFail, "is a file"},
-		{"below a file", func(t *testing.T, dir string) { write(t, filepath.Dir(dir), "") }, statusFail, "set RELAY_DIR"},
-		{"missing", func(*testing.T, string) {}, statusOK, "can be made"},
+		{"private", func(t *testing.T, dir string) { mkdir(t, dir, 0o700) }, selftest.OK, "locks work"},
+		{"of a group", func(t *testing.T, dir string) { mkdir(t, dir, 0o770) }, selftest.OK, "locks work"},
+		{"open to all", func(t *testing.T, dir string) { mkdir(t, dir, 0o755) }, selftest.Warn, "chmod o-rwx"},
+		{"a file", func(t *testing.T, dir string) { write(t, dir, "") }, selftest.Fail, "is a file"},
+		{"below a file", func(t *testing.T, dir string) { write(t, filepath.Dir(dir), "") }, selftest.Fail, "set RELAY_DIR"},
+		{"missing", func(*testing.T, string) {}, selftest.OK, "can be made"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,44 +47,23 @@ func mkdir(t *testing.T, dir string, mode os.FileMode) {
 	}
 }
 
-func TestCheckSeesTheRunningAgent(t *testing.T) {
-	data := configured(t)
-	lock := filepath.Join(data, "relay", "offsets", "agent_a.lock")
-	write(t, lock, "")
-	_, found := checked(t)
-	wants(t, found, "this agent", statusOK, "no sidecar of agent_a is running")
-	f, err := os.OpenFile(lock, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if ok, err := safefile.TryLock(f); !ok || err != nil {
-		t.Fatal("the check kept the lock:", err)
-	}
-	code, found := checked(t)
-	wants(t, found, "this agent", statusOK, "a sidecar of agent_a is running")
-	if code != 0 {
-		t.Errorf("beside a running sidecar: status %d, want 0", code)
-	}
-}
-
 func TestCheckGroups(t *testing.T) {
 	const agents = `"agents":{"agent_a":{"name":"BotA"},"agent_b":{"name":"BotB","feishu_open_id":"ou_b"}}`
 	tests := []struct {
 		name, text string
 		env        map[string]string
-		status     status
+		status     selftest.Status
 		says       string
 	}{
-		{"member", `{` + agents + `,"groups":{"oc_x":{"members":["agent_a"]},"oc_y":{"members":["agent_b"]}}}`, nil, statusOK, "2 agents, 2 groups, agent_a is in 1"},
-		{"no member", `{` + agents + `,"groups":{"oc_y":{"members":["agent_b"]}}}`, nil, statusWarn, "in none of the groups"},
-		{"no groups", `{` + agents + `}`, nil, statusWarn, "hears every chat"},
-		{"no groups, and none wanted", `{` + agents + `}`, map[string]string{"MEMBERSHIP_CHECK": "off"}, statusOK, "2 agents"},
-		{"not listed", `{` + agents + `}`, map[string]string{"AGENT_NAME": "agent_c"}, statusWarn, "not among the agents"},
-		{"listed by the bot's name", `[{"name":"小C","feishu_open_id":"ou_c"}]`, map[string]string{"AGENT_NAME": "agent_c", "BOT_NAME": "小C"}, statusOK, "1 agents"},
-		{"broken", `{"agents":`, nil, statusFail, "line 1"},
-		{"two mistakes", `{"agents":{"a":{"name":1}},"groups":{"oc_x":{"group_policy":"loud"}}}`, nil, statusFail, "group_policy"},
-		{"too long", strings.Repeat(" ", 1<<20+1), nil, statusFail, "at most"},
+		{"member", `{` + agents + `,"groups":{"oc_x":{"members":["agent_a"]},"oc_y":{"members":["agent_b"]}}}`, nil, selftest.OK, "2 agents, 2 groups, agent_a is in 1"},
+		{"no member", `{` + agents + `,"groups":{"oc_y":{"members":["agent_b"]}}}`, nil, selftest.Warn, "in none of the groups"},
+		{"no groups", `{` + agents + `}`, nil, selftest.Warn, "hears every chat"},
+		{"no groups, and none wanted", `{` + agents + `}`, map[string]string{"MEMBERSHIP_CHECK": "off"}, selftest.OK, "2 agents"},
+		{"not listed", `{` + agents + `}`, map[string]string{"AGENT_NAME": "agent_c"}, selftest.Warn, "not among the agents"},
+		{"listed by the bot's name", `[{"name":"小C","feishu_open_id":"ou_c"}]`, map[string]string{"AGENT_NAME": "agent_c", "BOT_NAME": "小C"}, selftest.OK, "1 agents"},
+		{"broken", `{"agents":`, nil, selftest.Fail, "line 1"},
+		{"two mistakes", `{"agents":{"a":{"name":1}},"groups":{"oc_x":{"group_policy":"loud"}}}`, nil, selftest.Fail, "group_policy"},
+		{"too long", strings.Repeat(" ", 1<<20+1), nil, selftest.Fail, "at most"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,9 +74,9 @@ func TestCheckGroups(t *testing.T) {
 			write(t, path, tt.text)
 			_, found := checked(t)
 			wants(t, found, "groups file", tt.status, tt.says)
-			if listedHere := tt.status == statusOK && tt.says != "not among the agents"; listedHere {
+			if listedHere := tt.status == selftest.OK && tt.says != "not among the agents"; listedHere {
 				for _, f := range found["groups file"] {
-					if strings.Contains(f.Detail.en, "not among") {
+					if strings.Contains(f.Detail, "not among") {
 						t.Errorf("got %+v", f)
 					}
 				}

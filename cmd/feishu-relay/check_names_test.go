@@ -3,6 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"feishu-relay/internal/selftest"
+	"feishu-relay/internal/words"
 )
 
 func TestCheckEnvironment(t *testing.T) {
@@ -36,15 +39,18 @@ func TestCheckEnvironment(t *testing.T) {
 		{"of Windows", "=C:=C:\\", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			found := checkEnvironment(strings.Fields(tt.environ))
+			var found []selftest.Finding
+			for _, n := range checkEnvironment(strings.Fields(tt.environ)) {
+				found = append(found, n.in(words.Words{}))
+			}
 			switch {
 			case tt.says == "" && len(found) > 0:
 				t.Errorf("got %+v, want nothing", found)
 			case tt.says != "":
-				wants(t, map[string][]finding{"environment": found}, "environment", statusWarn, tt.says)
+				wants(t, map[string][]selftest.Finding{"environment": found}, "environment", selftest.Warn, tt.says)
 			}
 			for _, f := range found {
-				if strings.Contains(f.Detail.en+f.Mend.en, "hidden") {
+				if strings.Contains(f.Detail+f.Mend, "hidden") {
 					t.Errorf("a value is shown: %+v", f)
 				}
 			}
@@ -58,8 +64,8 @@ func TestCheckTellsOfNamesBesideMistakes(t *testing.T) {
 	t.Setenv("AGENT_NAME", "")
 	t.Setenv("AGENT_NAM", "agent_a")
 	code, found := checked(t)
-	wants(t, found, "AGENT_NAME", statusFail, "required")
-	wants(t, found, "environment", statusWarn, "AGENT_NAM is not read; AGENT_NAME is")
+	wants(t, found, "AGENT_NAME", selftest.Fail, "required")
+	wants(t, found, "environment", selftest.Warn, "AGENT_NAM is not read; AGENT_NAME is")
 	if code != 1 {
 		t.Errorf("status %d, want 1", code)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/selftest"
 	"feishu-relay/internal/test/redistest"
 )
 
@@ -132,13 +133,9 @@ func TestCheckOutput(t *testing.T) {
 			data := configured(t)
 			t.Setenv("BOT_NAME", "BotA")
 			write(t, data+"/relay/outbound.jsonl", "{}\n")
-			write(t, data+"/relay/offsets/agent_a.lock", "")
-			write(t, data+"/relay/offsets/agent_b.lock", "")
 			write(t, data+"/groups.json", `{"agents":{"agent_a":{"name":"BotA"},"agent_b":{"name":"BotB","aliases":["BotA"]}},`+
 				`"groups":{"oc_x":{"members":["agent_a"],"max_bot_reply_deph":6}}}`)
 			write(t, data+"/mailboxes/_registry.json", `{"agent_b":{"agent_id":"agent_b","status":"idle"},"no/agent":3}`)
-			write(t, data+"/mailboxes/agent_a/inbox/1_b.msg.json", "{}")
-			write(t, data+"/mailboxes/agent_a/malformed/1_b.msg.json", "{")
 			return data
 		},
 		"files-broken": func(t *testing.T) string {
@@ -172,8 +169,7 @@ func TestCheckOutput(t *testing.T) {
 			data := configured(t)
 			srv := redistest.Start(t)
 			t.Setenv("REDIS_URL", srv.URL())
-			redisIn(t, srv, "XADD nanobot:feishu:outbound:log * payload {}", "LPUSH nanobot:mailbox:{agent_a}:malformed x",
-				"CONFIG SET maxmemory-policy allkeys-lru", "SET nanobot:feishu:outbound:outcomes x")
+			redisIn(t, srv, "XADD nanobot:feishu:outbound:log * payload {}", "CONFIG SET maxmemory-policy allkeys-lru")
 			return data
 		},
 		"redis-wrong-type": func(t *testing.T) string {
@@ -271,7 +267,7 @@ func TestCheckOutput(t *testing.T) {
 				t.Errorf("stderr %q, or a secret in\n%s", stderr, stdout)
 			}
 			golden(t, "check/"+name+".txt", steady(stdout, data, "DATA")+"exit status "+strconv.Itoa(code)+"\n")
-			var list []shownFinding // the same as JSON
+			var list []selftest.Finding // the same as JSON
 			again, asJSON, _ := program(t, "check", "--json")
 			if err := json.Unmarshal([]byte(asJSON), &list); err != nil || again != code {
 				t.Errorf("--json: status %d after %d, %v", again, code, err)

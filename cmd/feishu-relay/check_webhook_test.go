@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/selftest"
 )
 
 // webhookBot answers as a bot's SDK does, with the key and token it knows.
@@ -34,23 +35,23 @@ func TestCheckWebhook(t *testing.T) {
 		name    string
 		env     map[string]string
 		handler http.HandlerFunc
-		status  status
+		status  selftest.Status
 		says    string
 	}{
-		{"in clear", nil, webhookBot("", "hidden-token"), statusOK, "answers Feishu's question"},
-		{"encrypted", map[string]string{"FEISHU_ENCRYPT_KEY": "hidden-key"}, webhookBot("hidden-key", "hidden-token"), statusOK, "answers Feishu's question"},
-		{"another key", map[string]string{"FEISHU_ENCRYPT_KEY": "hidden-key"}, webhookBot("other", "hidden-token"), statusFail, "the same Encrypt Key and Verification Token"},
-		{"another token", nil, webhookBot("", "other"), statusFail, "refuses Feishu's question (HTTP 500)"},
-		{"another path", nil, http.NotFound, statusFail, "correct the path in BOT_WEBHOOK_URL"},
-		{"no posts", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, statusFail, "events are posted to it"},
-		{"nothing", nil, func(http.ResponseWriter, *http.Request) {}, statusFail, "its answer is empty"},
-		{"a page", nil, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>hidden") }, statusFail, "its answer is no JSON"},
-		{"no challenge", nil, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"msg":"success"}`) }, statusFail, "its answer has no challenge"},
-		{"another challenge", nil, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"challenge":"hidden"}`) }, statusFail, "another challenge"},
+		{"in clear", nil, webhookBot("", "hidden-token"), selftest.OK, "answers Feishu's question"},
+		{"encrypted", map[string]string{"FEISHU_ENCRYPT_KEY": "hidden-key"}, webhookBot("hidden-key", "hidden-token"), selftest.OK, "answers Feishu's question"},
+		{"another key", map[string]string{"FEISHU_ENCRYPT_KEY": "hidden-key"}, webhookBot("other", "hidden-token"), selftest.Fail, "the same Encrypt Key and Verification Token"},
+		{"another token", nil, webhookBot("", "other"), selftest.Fail, "refuses Feishu's question (HTTP 500)"},
+		{"another path", nil, http.NotFound, selftest.Fail, "correct the path in BOT_WEBHOOK_URL"},
+		{"no posts", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, selftest.Fail, "takes no events at that path (HTTP 405)"},
+		{"nothing", nil, func(http.ResponseWriter, *http.Request) {}, selftest.Fail, "does not return the challenge"},
+		{"a page", nil, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>hidden") }, selftest.Fail, "does not return the challenge"},
+		{"no challenge", nil, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"msg":"success"}`) }, selftest.Fail, "does not return the challenge"},
+		{"another challenge", nil, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"challenge":"hidden"}`) }, selftest.Fail, "does not return the challenge"},
 		{"a redirect", nil, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
-		}, statusFail, "HTTP 307"},
-		{"cut", nil, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, statusFail, "start the bot"},
+		}, selftest.Fail, "HTTP 307"},
+		{"cut", nil, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, selftest.Fail, "start the bot"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			webhooked(t)
@@ -66,7 +67,7 @@ func TestCheckWebhook(t *testing.T) {
 			if strings.Contains(fmt.Sprint(found), "hidden") {
 				t.Errorf("a secret is shown: %v", found["bot webhook"])
 			}
-			if tt.status == statusFail && code != 1 {
+			if tt.status == selftest.Fail && code != 1 {
 				t.Errorf("status %d, want 1", code)
 			}
 		})
@@ -99,7 +100,7 @@ func TestCheckWebhookUnreached(t *testing.T) {
 	} {
 		t.Setenv("BOT_WEBHOOK_URL", tt.url)
 		_, found := checked(t)
-		wants(t, found, "bot webhook", statusFail, tt.says)
+		wants(t, found, "bot webhook", selftest.Fail, tt.says)
 	}
 }
 
@@ -113,5 +114,5 @@ func TestCheckWebhookAddress(t *testing.T) {
 	defer l.Close()
 	t.Setenv("WEBHOOK_ADDR", l.Addr().String())
 	_, found := checked(t)
-	wants(t, found, "webhook address", statusFail, "set WEBHOOK_ADDR to a free address")
+	wants(t, found, "webhook address", selftest.Fail, "set WEBHOOK_ADDR to a free address")
 }

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 
-	"feishu-relay/internal/runes"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
@@ -90,36 +87,4 @@ func redisShown(text string) string {
 		return sidecar.Secret(text).String()
 	}
 	return strings.ToLower(scheme) + "://" + address[at+1:]
-}
-
-// maxDiffering is the most bytes of a value that check shows.
-const maxDiffering = 60
-
-// checkSettings compares this environment with the settings of the running sidecar.
-func checkSettings(_ context.Context, s *subject, running *runningSidecar) []finding {
-	here := s.shown()
-	delete(here, "LISTEN_ADDR") // where it was reached
-	var differ []string
-	for name, value := range here {
-		if there, known := running.Settings[name]; known && there != value {
-			differ = append(differ, fmt.Sprintf("%s is %s there and %s here", name, valueShown(there), valueShown(value)))
-		}
-	}
-	if len(differ) == 0 {
-		return nil
-	}
-	slices.Sort(differ)
-	return warning(say("restart the sidecar with these settings, or check with the env file that it was started with",
-		"用这些设置重启边车，或用它启动时的 env 文件检查"),
-		"the running sidecar has other settings: %s", "运行中的边车设置不同：%s", some(differ))
-}
-
-func valueShown(text string) string {
-	switch text {
-	case "":
-		return "not set"
-	case sidecar.Secret(text).String():
-		return "set"
-	}
-	return runes.Fit(neutral(text), maxDiffering)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/joho/godotenv"
 
+	"feishu-relay/internal/selftest"
 	"feishu-relay/sidecar"
 )
 
@@ -24,7 +25,7 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // loadEnvFile sets the variables of the file that the environment does not have. It
 // returns warnings about the file.
-func loadEnvFile(path string) ([]finding, error) {
+func loadEnvFile(path string) ([]notice, error) {
 	set, err := readEnvFile(path)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func loadEnvFile(path string) ([]finding, error) {
 // readEnvFile returns the variables of a file of KEY=VALUE lines. Its error names the
 // line, and shows nothing of it: it may hold a secret.
 func readEnvFile(path string) (map[string]string, error) {
-	data, err := readAtMost(path, maxEnvFile)
+	data, err := selftest.ReadAtMost(path, maxEnvFile)
 	if err != nil {
 		return nil, err
 	}
@@ -80,15 +81,13 @@ func parseEnvLines(data []byte) (map[string]string, bool) {
 }
 
 // warnReadable warns of a file with secrets that other users can read.
-func warnReadable(path string, set map[string]string) []finding {
+func warnReadable(path string, set map[string]string) []notice {
 	secrets := slices.DeleteFunc(secretNames(), func(name string) bool { return set[name] == "" })
 	info, err := os.Stat(path)
 	if err != nil || len(secrets) == 0 || runtime.GOOS == "windows" || info.Mode().Perm()&0o044 == 0 {
 		return nil
 	}
-	return nameAll("env file", warning(alike("chmod 600 "+path),
-		"%s holds %s, and other users of this host can read it",
-		"%s 里有 %s，这台主机的其他用户也能读", path, strings.Join(secrets, ", ")))
+	return []notice{{"env file", "secrets readable", []any{path, strings.Join(secrets, ", ")}}}
 }
 
 // secretNames are the settings that hold secrets.

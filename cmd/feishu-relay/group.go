@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/words"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
 )
@@ -190,7 +191,7 @@ func groupNames(groups []steer.Group) string {
 	for i, g := range groups {
 		names[i] = groupTitle(g)
 	}
-	return some(names).en
+	return words.Words{}.List(names)
 }
 
 // word is what stands for the command word in texts.
@@ -198,16 +199,16 @@ func (c *groupCall) word() string { return "feishu-relay group " + string(c.grou
 
 // parse reads a command as the sidecars do in the group; about is the message that `why` asks for.
 // A mistake is a sentence.
-func (c *groupCall) parse(words []string) (asked steer.Asked, about relay.MessageID, mistake string) {
-	read := func(words []string) steer.Asked {
-		said := steer.Said{Text: c.word() + " " + strings.Join(words, " ")}
-		asked, _ := steer.ParseCommand(said, []string{c.word()}, c.group.Bots)
+func (c *groupCall) parse(said []string) (asked steer.Asked, about relay.MessageID, mistake string) {
+	read := func(said []string) steer.Asked {
+		text := steer.Said{Text: c.word() + " " + strings.Join(said, " ")}
+		asked, _ := steer.ParseCommand(text, []string{c.word()}, c.group.Bots)
 		return asked
 	}
-	if asked = read(words); asked.Verb == steer.VerbWhy && len(words) == 2 {
-		asked, about = read(words[:1]), relay.MessageID(words[1])
+	if asked = read(said); asked.Verb == steer.VerbWhy && len(said) == 2 {
+		asked, about = read(said[:1]), relay.MessageID(said[1])
 	}
-	asked.Chinese = inChinese("") || len(words) > 0 && steer.HanIn(words[0])
+	asked.Chinese = inChinese("") || len(said) > 0 && steer.HanIn(said[0])
 	if asked.Mistake != nil {
 		mistake = asked.Mistake.Text(asked.Chinese)
 	}
@@ -319,7 +320,7 @@ func request(asked steer.Asked) (method, path string, body any) {
 
 // why tells what became of a message, else of the last one that stopped.
 func (c *groupCall) why(ctx context.Context, about relay.MessageID, chinese bool) error {
-	w := whyCall{groupCall: *c, words: words{chinese}, paint: newPaint(c.out), limit: answerLimit}
+	w := whyCall{groupCall: *c, inline: inline{chinese}, paint: newPaint(c.out), limit: answerLimit}
 	w.settings(ctx)
 	if about == "" {
 		all, _, err := w.outcomes(ctx, "")

@@ -17,6 +17,8 @@ import (
 	"strings"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/selftest"
+	"feishu-relay/internal/words"
 )
 
 const initSynopsis = `init [flags]
@@ -128,10 +130,7 @@ func missingFlags(key, agent, app, secret, place string) string {
 
 // withoutOurs is the environment without the settings of a sidecar.
 func withoutOurs(environ []string) []string {
-	var known []string
-	for _, v := range variables() {
-		known = append(known, v.name)
-	}
+	known := variableNames()
 	return slices.DeleteFunc(environ, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(known, name)
@@ -145,7 +144,7 @@ type question struct {
 	optional    bool
 	take        func(answer string) error // puts it into i.set
 	settings    []string                  // that it sets
-	probe       func(p probe) bool        // those that try it; nil: none
+	areas       []string                  // of the tests that try it; nil: none
 }
 
 // answer takes the answer that was given, or asks for it, until it works.
@@ -164,8 +163,11 @@ func (i *initCall) answer(ctx context.Context, given string, q question) error {
 			continue
 		}
 		err := q.take(value)
+		if err == nil && value == "" {
+			return nil
+		}
 		if err == nil {
-			if settled, err := i.settled(ctx, q.settings, q.probe); settled || err != nil {
+			if settled, err := i.settled(ctx, q.settings, q.areas); settled || err != nil {
 				return err
 			}
 			continue
@@ -184,8 +186,8 @@ func (i *initCall) unwritten() error {
 
 // settled reports whether settings work, or are to be kept although they do not. false is
 // returned at a terminal only.
-func (i *initCall) settled(ctx context.Context, names []string, which func(p probe) bool) (bool, error) {
-	switch works := i.works(ctx, names, which); {
+func (i *initCall) settled(ctx context.Context, names []string, areas []string) (bool, error) {
+	switch works := i.works(ctx, names, areas); {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case works, i.force:
@@ -201,39 +203,41 @@ func (i *initCall) yes(ctx context.Context, question string) (bool, error) {
 	return slices.Contains([]string{"y", "yes", "是"}, strings.ToLower(answer)), err
 }
 
-// works checks settings, and tries them with the probes of check. It prints what it finds.
-func (i *initCall) works(ctx context.Context, names []string, which func(p probe) bool) bool {
-	set := maps.Clone(i.set)
+// works checks settings, and tries them with the tests of check. It prints what it finds.
+func (i *initCall) works(ctx context.Context, names, areas []string) bool {
+	set, w := maps.Clone(i.set), words.Words{Chinese: i.zh}
 	set["AGENT_NAME"] = cmp.Or(set["AGENT_NAME"], "agent")
 	cfg, err := i.load(set)
 	if err != nil {
-		concerned := slices.DeleteFunc(mistakes(err), func(f finding) bool { return !slices.Contains(names, f.Name) })
+		concerned := slices.DeleteFunc(mistakes(w, err), func(f selftest.Finding) bool { return !slices.Contains(names, f.Name) })
 		if len(concerned) > 0 {
-			newFindings(i.out, false, i.zh).list(concerned)
+			newFindings(i.out, false, w).list(concerned)
 			return false
 		}
 	}
-	if which == nil {
+	if areas == nil {
 		return true
 	}
-	within, end := context.WithTimeout(ctx, longLimit)
-	defer end()
-	s := newSubject(within, &cfg)
-	all := slices.DeleteFunc(probes(&cfg), func(p probe) bool { return !which(p) || p.when != nil && !p.when(s) })
-	out := newFindings(i.out, false, i.zh)
-	for at, result := range start(within, all, s) {
-		if found := out.await(all[at].name, result); ctx.Err() == nil {
-			out.list(found)
-		}
-	}
-	return ctx.Err() == nil && out.count(statusFail) == 0
+	failed := false
+	selftest.Run(ctx, selftest.Options{Config: cfg.Config, Version: versionText(), Words: w, Only: areas},
+		func(found ...selftest.Finding) {
+			found = slices.DeleteFunc(found, func(f selftest.Finding) bool {
+				return f.Name == "groups file" || f.Name == "group managers" // are about what comes later
+			})
+			if ctx.Err() == nil {
+				failed = newFindings(i.out, false, w).list(found) || failed
+			}
+		})
+	return ctx.Err() == nil && !failed
 }
 
-// list shows findings without a heading.
-func (f *findings) list(found []finding) {
+// list shows findings without a heading. It returns whether something fails.
+func (f *findings) list(found []selftest.Finding) (failed bool) {
 	for _, one := range found {
 		f.show(one)
+		failed = failed || one.Status == selftest.Fail
 	}
+	return failed
 }
 
 // load reads the configuration that the settings make.
@@ -329,7 +333,7 @@ func (i *initCall) chooseAddresses(ctx context.Context, path string) error {
 		listen, above := at(firstPort+n*portStep), at(firstPort+n*portStep+1)
 		free := func(addr string) bool {
 			return !slices.ContainsFunc(i.taken, func(other string) bool { return samePort(other, addr) }) &&
-				bound(ctx, addr) == nil
+				selftest.Bound(ctx, addr) == nil
 		}
 		if !free(listen) || !free(above) {
 			continue
@@ -394,7 +398,6 @@ func (i *initCall) askApp(ctx context.Context, id, secret, base string) error {
 	if needed {
 		prompt = "App ID, cli_…"
 	}
-	feishu := func(p probe) bool { return p.area == "Feishu" && p.name != "group managers" }
 	for {
 		err := i.answer(ctx, id, question{prompt: prompt, optional: !needed, settings: []string{"FEISHU_APP_ID"},
 			take: i.keep("FEISHU_APP_ID")})
@@ -406,7 +409,7 @@ func (i *initCall) askApp(ctx context.Context, id, secret, base string) error {
 		if err != nil {
 			return err
 		}
-		if settled, err := i.settled(ctx, []string{"FEISHU_APP_SECRET"}, feishu); settled || err != nil {
+		if settled, err := i.settled(ctx, []string{"FEISHU_APP_SECRET"}, []string{"Feishu"}); settled || err != nil {
 			return err
 		}
 		id, secret = "", "" // either may be wrong
@@ -427,13 +430,13 @@ func (i *initCall) keep(name string) func(answer string) error {
 
 // askPlace asks where the bots meet, unless the other bots' files say so.
 func (i *initCall) askPlace(ctx context.Context, redis, data string) error {
-	probes := func(p probe) bool { return p.area == "Files" && p.name != "groups file" || p.area == "Relay" }
+	areas := []string{"Files", "Relay"}
 	if i.set["REDIS_URL"] != "" || i.set["DATA_DIR"] != "" {
-		return i.answer(ctx, "-", question{probe: probes, settings: sharedSettings, take: func(string) error { return nil }})
+		return i.answer(ctx, "-", question{areas: areas, settings: sharedSettings, take: func(string) error { return nil }})
 	}
 	if data == "" {
 		err := i.answer(ctx, redis, question{optional: true,
-			probe: func(p probe) bool { return i.set["REDIS_URL"] != "" && probes(p) },
+			areas: []string{"Relay"},
 			prompt: i.t("Redis in which the bots meet, redis://… (empty: files of this host)",
 				"机器人共用的 Redis，redis://…（留空：用本机文件）"),
 			settings: []string{"REDIS_URL"}, take: i.keep("REDIS_URL")})
@@ -443,8 +446,8 @@ func (i *initCall) askPlace(ctx context.Context, redis, data string) error {
 		fmt.Fprintln(i.out, i.t(defaultFolder.en, defaultFolder.zh))
 	}
 	return i.answer(ctx, data, question{prompt: i.t("Folder in which the bots meet (DATA_DIR)",
-		"机器人共用的文件夹（DATA_DIR）"), def: usualDataDir,
-		probe: probes, settings: []string{"DATA_DIR"}, take: func(answer string) error {
+		"机器人共用的文件夹（DATA_DIR）"), def: "~/.nanobot",
+		areas: areas, settings: []string{"DATA_DIR"}, take: func(answer string) error {
 			path, err := fullPath(answer) // whole, so that another user's sidecar finds the same
 			i.set["DATA_DIR"] = path
 			return err
@@ -479,7 +482,7 @@ func (i *initCall) mayWrite(ctx context.Context, path string) error {
 // write writes the env file, after a question if it is there already.
 func (i *initCall) write(ctx context.Context, path string) (string, error) {
 	if _, err := i.load(i.set); err != nil && !i.force {
-		newFindings(i.out, false, i.zh).list(mistakes(err))
+		newFindings(i.out, false, words.Words{Chinese: i.zh}).list(mistakes(words.Words{Chinese: i.zh}, err))
 		return "", errFailed
 	}
 	if err := i.mayWrite(ctx, path); err != nil {
@@ -516,14 +519,10 @@ func (i *initCall) groups(ctx context.Context, cfg *config) string {
 	if !strings.Contains(i.framework.settings, anyGroup) {
 		return ""
 	}
-	within, end := context.WithTimeout(ctx, longLimit)
+	within, end := context.WithTimeout(ctx, apiWithin)
 	defer end()
-	f, _ := newSubject(within, cfg).feishu()
-	if f == nil {
-		return anyGroup
-	}
-	in, _, err := botGroups(within, f)
-	if err != nil || len(in) == 0 || len(in) > maxNamed {
+	in := selftest.Groups(within, &cfg.Config)
+	if len(in) == 0 || len(in) > 20 {
 		return anyGroup
 	}
 	var list []string

@@ -25,10 +25,10 @@ func (c *commandLine) language() *string {
 	return &lang
 }
 
-// words prints texts in one of two languages.
-type words struct{ chinese bool }
+// inline prints texts in one of two languages.
+type inline struct{ chinese bool }
 
-func (w words) say(en, zh string, args ...any) string { return say(en, zh, args...).in(w.chinese) }
+func (w inline) say(en, zh string, args ...any) string { return say(en, zh, args...).in(w.chinese) }
 
 // text is for people, in both languages.
 type text struct{ en, zh string }
@@ -54,8 +54,3 @@ func (t text) in(chinese bool) string {
 	}
 	return t.en
 }
-
-var unknown = text{"unknown", "未知"}
-
-// Error makes a text an error of which check shows the Chinese, too.
-func (t text) Error() string { return t.en }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"feishu-relay/internal/selftest"
 	"feishu-relay/relay"
 )
 
@@ -30,7 +31,7 @@ func (e noSidecar) Error() string { return string(e) }
 // localAPI is the local API of the sidecar of this environment.
 type localAPI struct {
 	addr, token string
-	words       // of what is said where none answers
+	inline      // of what is said where none answers
 }
 
 func newLocalAPI(addr string) (*localAPI, error) {
@@ -54,7 +55,7 @@ func (a *localAPI) call(ctx context.Context, method, path string, in any) (data 
 	}
 	limited, cancel := context.WithTimeout(ctx, apiWithin)
 	defer cancel()
-	resp, data, err := fetch(limited, direct, method, "http://"+a.addr+path, a.token, body, maxAPIAnswer+1)
+	resp, data, err := selftest.Fetch(limited, selftest.Direct, method, "http://"+a.addr+path, a.token, body, maxAPIAnswer+1)
 	if err != nil {
 		return nil, a.unanswered(ctx, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"feishu-relay/internal/selftest"
 )
 
 // startSidecar starts the program as the sidecar of an agent, and returns where
@@ -116,5 +118,5 @@ func TestMailboxOfRealSidecars(t *testing.T) {
 	t.Setenv("DATA_DIR", data)
 	t.Setenv("LISTEN_ADDR", manager)
 	_, found := checked(t)
-	wants(t, found, "mailbox registry", statusOK, "2 agents are registered, 2 of them are there")
+	wants(t, found, "mailbox", selftest.OK, "2 agents are registered")
 }

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"feishu-relay/internal/spelling"
+	"feishu-relay/internal/words"
 )
 
 func main() {
@@ -161,7 +162,7 @@ type commandLine struct {
 	help, mistake io.Writer
 	explained     strings.Builder
 	envFile       string
-	report        func([]finding) // is given warnings about the env file
+	report        func([]notice) // is given warnings about the env file
 }
 
 // flags returns the flags of a command. Its --help prints synopsis. parse loads the file that
@@ -174,9 +175,10 @@ func flags(name, synopsis string, help, mistake io.Writer) *commandLine {
 		c.PrintDefaults()
 	}
 	c.StringVar(&c.envFile, "env-file", "", "`file` of KEY=VALUE lines with settings that the environment does not have")
-	c.report = func(found []finding) {
-		for _, f := range found {
-			fmt.Fprintf(mistake, "feishu-relay: warning: %s: %s\n", neutral(f.Detail.en), neutral(f.Mend.en))
+	c.report = func(found []notice) {
+		for _, n := range found {
+			f := n.in(words.Words{})
+			fmt.Fprintf(mistake, "feishu-relay: warning: %s: %s\n", neutral(f.Detail), neutral(f.Mend))
 		}
 	}
 	return c

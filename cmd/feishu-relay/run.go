@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/selftest"
+	"feishu-relay/internal/words"
 	"feishu-relay/sidecar"
 )
 
@@ -24,8 +26,8 @@ const memoryLimit = 224 << 20
 func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("run", "[run] [--env-file FILE]\n\nRuns the sidecar until SIGTERM or Ctrl-C, "+
 		"as in: feishu-relay run --env-file bot.env\n", stdout, stderr)
-	var ofFile []finding
-	f.report = func(found []finding) { ofFile = found }
+	var ofFile []notice
+	f.report = func(found []notice) { ofFile = found }
 	if _, err := f.parse(args, 0); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprint(stdout, "\nEnvironment:\n\n")
@@ -43,10 +45,9 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return errFailed
 	}
 	logger := cfg.logger(stderr)
-	for _, f := range append(ofFile, checkEnvironment(os.Environ())...) {
-		if f.Status != statusOK {
-			logger.Warn("a setting may have unexpected effects", "detail", f.Detail.en, "mend", f.Mend.en)
-		}
+	for _, n := range append(ofFile, checkEnvironment(os.Environ())...) {
+		f := n.in(words.Words{})
+		logger.Warn("a setting may have unexpected effects", "detail", f.Detail, "mend", f.Mend)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
@@ -55,7 +56,7 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		logger.Info("DATA_DIR is not set: the folder is the default, which nanobot shares; sidecars of other users need the same one",
 			"folder", cfg.DataDir)
 	}
-	return sidecar.Run(ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger, Settings: cfg.shown()})
+	return sidecar.Run(ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger, Settings: cfg.shown(), SelfTest: cfg.testSelf})
 }
 
 // printEnvironment lists the variables with their descriptions.
@@ -103,7 +104,7 @@ func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	resp, data, err := fetch(ctx, direct, http.MethodGet, "http://"+target+path, "", nil, 1<<20)
+	resp, data, err := selftest.Fetch(ctx, selftest.Direct, http.MethodGet, "http://"+target+path, "", nil, 1<<20)
 	if err != nil {
 		return fmt.Errorf("no sidecar answers: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/runes"
+	"feishu-relay/internal/selftest"
 )
 
 // maxScenario is the largest scenario file that is read.
@@ -93,7 +94,7 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 // simScenario is the file's, or a group with n bots and a user.
 func simScenario(file string, n int) (feishusim.Scenario, error) {
 	if file != "" {
-		data, err := readAtMost(file, maxScenario)
+		data, err := selftest.ReadAtMost(file, maxScenario)
 		if err != nil {
 			return feishusim.Scenario{}, err
 		}

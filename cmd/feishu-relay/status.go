@@ -15,22 +15,21 @@ import (
 
 	"golang.org/x/term"
 
-	"feishu-relay/internal/groups"
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/wait"
+	"feishu-relay/internal/words"
 	"feishu-relay/mailbox"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 	"feishu-relay/steer"
-	"feishu-relay/transcript"
 )
 
 const statusSynopsis = `status [flags]
 
 One screen: who is online, the groups with their depth and last stop, what waits,
 and the last errors. It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
-Without one it says so, shows what is in the folders or Redis, and exits with status 1.
+Without one it says so, and exits with status 1.
 
   feishu-relay status --env-file bot.env
   feishu-relay status --watch
@@ -57,8 +56,8 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	api.words = words{inChinese(*lang)}
-	s := statusCall{groupCall: groupCall{out: stdout, api: api, json: *asJSON}, words: api.words,
+	api.inline = inline{inChinese(*lang)}
+	s := statusCall{groupCall: groupCall{out: stdout, api: api, json: *asJSON}, inline: api.inline,
 		paint: newPaint(stdout)}
 	for {
 		s.now = time.Now()
@@ -78,7 +77,7 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 // statusCall is one use of the command.
 type statusCall struct {
 	groupCall
-	words
+	inline
 	paint *paint
 }
 
@@ -122,7 +121,7 @@ type groupShown struct {
 func (s *statusCall) show(ctx context.Context, watch bool) error {
 	shown, err := s.ask(ctx)
 	if _, ok := errors.AsType[noSidecar](err); ok {
-		shown = s.withoutSidecar(ctx, err)
+		shown = &statusShown{Error: err.Error(), Groups: []groupShown{}, Agents: []sidecar.AgentStatus{}}
 	} else if err != nil {
 		return err
 	}
@@ -193,33 +192,6 @@ func (s *statusCall) lastStop(ctx context.Context) (*outcome.Outcome, error) {
 	return nil, nil
 }
 
-// withoutSidecar is what can be told without a sidecar: the agents' cards and the transcripts.
-func (s *statusCall) withoutSidecar(ctx context.Context, why error) *statusShown {
-	shown := &statusShown{Error: why.Error(), Groups: []groupShown{}, Agents: []sidecar.AgentStatus{}}
-	cfg, _ := loadConfig()           // mistakes in the rest of it do not matter here
-	cards, _ := readCards(ctx, &cfg) // `check` says why not
-	for _, c := range cards {
-		shown.Agents = append(shown.Agents, sidecar.AgentStatus{Agent: relay.AgentName(c.AgentID), Name: c.BotName,
-			Online: c.At(s.now, cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline})
-	}
-	store, err := transcript.Open(cfg.TranscriptDir, &transcript.Options{ReadOnly: true})
-	if err != nil {
-		return shown
-	}
-	defer store.Close()
-	chats, _ := store.Chats()
-	var names map[string]groups.Group
-	if file := readGroups(cfg.GroupsFile); file != nil {
-		names = file.Groups
-	}
-	slices.SortStableFunc(chats, func(a, b transcript.Chat) int { return cmp.Compare(spoke(b), spoke(a)) })
-	for _, c := range chats {
-		shown.Groups = append(shown.Groups, groupShown{Group: steer.Group{Channel: c.Channel,
-			ChatID: relay.ChatID(c.ChatID), Name: names[c.ChatID].Name}})
-	}
-	return shown
-}
-
 // screen is a screen for people.
 func (s *statusCall) screen(x *statusShown) string {
 	var b strings.Builder
@@ -231,9 +203,6 @@ func (s *statusCall) screen(x *statusShown) string {
 		b.WriteString(s.say("Start it with the bot's environment: `feishu-relay`, or `feishu-relay run --env-file bot.env`; "+
 			"`feishu-relay check` says what is missing.\n", "用机器人的环境启动它：`feishu-relay`，或 `feishu-relay run --env-file bot.env`；"+
 			"`feishu-relay check` 会说缺什么。\n"))
-		if len(x.Agents)+len(x.Groups) > 0 {
-			b.WriteString("\n" + s.say("What the folders or Redis tell:\n", "从文件夹或 Redis 看到的：\n"))
-		}
 	} else {
 		s.sidecarLines(line, x)
 	}
@@ -401,7 +370,7 @@ func (s *statusCall) errorLines(b *strings.Builder, all []sidecar.Problem) {
 }
 
 // age is a span of time as people say it.
-func (w words) age(d time.Duration) string { return age(d).in(w.chinese) }
+func (w inline) age(d time.Duration) string { return words.Words{Chinese: w.chinese}.Age(d) }
 
 // padded is text, which shows as plain, at least n columns wide.
 func padded(text, plain string, n int) string {

@@ -37,8 +37,3 @@ func counted(n int, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
-
-// amount is counted in both languages.
-func amount(n int, one, many, zh string) text {
-	return text{counted(n, one, many), fmt.Sprintf("%d %s", n, zh)}
-}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/words"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 	"feishu-relay/transcript"
@@ -22,8 +23,6 @@ const (
 	// maxShown is the most messages that -n may ask for, since they stand in
 	// memory; a larger number is refused.
 	maxShown = 100_000
-	// maxNamed is how many known chats an error names.
-	maxNamed = 20
 	// maxNotices is the most notices of a chat that are looked at.
 	maxNotices = 1000
 )
@@ -277,7 +276,7 @@ func named(chats []transcript.Chat) string {
 	for _, c := range chats {
 		names = append(names, chatName(c))
 	}
-	return some(names).en
+	return words.Words{}.List(names)
 }
 
 // chatName is how a chat is called here: by its id, with its channel where that

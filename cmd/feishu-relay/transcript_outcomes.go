@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/term"
 
+	"feishu-relay/internal/selftest"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -137,7 +138,7 @@ func streamFates(ctx context.Context, api *localAPI, hand func(fated) bool) {
 	if api.token != "" {
 		req.Header.Set("Authorization", "Bearer "+api.token)
 	}
-	resp, err := direct.RoundTrip(req)
+	resp, err := selftest.Direct.RoundTrip(req)
 	if err != nil {
 		return // it may be started later
 	}

@@ -13,6 +13,9 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"feishu-relay/internal/selftest"
+	"feishu-relay/internal/words"
 )
 
 const (
@@ -31,8 +34,8 @@ const (
 // botsFile is what `feishu-relay up` is to run.
 type botsFile struct {
 	bots     []*upBot
-	mistakes []error   // of the whole file: nothing can be started
-	warnings []finding // about files with secrets
+	mistakes []error  // of the whole file: nothing can be started
+	warnings []notice // about files with secrets
 }
 
 // upBot is one bot of the file.
@@ -47,7 +50,7 @@ type upBot struct {
 // readBotsFile reads and checks a bots file. The mistakes of a bot are that bot's own.
 // environ is the environment, whose settings apply where the file has none.
 func readBotsFile(path string, environ []string) (*botsFile, error) {
-	data, err := readAtMost(path, maxBotsFile)
+	data, err := selftest.ReadAtMost(path, maxBotsFile)
 	if err != nil {
 		return nil, err
 	}
@@ -345,20 +348,16 @@ func (f *botsFile) warnApart() {
 			continue
 		}
 		if meets(b) != meets(first) || b.config.RelaySecret != first.config.RelaySecret {
-			f.warnings = append(f.warnings, warning(say("put RELAY_BACKEND, REDIS_URL, RELAY_CHANNEL, DATA_DIR, RELAY_DIR and "+
-				"RELAY_SECRET under `shared:`, if they are to talk with each other",
-				"要让它们互相对话，请把 RELAY_BACKEND、REDIS_URL、RELAY_CHANNEL、DATA_DIR、RELAY_DIR 和 RELAY_SECRET 放到 "+
-					"`shared:` 下"),
-				"%s and %s do not hear each other: they meet in different places or have different secrets",
-				"%s 和 %s 互相收不到消息：它们用的目录或 Redis 不同，或密钥不同", first.name, b.name)...)
+			f.warnings = append(f.warnings, notice{"bots", "bots apart", []any{first.name, b.name}})
 		}
 	}
 }
 
 // report prints the mistakes, and returns how many bots have none.
 func (f *botsFile) report(w io.Writer) (good int) {
-	for _, one := range f.warnings {
-		fmt.Fprintf(w, "! %s: %s\n", neutral(one.Detail.en), neutral(one.Mend.en))
+	for _, n := range f.warnings {
+		one := n.in(words.Words{})
+		fmt.Fprintf(w, "! %s: %s\n", neutral(one.Detail), neutral(one.Mend))
 	}
 	for _, err := range f.mistakes {
 		fmt.Fprintf(w, "✗ %s\n", neutral(err.Error()))

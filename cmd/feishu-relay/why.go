@@ -53,8 +53,8 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	api.words = words{inChinese(*lang)}
-	w := whyCall{groupCall: groupCall{out: stdout, api: api, now: time.Now(), json: *asJSON}, words: api.words,
+	api.inline = inline{inChinese(*lang)}
+	w := whyCall{groupCall: groupCall{out: stdout, api: api, now: time.Now(), json: *asJSON}, inline: api.inline,
 		paint: newPaint(stdout), limit: answerLimit, where: f.where(*addr)}
 	groups, _, err := w.groups(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (w *whyCall) explainIn(ctx context.Context, groups []steer.Group, id relay.
 // whyCall is one use of the command.
 type whyCall struct {
 	groupCall
-	words
+	inline
 	paint *paint
 	limit time.Duration                 // how long a bot may take to answer
 	away  map[relay.AgentName]time.Time // since when bots are not connected whose sidecar is online

@@ -1,0 +1,326 @@
+package selftest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/entry"
+	"feishu-relay/policy"
+	"feishu-relay/policy/judge"
+	"feishu-relay/sidecar"
+)
+
+const (
+	challengeLimit = time.Second         // Feishu waits no longer for the answer
+	endsSoon       = 30 * 24 * time.Hour // a certificate that does is worth a word
+	freshError     = time.Hour           // how long an error is reported; it may be fixed since
+)
+
+// bot tests how the bot is reached, and where it connects to.
+func (r *results) bot(ctx context.Context) {
+	if r.cfg.Gateway.Addr != "" {
+		r.test("Bot", "gateway")
+		if r.address(ctx, "GATEWAY_ADDR", r.cfg.Gateway.Addr) {
+			r.test("Bot", "gateway certificate")
+			r.certificate()
+		}
+	}
+	if r.cfg.WebhookAddr != "" {
+		r.test("Bot", "webhook address")
+		r.address(ctx, "WEBHOOK_ADDR", r.cfg.WebhookAddr)
+	}
+	if r.cfg.BotWebhookURL != "" {
+		r.test("Bot", "bot webhook")
+		r.webhook(ctx)
+	}
+	r.test("Bot", "bot")
+	if r.cfg.InjectURL != "" {
+		r.inject(ctx)
+		return
+	}
+	how := r.say("by stream")
+	if r.cfg.Gateway.Addr != "" {
+		how = r.say("by gateway")
+	}
+	switch {
+	case r.Running == nil:
+		r.unknown("bot unseen", how)
+	case r.Running.Door.Connected == nil || !*r.Running.Door.Connected:
+		r.unknown("bot away", how)
+	default:
+		r.ok("bot connected", how, r.Running.Door.Name)
+	}
+}
+
+// address tries one that the sidecar listens at, or is to listen at.
+func (r *results) address(ctx context.Context, setting, addr string) bool {
+	if r.Running != nil {
+		r.ok("address served", addr)
+		return true
+	}
+	if err := Bound(ctx, addr); err != nil {
+		r.fail("address taken", err, setting)
+		return false
+	}
+	r.ok("address free", addr)
+	return true
+}
+
+// certificate looks at the files of the gateway's certificate, or of the CA that makes it.
+func (r *results) certificate() {
+	g, auto := r.cfg.Gateway, r.cfg.Gateway.TLS == entry.ModeAuto
+	if !auto && g.TLS != entry.ModeFile {
+		return
+	}
+	if auto {
+		g.CertFile = filepath.Join(r.cfg.DataDir, "ca.pem")
+		g.KeyFile = filepath.Join(r.cfg.DataDir, "private", "ca-key.pem")
+		if _, err := os.Stat(g.CertFile); errors.Is(err, fs.ErrNotExist) {
+			r.ok("certificate later", g.CertFile, r.say("trust", g.CertFile))
+			return
+		}
+	}
+	if info, err := os.Stat(g.CertFile); err == nil && info.Mode()&0o004 == 0 {
+		r.warn("certificate closed", g.CertFile, info.Mode().Perm())
+	}
+	if info, err := os.Stat(g.KeyFile); err == nil && info.Mode()&0o007 != 0 {
+		r.warn("key open to all", g.KeyFile, info.Mode().Perm())
+	}
+	pair, err := tls.LoadX509KeyPair(g.CertFile, g.KeyFile)
+	if err != nil && auto {
+		r.fail("CA unread", err, g.CertFile, g.KeyFile)
+		return
+	} else if err != nil {
+		r.fail("certificate unread", err)
+		return
+	}
+	names := []string{"localhost", "127.0.0.1", "open.feishu.cn", "open.larksuite.com"}
+	for _, u := range []*url.URL{r.cfg.BaseURL, g.PublicURL} {
+		if u != nil && !slices.Contains(names, u.Hostname()) {
+			names = append(names, u.Hostname())
+		}
+	}
+	valid := func(name string) bool {
+		return auto && entry.Permits(pair.Leaf, name) || !auto && pair.Leaf.VerifyHostname(name) == nil
+	}
+	left, ends := time.Until(pair.Leaf.NotAfter), pair.Leaf.NotAfter.Format(time.DateOnly)
+	lacks := slices.IndexFunc(names, func(name string) bool { return !valid(name) })
+	switch {
+	case auto && left < endsSoon:
+		r.warn("CA ends", ends, g.CertFile)
+		return
+	case auto && lacks >= 0:
+		r.warn("CA lacks", names[lacks], g.CertFile)
+		return
+	case !auto && left < 0:
+		r.fail("certificate ended", ends, g.CertFile)
+		return
+	case !auto && left < endsSoon:
+		r.warn("certificate ends", ends, g.CertFile)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !valid(name) })
+	switch public := g.PublicURL; {
+	case public != nil && !slices.Contains(names, public.Hostname()):
+		r.fail("certificate of another name", public.Hostname())
+	case len(names) == 0:
+		r.fail("certificate of no name", g.CertFile)
+	case !auto && trusted(pair):
+		r.ok("certificate", strings.Join(names, ", "), ends)
+	default:
+		r.ok("certificate to trust", strings.Join(names, ", "), ends, r.say("trust", g.CertFile))
+	}
+}
+
+// trusted reports whether this host trusts a certificate without being told to.
+func trusted(pair tls.Certificate) bool {
+	between := x509.NewCertPool()
+	for _, der := range pair.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			between.AddCert(c)
+		}
+	}
+	_, err := pair.Leaf.Verify(x509.VerifyOptions{Intermediates: between})
+	return err == nil
+}
+
+// webhook asks the bot's webhook what Feishu asks to verify it, at any time and without consequences: to send a word
+// back.
+func (r *results) webhook(ctx context.Context) {
+	u, err := url.Parse(r.cfg.BotWebhookURL)
+	if err != nil {
+		r.fail("webhook no URL", "BOT_WEBHOOK_URL")
+		return
+	}
+	where, word := hostPort(u), rand.Text() // the rest of the URL may be secret
+	body, err := json.Marshal(map[string]string{
+		"challenge": word, "token": string(r.cfg.VerificationToken), "type": "url_verification"})
+	if err == nil && r.cfg.EncryptKey != "" {
+		body, err = feishu.Encrypt(string(r.cfg.EncryptKey), body)
+	}
+	if err != nil {
+		r.fail("webhook unreached", where, r.plainly(err))
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryLimit-time.Second)
+	defer cancel()
+	began := time.Now()
+	resp, data, err := Fetch(ctx, Direct, http.MethodPost, r.cfg.BotWebhookURL, "", body, 64<<10)
+	if err != nil {
+		key := "webhook unreached"
+		timeout, _ := errors.AsType[net.Error](err)
+		switch {
+		case is[*net.DNSError](err):
+			key = "webhook no host"
+		case errors.Is(err, context.DeadlineExceeded) || timeout != nil && timeout.Timeout():
+			key = "webhook silent"
+		case is[*tls.CertificateVerificationError](err) || is[tls.RecordHeaderError](err):
+			key = "webhook no TLS"
+		}
+		r.fail(key, where, r.plainly(err))
+		return
+	}
+	var answer struct{ Challenge string }
+	_ = json.Unmarshal(data, &answer) // an answer of another form has no challenge
+	switch took := time.Since(began); {
+	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed:
+		r.fail("webhook other path", where, resp.StatusCode)
+	case resp.StatusCode != http.StatusOK:
+		r.fail("webhook refuses", where, resp.StatusCode)
+	case answer.Challenge != word:
+		r.fail("webhook other answer", where)
+	case took > challengeLimit:
+		r.warn("webhook slow", where, took.Round(100*time.Millisecond))
+	default:
+		r.ok("webhook", where, took.Round(time.Millisecond))
+	}
+}
+
+// hostPort leaves out what of a URL may be secret.
+func hostPort(u *url.URL) string {
+	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
+}
+
+// inject connects to where messages are posted, and posts none.
+func (r *results) inject(ctx context.Context) {
+	u, err := url.Parse(r.cfg.InjectURL)
+	if err != nil {
+		r.fail("webhook no URL", "INJECT_URL")
+		return
+	}
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err == nil && proxy != nil {
+		u = proxy
+	}
+	conn, err := (&net.Dialer{Timeout: tryLimit}).DialContext(ctx, "tcp", hostPort(u))
+	if err != nil {
+		r.fail("inject unreached", err)
+		return
+	}
+	_ = conn.Close() // nothing was sent
+	r.ok("inject", hostPort(u))
+}
+
+// judgeFixes are the fixes for what the judge's error says; the first match counts.
+var judgeFixes = [][2]string{
+	{"OPENAI_API_KEY", "judge key"}, {"OPENAI_MODEL to one", "judge thinks"}, {"OPENAI_BASE_URL and OPENAI_MODEL", "judge URL or model"},
+	{"OPENAI_BASE_URL", "judge URL"}, {"quota", "judge quota"}, {"HTTP 400", "judge no chat"}, {"neither YES nor NO", "judge disobeys"},
+	{"in time", "judge slow"}, {context.DeadlineExceeded.Error(), "judge slow"}, {"", "judge unreached"},
+}
+
+// judge asks one real question, to which a judge should say YES; either answer is right.
+func (r *results) judge(ctx context.Context) {
+	r.test("Judge", "judge")
+	if !r.cfg.Limits.Check {
+		r.ok("judge off")
+		return
+	}
+	if r.cfg.Judge.APIKey == "" {
+		r.ok("judge rules")
+		return
+	}
+	llm, err := judge.New(judge.Options{APIKey: string(r.cfg.Judge.APIKey), BaseURL: r.cfg.Judge.BaseURL,
+		Model: r.cfg.Judge.Model, Timeout: r.cfg.Limits.Timeout})
+	if err != nil {
+		r.fail("judge unusable", err)
+		return
+	}
+	began := time.Now()
+	now := began.UnixMilli()
+	allow, err := llm.Judge(ctx, policy.Question{
+		Transcript: []policy.Entry{{Role: policy.RoleUser, Sender: "operator", MessageID: "check_1", TS: now - 2000,
+			Content: "Please find out together when the next release can be tested."}},
+		Message: policy.Entry{Role: policy.RoleAssistant, Sender: "feishu_relay_check", MessageID: "check_2",
+			TS: now - 1000, Content: "Which part of it can you test, and by when?"},
+		AgentName: string(r.cfg.Agent), AgentRole: r.cfg.Role, BotName: r.cfg.BotName, Mentioned: true,
+	})
+	model := llm.State().Model
+	switch took := time.Since(began).Round(time.Millisecond); {
+	case err == nil:
+		r.ok("judge", model, map[bool]string{true: "YES", false: "NO"}[allow], took)
+	case errors.Is(err, context.DeadlineExceeded) && r.cfg.Limits.Timeout > longLimit:
+		r.warn("judge later", model, longLimit, r.cfg.Limits.Timeout)
+	default:
+		at := slices.IndexFunc(judgeFixes, func(f [2]string) bool { return strings.Contains(err.Error(), f[0]) })
+		r.add(Fail, model+": "+strings.TrimPrefix(r.plainly(err), "judge: "), r.say(judgeFixes[at][1]))
+	}
+}
+
+// sidecar reports what the running sidecar says of itself.
+func (r *results) sidecar(context.Context) {
+	if r.cfg.AdminToken == "" && r.cfg.ListenAddr != "" && !sidecar.IsLoopback(r.cfg.ListenAddr) {
+		r.test("Sidecar", "tokens")
+		r.warn("tokens")
+	}
+	s := r.Running
+	if s == nil {
+		return
+	}
+	r.test("Sidecar", "sidecar")
+	if s.Ready {
+		r.ok("ready", cmp.Or(s.Version, "?"))
+	} else {
+		r.fail("not ready", s.NotReady)
+	}
+	r.test("Sidecar", "outbox")
+	for _, name := range []string{"outbound", "inbound"} {
+		if q := s.Queues[name].Outbox; q.Pending > 0 && q.Error != "" {
+			r.warn("outbox", name, r.Words.Count("messages", q.Pending), q.Error)
+		}
+	}
+	r.test("Sidecar", "settings of groups")
+	modes, budgets := map[string]bool{}, map[string]bool{}
+	var mode, budget []string
+	for _, a := range s.Steering.Agents {
+		modes[a.Answer], budgets[strconv.Itoa(a.Budget)] = true, true
+		mode, budget = append(mode, a.Agent+" "+a.Answer), append(budget, a.Agent+" "+strconv.Itoa(a.Budget))
+	}
+	if len(modes) > 1 {
+		r.warn("settings of groups", "ANSWER_MODE", r.Words.List(mode), "answer_mode")
+	}
+	if len(budgets) > 1 {
+		r.warn("settings of groups", "GROUP_BUDGET", r.Words.List(budget), "group_budget")
+	}
+	r.test("Sidecar", "sidecar errors")
+	for _, e := range s.Errors {
+		if since := time.Since(e.At); since < freshError {
+			r.warn("sidecar error", e.Part, strings.TrimSpace(e.Error), r.Words.Count("times", e.Count), r.Words.Age(since),
+				e.At.UTC().Format(time.RFC3339))
+		}
+	}
+}

@@ -1,0 +1,408 @@
+package selftest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redislink"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/filebox"
+	"feishu-relay/mailbox/redisbox"
+	"feishu-relay/relay"
+	"feishu-relay/relay/redisrelay"
+	"feishu-relay/sidecar"
+)
+
+const (
+	oldestRedis = 6               // major version; an older one lacks some of what is used
+	fullRedis   = 90              // per cent of maxmemory, from which on the test warns
+	maxSkew     = 5 * time.Second // of our clock: messages are ordered, and expire, by their senders' clocks
+)
+
+// relay tests where the sidecars meet, and what the others' cards there say.
+func (r *results) relay(ctx context.Context) {
+	if r.cfg.Backend == "redis" {
+		within, end := context.WithTimeout(ctx, tryLimit)
+		defer end()
+		if !r.redis(within) {
+			return
+		}
+	}
+	r.test("Mailbox", "mailbox")
+	cards, err := r.cards(ctx)
+	if err != nil {
+		r.fail("mailbox unread", err)
+	}
+	r.test("Relay", "peers")
+	r.peers(cards)
+	r.test("Mailbox", "mailbox")
+	switch {
+	case !r.cfg.Mailbox.On:
+		r.ok("mailbox off")
+	case err == nil && r.Running != nil && r.Running.Mailbox != nil && r.Running.Mailbox.Waiting >= mailbox.MaxInbox:
+		r.warn("mailbox full", r.Running.Mailbox.Waiting)
+	case err == nil && r.cfg.Gateway.Addr != "" && r.cfg.InjectURL == "" && !r.cfg.Mailbox.Gateway:
+		r.ok("mailbox waits", r.Words.Count("agents", len(cards)))
+	case err == nil:
+		r.ok("mailbox", r.Words.Count("agents", len(cards)))
+	}
+}
+
+// redis tests the Redis of REDIS_URL with the backend's own calls. It returns whether that is reached.
+func (r *results) redis(ctx context.Context) bool {
+	r.test("Relay", "redis")
+	channel := r.cfg.RelayChannel
+	// To ask for what was never published goes the whole path of a publish without writing anything.
+	if err := r.publish(ctx, channel, nil, "1-0/"); err != nil {
+		r.fail("redis unreached", err)
+		return false
+	}
+	o, err := redislink.ParseURL(string(r.cfg.RedisURL))
+	if err != nil {
+		r.fail("redis unreached", err)
+		return false
+	}
+	client := redislink.NewClient(redislink.Options(o, 10, tryLimit/2, tryLimit/2))
+	defer client.Close()
+	node, err := nodeOf(ctx, client, channel+":log")
+	if err != nil {
+		r.fail("redis unreached", r.code(err))
+		return false
+	}
+	sections, err := node.InfoMap(ctx).Result()
+	info := map[string]string{}
+	for _, section := range sections {
+		maps.Copy(info, section)
+	}
+	writes := true
+	if err != nil {
+		r.unknown("redis without info")
+	} else {
+		writes = r.redisInfo(info)
+	}
+	if writes {
+		r.test("Relay", "redis rights")
+		r.redisRights(ctx, client)
+	}
+	r.test("Relay", "clock")
+	asked := time.Now()
+	if theirs, err := node.Time(ctx).Result(); err == nil {
+		r.clock("Redis", maxSkew, theirs.Sub(asked.Add(time.Since(asked)/2)))
+	} else {
+		r.unknown("redis time", r.code(err))
+	}
+	return true
+}
+
+func (r *results) publish(ctx context.Context, channel string, lines [][]byte, after relay.Receipt) error {
+	q, err := redisrelay.New(redisrelay.Options{URL: string(r.cfg.RedisURL), Channel: channel})
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	if _, err = q.Publish(ctx, lines, after); err == nil || errors.Is(err, relay.ErrForgotten) {
+		return nil
+	}
+	return cmp.Or(errors.Unwrap(err), err) // without "publish to redis"
+}
+
+// nodeOf is the server that holds key.
+func nodeOf(ctx context.Context, client redis.UniversalClient, key string) (*redis.Client, error) {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c, nil
+	case *redis.ClusterClient:
+		return c.MasterForKey(ctx, key)
+	}
+	return nil, fmt.Errorf("a client of type %T", client)
+}
+
+// code is the first word of a server's error; the rest may quote what was sent.
+func (r *results) code(err error) string {
+	if is[redis.Error](err) {
+		code, _, _ := strings.Cut(err.Error(), " ")
+		return code[:min(len(code), 40)]
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return r.plainly(err)
+	}
+	return r.say("connection lost")
+}
+
+// redisInfo reports version, persistence, role and memory. It returns whether writes are taken.
+func (r *results) redisInfo(info map[string]string) (writes bool) {
+	version, role := cmp.Or(info["redis_version"], "?"), info["role"]
+	major, _, _ := strings.Cut(version, ".")
+	switch n, err := strconv.Atoi(major); {
+	case err == nil && n < oldestRedis:
+		r.warn("redis old", version, oldestRedis)
+	case info["aof_enabled"] == "1":
+		r.ok("redis aof", version)
+	default:
+		r.ok("redis no aof", version)
+	}
+	r.test("Relay", "redis role")
+	if role == "slave" {
+		r.fail("redis replica", info["master_host"], info["master_port"])
+		return false
+	}
+	r.test("Relay", "redis memory")
+	writes = true
+	policy, used, most := info["maxmemory_policy"], number(info["used_memory"]), number(info["maxmemory"])
+	switch {
+	case most > 0 && used >= most && policy == "noeviction":
+		writes = false
+		r.fail("redis full", Size(used), Size(most), 2*most)
+	case most > 0 && used > most/100*fullRedis:
+		r.warn("redis nearly full", Size(used), Size(most), 2*most)
+	}
+	switch {
+	case strings.HasPrefix(policy, "volatile-"): // only keys that expire
+		r.warn("redis evicts claims", policy)
+	case policy != "" && policy != "noeviction":
+		r.warn("redis evicts", policy)
+	}
+	return writes
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64) // 0 if missing
+	return n
+}
+
+// Keys of package redisbox.
+const (
+	mailboxKeys     = "nanobot:mailbox:"
+	mailboxChannels = "agent.inbox.*"
+)
+
+// redisRights tries every command that the sidecar uses, on keys beside its own. It writes one entry to a stream, which
+// it deletes.
+func (r *results) redisRights(ctx context.Context, client redis.UniversalClient) {
+	ours, users := r.cfg.RelayChannel, sidecar.UsersChannel(r.cfg.RelayChannel)
+	own := ours + ":check:" + rand.Text()
+	err := r.publish(ctx, own, [][]byte{[]byte("{}")}, "")
+	if err == nil {
+		if err = client.Del(ctx, own+":log").Err(); err != nil {
+			err = refusedCommand{"DEL", err}
+		}
+	}
+	type use struct{ key, channel, commands string }
+	uses := []use{}
+	for _, channel := range []string{ours, users} {
+		uses = append(uses, use{channel + ":check", channel, "EVAL return(1) 1 KEY|XADD KEY * payload -|PUBLISH CHANNEL -|" +
+			"XREAD STREAMS KEY 0|XRANGE KEY - +|XREVRANGE KEY + -|XLEN KEY|GET KEY|SET KEY - NX PX 1"})
+	}
+	if r.cfg.Mailbox.On {
+		uses = append(uses, use{mailboxKeys + "check", mailboxChannels, "EVAL return(1) 1 KEY|EVALSHA - 1 KEY|" +
+			"EXISTS KEY|XINFO STREAM KEY|XLEN KEY|XADD KEY * envelope -|XRANGE KEY - +|XREAD STREAMS KEY 0|XDEL KEY 0-1|" +
+			"PTTL KEY|PERSIST KEY|PEXPIRE KEY 1|LPUSH KEY -|LTRIM KEY 0 1|ZADD KEY 1 -|ZSCORE KEY -|ZRANGEBYSCORE KEY 0 1|" +
+			"ZREM KEY -|ZREMRANGEBYRANK KEY 0 1|SET KEY - PX 1|DEL KEY|HSET KEY - -|HGET KEY -|HGETALL KEY|HLEN KEY|" +
+			"PUBLISH CHANNEL -"})
+	}
+	for _, u := range uses {
+		if err == nil {
+			err = try(ctx, client, u.key, u.channel, u.commands)
+		}
+		if err == nil {
+			subscribe := client.Subscribe
+			if u.channel == mailboxChannels {
+				subscribe = client.PSubscribe
+			}
+			listen := subscribe(ctx, u.channel)
+			_, err = listen.Receive(ctx)
+			_ = listen.Close()
+		}
+		if err != nil {
+			r.fail("redis rights", u.channel, r.refusal(err))
+			return
+		}
+	}
+	r.ok("redis rights fine", ours, users)
+}
+
+// refusedCommand is a command that the server refuses.
+type refusedCommand struct {
+	command string
+	error
+}
+
+func (e refusedCommand) Unwrap() error { return e.error }
+
+// refusal names what was refused.
+func (r *results) refusal(err error) string {
+	if refused, ok := errors.AsType[refusedCommand](err); ok {
+		return refused.command + ": " + r.code(refused.error)
+	}
+	return r.code(err)
+}
+
+// try tries commands on a key and a channel. They are queued in a transaction that is taken back: rights are looked at
+// when a command is queued, and nothing is done.
+func try(ctx context.Context, client redis.UniversalClient, key, channel, commands string) error {
+	node, err := nodeOf(ctx, client, key)
+	if err != nil {
+		return err
+	}
+	conn := node.EphemeralConn()
+	defer conn.Close() // ends the transaction, whatever its state
+	for command := range strings.SplitSeq("MULTI|"+commands+"|DISCARD", "|") {
+		var args []any
+		for word := range strings.FieldsSeq(command) {
+			switch word {
+			case "KEY":
+				word = key
+			case "CHANNEL":
+				word = channel
+			}
+			args = append(args, word)
+		}
+		if err := conn.Do(ctx, args...).Err(); err != nil {
+			return refusedCommand{fmt.Sprint(args[0]), err}
+		}
+	}
+	return nil
+}
+
+// clock judges how far the clock of somebody is ahead of ours.
+func (r *results) clock(whose string, most, ahead time.Duration) {
+	switch by := ahead.Abs().Round(time.Second); {
+	case ahead.Abs() <= most:
+		r.ok("clock", whose)
+	case ahead > 0:
+		r.warn("clock behind", by, whose)
+	default:
+		r.warn("clock ahead", by, whose)
+	}
+}
+
+// cards reads the agents' cards as a sidecar does, which writes its own with MAILBOX=off, too.
+func (r *results) cards(ctx context.Context) ([]mailbox.Card, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	var store interface {
+		Cards(ctx context.Context) ([]mailbox.Card, error)
+		Close() error
+	}
+	var err error
+	if r.cfg.Backend == "redis" {
+		store, err = redisbox.Open(redisbox.Options{URL: string(r.cfg.RedisURL), Self: mailbox.AgentID(r.cfg.Agent)})
+	} else if _, missing := os.Stat(r.cfg.Mailbox.Dir); missing != nil {
+		return nil, nil // nobody has run yet; the test of the folder says what is wrong with it
+	} else {
+		store, err = filebox.Open(r.cfg.Mailbox.Dir, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	return store.Cards(ctx)
+}
+
+// shared is a setting that sidecars should have alike; of returns "" where it is not known.
+type shared struct {
+	name, why string
+	of        func(*mailbox.Settings) string
+}
+
+// settings are in the order of their findings.
+var settings = []shared{
+	{"RELAY_BACKEND", "why apart", func(s *mailbox.Settings) string { return s.Backend }},
+	{"RELAY_CHANNEL", "why apart", func(s *mailbox.Settings) string { return s.RelayChannel }},
+	{"version", "why version", func(s *mailbox.Settings) string { return s.Version }},
+	{"MAX_BOT_REPLY_DEPTH", "why depth", func(s *mailbox.Settings) string { return fmt.Sprint(s.MaxDepth) }},
+	{"BOT_REPLY_LLM_THRESHOLD", "why threshold", func(s *mailbox.Settings) string { return fmt.Sprint(s.Threshold) }},
+	{"BOT_REPLY_LLM_CHECK", "why judge", func(s *mailbox.Settings) string { return fmt.Sprint(s.Check) }},
+	{"BOT_REPLY_DEPTH_COUNT", "why count", func(s *mailbox.Settings) string { return s.DepthCount }},
+	{"RELAY_MAX_AGE", "why age", func(s *mailbox.Settings) string {
+		return (time.Duration(s.MaxAge) * time.Millisecond).String()
+	}},
+}
+
+// peers reports which other agents have a card, and what their sidecars are set to otherwise than this one.
+func (r *results) peers(cards []mailbox.Card) {
+	own, now := r.cfg.Shared(r.Version), time.Now()
+	var seen []string
+	var online []mailbox.Card
+	for _, c := range cards {
+		if string(c.AgentID) == string(r.cfg.Agent) {
+			continue
+		}
+		seen = append(seen, r.say("ago", c.AgentID, r.Words.Age(now.Sub(c.LastHeartbeat))))
+		if c.At(now, r.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline && c.HasSettings() {
+			online = append(online, c)
+		}
+	}
+	if len(seen) == 0 {
+		r.unknown("no peers")
+		return
+	}
+	r.ok("peers", r.Words.Count("other agents", len(seen)), r.Words.List(seen))
+	r.test("Relay", "secrets")
+	r.secrets(own, online)
+	r.test("Relay", "peer settings")
+	found := false
+	differ := func(name, why, here string, of func(*mailbox.Settings) string) {
+		var at []string
+		for _, c := range online {
+			if there := of(c.Sidecar); there != "" && here != "" && there != here {
+				at = append(at, r.say("setting at", there, c.AgentID))
+			}
+		}
+		if len(at) > 0 {
+			found = true
+			r.warn("peer settings", name, here, r.Words.List(at), r.say(why))
+		}
+	}
+	for _, s := range settings {
+		differ(s.name, s.why, s.of(own), s.of)
+	}
+	folder := func(name, why string, here mailbox.Folder, of func(*mailbox.Settings) mailbox.Folder) {
+		differ(name, why, here.Path, func(s *mailbox.Settings) string {
+			there := of(s)
+			if there.Path != "" && !here.Same(there) {
+				return r.say("another folder", there.Path)
+			}
+			return here.Path
+		})
+	}
+	if r.cfg.Backend != "redis" {
+		folder("RELAY_DIR", "why apart", own.RelayDir, func(s *mailbox.Settings) mailbox.Folder { return s.RelayDir })
+		folder("TRANSCRIPT_DIR", "why record", own.Transcripts, func(s *mailbox.Settings) mailbox.Folder { return s.Transcripts })
+	}
+	if !found && len(online) > 0 {
+		r.ok("peer settings same", len(online))
+	}
+}
+
+// secrets compares the fingerprint of RELAY_SECRET with those on the cards of agents that are online.
+func (r *results) secrets(own *mailbox.Settings, online []mailbox.Card) {
+	var same []string
+	for _, c := range online {
+		switch other := c.Sidecar.Secret; {
+		case other == own.Secret:
+			same = append(same, string(c.AgentID))
+		case !own.Meets(c.Sidecar):
+			r.warn("secrets of others", c.AgentID)
+		case other == "":
+			r.fail("secret missing there", c.AgentID)
+		case own.Secret == "":
+			r.fail("secret missing here", c.AgentID)
+		default:
+			r.fail("secrets differ", c.AgentID, other, own.Secret)
+		}
+	}
+	if own.Secret != "" && len(same) > 0 {
+		r.ok("secrets", r.Words.List(same))
+	}
+}
