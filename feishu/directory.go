@@ -4,19 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
-	"feishu-relay/book"
 	"feishu-relay/internal/runes"
 	"feishu-relay/relay"
 )
@@ -71,9 +68,6 @@ type Directory struct {
 	ctx       context.Context           // of questions
 	cancel    context.CancelFunc
 
-	disk   sync.Mutex // held while changes are written; taken before mu
-	failed bool       // the last write failed, which was logged; guarded by disk
-
 	mu      sync.Mutex
 	self    Self                               // guarded by mu
 	bots    []Bot                              // guarded by mu; oldest first
@@ -81,29 +75,16 @@ type Directory struct {
 	names   *simplelru.LRU[string, Who]        // by open_id, union_id, user_id or app_id; guarded by mu
 	version uint64                             // guarded by mu
 	renamed uint64                             // guarded by mu
-	unsaved map[mark]bool                      // guarded by mu
-	saver   *time.Timer                        // saves what is unsaved; nil: closed; guarded by mu
 }
-
-// mark names a record.
-type mark struct{ kind, key string }
-
-// The kinds of records. The own bot and the list of bots have one record each.
-const (
-	kindSelf = "self"
-	kindBots = "bots"
-	kindChat = "chat"
-	kindName = "name"
-)
 
 // NewDirectory returns the directory that is kept in a store; nil: in memory only. What cannot be read is learned again.
 // Close it.
 func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
-	d := &Directory{api: api, store: store, log: cmp.Or(log, slog.New(slog.DiscardHandler)),
-		asking: make(chan struct{}, maxAsking), members: rate.NewLimiter(2, 10), unsaved: map[mark]bool{}}
+	d := &Directory{api: api, log: cmp.Or(log, slog.New(slog.DiscardHandler)), asking: make(chan struct{}, maxAsking),
+		members: rate.NewLimiter(2, 10)}
 	d.asked, _ = lru.New[string, reply](maxAsked) // these fail only for a size below 1
-	d.chats, _ = simplelru.NewLRU(maxChats, func(id relay.ChatID, _ Chat) { d.changed(kindChat, string(id)) })
-	d.names, _ = simplelru.NewLRU(maxNames, func(id string, _ Who) { d.changed(kindName, id) })
+	d.chats, _ = simplelru.NewLRU(maxChats, func(id relay.ChatID, _ Chat) { d.changed(kindChat, string(id), nil) })
+	d.names, _ = simplelru.NewLRU(maxNames, func(id string, _ Who) { d.changed(kindName, id, nil) })
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	err := store.Each(func(kind, key string, value json.RawMessage) {
 		switch kind {
@@ -124,9 +105,7 @@ func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
 	if err != nil {
 		d.log.Warn("the stored ids of bots and chats cannot be read; they are learned again", "err", err)
 	}
-	clear(d.unsaved)
-	d.saver = time.AfterFunc(saveDelay, func() { _ = d.Flush() }) // Flush logs its error
-	d.saver.Stop()
+	d.store = store // from now on what is learned is kept
 	return d
 }
 
@@ -144,17 +123,17 @@ func load[T any](value json.RawMessage, learn func(T)) {
 // Forget forgets everything, as where the app is another one.
 func (d *Directory) Forget() error {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, id := range d.chats.Keys() {
-		d.chats.Remove(id) // which marks it
+		d.chats.Remove(id) // which deletes its record
 	}
 	for _, id := range d.names.Keys() {
 		d.names.Remove(id)
 	}
 	d.self, d.bots = Self{}, nil
-	d.changed(kindSelf, "")
-	d.changed(kindBots, "")
-	d.mu.Unlock()
-	return d.Flush()
+	d.changed(kindSelf, "", nil)
+	d.changed(kindBots, "", nil)
+	return nil
 }
 
 // Self returns what is known of the own bot.
@@ -182,7 +161,7 @@ func (d *Directory) LearnSelf(s Self) (changed bool) {
 	}
 	d.self = now
 	d.bots = slices.DeleteFunc(d.bots, d.isSelf)
-	d.changed(kindSelf, "")
+	d.changed(kindSelf, "", now)
 	return true
 }
 
@@ -225,7 +204,7 @@ func (d *Directory) LearnBot(bot Bot) {
 		d.renamed++
 	}
 	if len(merged) != 1 || merged[0] != now {
-		d.changed(kindBots, "")
+		d.changed(kindBots, "", slices.Clone(d.bots))
 	}
 }
 
@@ -317,7 +296,7 @@ func (d *Directory) forget(matches func(Bot) bool) {
 		if o.OpenID != "" && matches(o) {
 			d.bots[i].OpenID = ""
 			d.renamed++
-			d.changed(kindBots, "")
+			d.changed(kindBots, "", slices.Clone(d.bots))
 		}
 	}
 	d.bots = slices.DeleteFunc(d.bots, func(o Bot) bool { return o.unknown() })
@@ -344,15 +323,12 @@ func (d *Directory) Renamed() uint64 {
 	return d.renamed
 }
 
-// changed records a change of a record. The caller holds mu.
-func (d *Directory) changed(kind, key string) {
+// changed records a change of a record; nil: it is gone. The caller holds mu.
+func (d *Directory) changed(kind, key string, value any) {
 	if kind != kindName {
 		d.version++
 	}
-	if len(d.unsaved) == 0 && d.saver != nil {
-		d.saver.Reset(saveDelay)
-	}
-	d.unsaved[mark{kind, key}] = true
+	d.store.Keep(kind, key, value)
 }
 
 // bounded returns name in one line, cut to the length of an identifier.
@@ -379,7 +355,7 @@ func (d *Directory) LearnName(id string, w Who) {
 	now := Who{Name: cmp.Or(w.Name, old.Name), Agent: cmp.Or(w.Agent, old.Agent)}
 	d.names.Add(id, now)
 	if now != old {
-		d.changed(kindName, id)
+		d.changed(kindName, id, now)
 	}
 }
 
@@ -458,73 +434,12 @@ func (d *Directory) update(id relay.ChatID, change func(*Chat)) {
 	change(&now)
 	d.chats.Add(id, now)
 	if now != old {
-		d.changed(kindChat, string(id))
+		d.changed(kindChat, string(id), now)
 	}
 }
 
-const (
-	saveDelay = 200 * time.Millisecond // for which changes are gathered before they are written
-	saveAgain = 10 * time.Second       // after a write that failed
-)
-
-// Flush writes what has changed.
-func (d *Directory) Flush() error {
-	d.disk.Lock()
-	defer d.disk.Unlock()
-	d.mu.Lock()
-	var records []book.Record
-	for m := range d.unsaved {
-		records = append(records, book.Record{Kind: m.kind, Key: m.key, Value: d.value(m)})
-	}
-	clear(d.unsaved)
-	d.mu.Unlock()
-	err := d.store.Put(records...)
-	if err != nil {
-		err = fmt.Errorf("write the ids of bots and chats: %w", err)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for _, r := range records {
-			d.unsaved[mark{r.Kind, r.Key}] = true
-		}
-		if d.saver != nil {
-			d.saver.Reset(saveAgain)
-		}
-		if !d.failed {
-			d.log.Warn("ids of bots and chats cannot be stored; kept in memory for now", "err", err)
-		}
-	}
-	d.failed = err != nil
-	return err
-}
-
-// value is what a record has now; nil if it is gone. The caller holds mu.
-func (d *Directory) value(m mark) any {
-	switch m.kind {
-	case kindSelf:
-		return d.self
-	case kindBots:
-		return slices.Clone(d.bots)
-	case kindChat:
-		if chat, ok := d.chats.Peek(relay.ChatID(m.key)); ok {
-			return chat
-		}
-	case kindName:
-		if who, ok := d.names.Peek(m.key); ok {
-			return who
-		}
-	}
-	return nil
-}
-
-// Close ends the questions to Feishu and writes what has changed. What changes later is only written by Flush. It may
-// be called more than once.
+// Close ends the questions to Feishu. It may be called more than once.
 func (d *Directory) Close() error {
 	d.cancel()
-	d.mu.Lock()
-	if d.saver != nil {
-		d.saver.Stop()
-		d.saver = nil
-	}
-	d.mu.Unlock()
-	return d.Flush()
+	return nil
 }

@@ -59,7 +59,7 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 	h.door = newGatewayDoor(h.app, h.deliver)
 	f := &front{}
 	opts := gatewayOptions(&b.cfg, b.log, b.metrics.gatewayEvent)
-	if h.peers, err = openPeerMail(b, h.app, m, root); err != nil {
+	if h.peers, err = openPeerMail(b, h.app, m); err != nil {
 		return nil, err
 	}
 	if h.peers != nil {

@@ -50,7 +50,7 @@ var mayImport = map[string][]string{
 	"feishu/webhook":            {"feishu", "feishu/link"},
 	"feishu/entry":              {"feishu", "internal/attempts", "internal/safefile", "internal/wait"},
 	"feishu/gateway":            {"dedup", "feishu/content", "feishu", "feishu/link", "feishu/peerchat", "feishu/webhook", "relay", "mention", "internal/weborigin", "internal/wait"},
-	"feishu/peerchat":           {"feishu/content", "feishu", "relay", "internal/runes", "internal/safefile", "internal/spool"},
+	"feishu/peerchat":           {"feishu/content", "feishu", "relay", "internal/runes"},
 	"feishu/send":               {"feishu/content", "internal/runes", "feishu", "mention", "relay", "internal/wait"},
 	"internal/test/apitest":     {"internal/web"},
 	"internal/test/browsertest": {},

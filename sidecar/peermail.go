@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,7 +48,7 @@ const maxWorking = 4
 const workingWithin = 10 * time.Second
 
 // openPeerMail returns nil where mail does not come by the gateway.
-func openPeerMail(b *base, a *app, m *mail, root *os.Root) (*peerMail, error) {
+func openPeerMail(b *base, a *app, m *mail) (*peerMail, error) {
 	if m == nil || !b.cfg.Mailbox.Gateway {
 		return nil, nil
 	}
@@ -61,7 +60,7 @@ func openPeerMail(b *base, a *app, m *mail, root *os.Root) (*peerMail, error) {
 		return nil
 	})
 	var err error
-	p.chats, err = peerchat.Open(peerchat.Options{Root: root, Self: a.self, SenderType: b.cfg.InjectSenderType,
+	p.chats, err = peerchat.Open(peerchat.Options{Store: a.book.Store(), Self: a.self, SenderType: b.cfg.InjectSenderType,
 		Busy: p.busy, Needed: p.needed, Logger: b.log, Trace: b.trace})
 	return p, err
 }

@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +14,13 @@ import (
 
 // An agent's second task waits for the first one for half an hour, and not longer where the clock was put back.
 func TestHowLongATaskWaits(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
+	store, err := feishu.OpenStore(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer root.Close()
+	defer store.Close()
 	openMail := func() *peerMail {
-		chats, err := peerchat.Open(peerchat.Options{Root: root, Self: func() feishu.Self { return feishu.Self{} }})
+		chats, err := peerchat.Open(peerchat.Options{Store: store, Self: func() feishu.Self { return feishu.Self{} }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ type draft struct {
 	Seq map[string]int `json:"seq,omitempty"`
 
 	bytes int  // of its JSON
-	saved bool // the disk has it as it is
+	saved bool // it is in the book
 	tries int  // attempts to publish it that failed
 }
 
@@ -203,7 +203,6 @@ type drafts struct {
 	mu         sync.Mutex
 	all        []*draft        // the oldest first
 	publishing map[string]bool // by conversation: its drafts are published one by one, in their order
-	refused    bool            // the disk refused the last draft, which was logged
 
 	workers sync.WaitGroup // that publish
 }
@@ -250,24 +249,15 @@ func (s *drafts) remove(d *draft) {
 	}
 	s.all = slices.Delete(s.all, i, i+1)
 	if d.saved {
-		_ = s.store.Put(feishu.Record{Kind: feishu.KindDraft, Key: d.key()}) // it comes again after a restart
+		s.store.Keep(feishu.KindDraft, d.key(), nil)
 	}
 }
 
-// save writes d. If the disk refuses, d stays in memory and is written later.
+// save writes d.
 func (s *drafts) save(d *draft) {
-	value, err := relay.Marshal(d)
-	if err == nil {
-		err = s.store.Put(feishu.Record{Kind: feishu.KindDraft, Key: d.key(), Value: json.RawMessage(value)})
-	}
-	d.bytes, d.saved = len(value), err == nil
-	if err != nil {
-		s.Counter(countedDraftUnsaved)
-		if !s.refused {
-			s.Logger.Error("drafts cannot be written and are kept in memory", "err", err)
-		}
-	}
-	s.refused = err != nil
+	value, _ := relay.Marshal(d) // it never fails for a draft
+	s.store.Keep(feishu.KindDraft, d.key(), json.RawMessage(value))
+	d.bytes, d.saved = len(value), true
 	s.bound()
 }
 
@@ -324,7 +314,7 @@ func (s *drafts) change(message relay.MessageID, card string, change func(*draft
 	old := d.key()
 	change(d)
 	if d.key() != old { // a card was sent, and is kept under the id of its message
-		_ = s.store.Put(feishu.Record{Kind: feishu.KindDraft, Key: old})
+		s.store.Keep(feishu.KindDraft, old, nil)
 	}
 	s.save(d)
 	s.poke()
@@ -363,19 +353,16 @@ func (s *drafts) drop(id relay.MessageID) bool {
 	return d.Shown == ""
 }
 
-// sizes are how many drafts wait to be published, and how many of them are not on disk.
-func (s *drafts) sizes() (n, unsaved int) {
+// waiting is how many drafts wait to be published.
+func (s *drafts) waiting() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.all {
 		if d.Shown == "" {
 			n++
-			if !d.saved {
-				unsaved++
-			}
 		}
 	}
-	return n, unsaved
+	return n
 }
 
 // poke wakes Run, which looks at all of them again.
@@ -434,8 +421,6 @@ func (g *Gateway) goesOn(d *draft) func(*draft) {
 const (
 	// lookAgain is how often the drafts are looked at when nothing happens.
 	lookAgain = time.Minute
-	// unsavedWait is how often the disk is tried again for drafts it refused.
-	unsavedWait = 5 * time.Second
 	// lastWait bounds the last pass when the gateway stops, and what is published before it.
 	lastWait = 5 * time.Second
 )
@@ -461,25 +446,19 @@ func (g *Gateway) Run(ctx context.Context) {
 	}
 }
 
-// look calls publish for each conversation in which drafts are due, on a goroutine of its own, writes what the disk
-// refused before, and returns when to look again. last: what no disk holds is due.
+// look calls publish for each conversation in which drafts are due, on a goroutine of its own, and returns when to look
+// again. last: what is not final is due as well, if the disk does not hold it.
 func (s *drafts) look(last bool, publish func(conversation string)) (next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, due := relay.MillisOf(time.Now()), map[string]bool{}
 	next = lookAgain
-	for _, d := range slices.Clone(s.all) {
+	for _, d := range s.all {
 		if early := d.Touched - now; early > 0 { // the clock was put back
 			d.Touched, d.Due = d.Touched-early, d.Due-early
 		}
-		if !d.saved && !s.publishing[d.conversation()] {
-			s.save(d)
-		}
-		switch {
-		case !d.saved && last && d.Shown == "" && d.ready():
+		if last && d.Shown == "" && d.ready() && s.store.Refused() > 0 {
 			d.Due = now
-		case !d.saved:
-			next = min(next, unsavedWait)
 		}
 		if d.Due <= now {
 			due[d.conversation()] = true

@@ -294,19 +294,17 @@ type Status struct {
 	Connected      bool         `json:"connected"`
 	LongConnection link.Status  `json:"long_connection"`
 	Webhook        bool         `json:"webhook"`
-	Drafts         int          `json:"drafts"`         // waiting to be final
-	DraftsUnsaved  int          `json:"drafts_unsaved"` // of them in memory only
+	Drafts         int          `json:"drafts"` // waiting to be final
 }
 
 // Status returns who the bot is, how it is connected, and how many drafts wait, as a [Status].
 func (g *Gateway) Status() any {
 	self := g.opts.Book.Self()
-	n, unsaved := g.drafts.sizes()
 	return Status{
 		AppID: g.own.app(), OpenID: self.OpenID,
 		Connected:      g.conn.Connected() || g.hook != nil && g.hook.Connected(),
 		LongConnection: g.conn.Status(),
-		Webhook:        g.hook != nil, Drafts: n, DraftsUnsaved: unsaved,
+		Webhook:        g.hook != nil, Drafts: g.drafts.waiting(),
 	}
 }
 
@@ -502,8 +500,7 @@ const (
 	countedDraftPrivate  feishu.Counted = "draft_private"  // a draft turned out to be in a private chat
 	countedDraftRecalled feishu.Counted = "draft_recalled" // a draft was recalled
 	// a draft was dropped, since too many cannot be published, or too large ones
-	countedDraftLost    feishu.Counted = "draft_lost"
-	countedDraftUnsaved feishu.Counted = "draft_unsaved" // a draft is in memory only: the disk refused it
+	countedDraftLost feishu.Counted = "draft_lost"
 	// another bot's message came from Feishu and was stored
 	countedNative feishu.Counted = "native"
 	// another bot's message was not stored; Feishu is to deliver it again
@@ -539,7 +536,7 @@ const (
 // Counted is all that Options.Counter gets.
 var Counted = []feishu.Counted{
 	countedSent, countedSentError, countedDraft, countedDraftPublished, countedDraftExpired,
-	countedDraftPrivate, countedDraftRecalled, countedDraftLost, countedDraftUnsaved,
+	countedDraftPrivate, countedDraftRecalled, countedDraftLost,
 	countedNative, countedNativeRefused, countedHeardError, countedWithheld,
 	countedMentionWritten, countedMentionRefused, countedLookupAnswered,
 	countedPeerAnswered, countedForeignApp, countedForeignUser, countedForeignHost, countedCrossOrigin,

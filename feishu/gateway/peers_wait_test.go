@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,13 +18,9 @@ func peerDesk(t *testing.T, f func(d *desk, mail peerchat.Message)) {
 
 func withPeerDesk(t *testing.T, dir string, f func(d *desk, mail peerchat.Message)) {
 	t.Helper()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
 	withDeskOf(t, dir, func(o *Options) {
-		o.Peers, err = peerchat.Open(peerchat.Options{Root: root, Self: o.Book.Self})
+		var err error
+		o.Peers, err = peerchat.Open(peerchat.Options{Store: o.Book.Store(), Self: o.Book.Self})
 		if err != nil {
 			t.Fatal(err)
 		}

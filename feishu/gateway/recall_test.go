@@ -59,7 +59,7 @@ func TestRecalledMessagesAreNotPublished(t *testing.T) {
 					if got := d.host.recalls(); len(got) != 2 || got[0].chat != group || string(got[0].id) != id || got[0].at == 0 {
 						t.Errorf("the host was told %v", got)
 					}
-					if n, _ := d.drafts.sizes(); n != 0 || d.counts.of("draft_published") > 1 {
+					if n := d.drafts.waiting(); n != 0 || d.counts.of("draft_published") > 1 {
 						t.Errorf("%d drafts", n)
 					}
 				})

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -293,7 +292,6 @@ type rig struct {
 	t      testing.TB
 	up     *upstream
 	host   *host
-	root   *os.Root // for the chats with agents
 	api    *feishu.API
 	book   *feishu.Directory
 	store  *feishu.Store
@@ -333,10 +331,6 @@ var lastApp = 0
 
 func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *rig {
 	t.Helper()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	apps.Lock()
 	lastApp++
 	app := fmt.Sprintf("cli_%016x", lastApp) // the SDK caches tokens per app and process
@@ -349,7 +343,6 @@ func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *ri
 		t.Fatal(err)
 	}
 	r.store = store
-	r.root = root
 	r.api = feishu.NewAPI(up.URL, app, "")
 	r.book = feishu.NewDirectory(store, r.api, nil)
 	o := Options{Upstream: base, AppID: app, Book: r.book, API: r.api, Host: r.host, Loopback: true,
@@ -376,7 +369,6 @@ func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *ri
 		_ = r.Close(context.Background())
 		_ = r.book.Close()
 		_ = r.store.Close()
-		_ = root.Close()
 	})
 	return r
 }

@@ -266,7 +266,7 @@ func TestRefusedSendsAreNotRelayed(t *testing.T) {
 		r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{\"text\":\"x\"}"}`)
 	}
 	r.silent()
-	if n, _ := r.drafts.sizes(); n != 0 {
+	if n := r.drafts.waiting(); n != 0 {
 		t.Errorf("%d drafts", n)
 	}
 }
@@ -290,7 +290,7 @@ func TestHostTroubleIsNotTheBots(t *testing.T) {
 			if m := r.said(); m.Text != "hello" {
 				t.Errorf("published %q", m.Text)
 			}
-			waitFor(t, func() bool { n, _ := r.drafts.sizes(); return n == 0 })
+			waitFor(t, func() bool { n := r.drafts.waiting(); return n == 0 })
 		})
 	}
 }
@@ -332,7 +332,7 @@ func TestRepeatedSends(t *testing.T) {
 		t.Errorf("published %q", m.Text)
 	}
 	r.silent()
-	if n, _ := r.drafts.sizes(); n != 1 {
+	if n := r.drafts.waiting(); n != 1 {
 		t.Errorf("%d drafts", n)
 	}
 }

@@ -3,6 +3,8 @@ package peerchat
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -19,7 +21,7 @@ import (
 
 const (
 	uuidFor  = time.Hour // one uuid sends one message
-	maxPage  = 50
+	maxPage  = 50        // messages of the history that one call gets
 	typeCard = "interactive"
 )
 
@@ -90,12 +92,9 @@ type call struct {
 	chat  relay.ChatID
 	peer  relay.AgentName
 	body  struct {
-		MsgType  string          `json:"msg_type"`
-		Content  json.RawMessage `json:"content"`
-		UUID     string          `json:"uuid"`
-		Reaction struct {
-			Emoji string `json:"emoji_type"`
-		} `json:"reaction_type"`
+		MsgType string          `json:"msg_type"`
+		Content json.RawMessage `json:"content"`
+		UUID    string          `json:"uuid"`
 	}
 }
 
@@ -103,62 +102,55 @@ type call struct {
 func (c *Chats) do(r *http.Request, body []byte) (any, error) {
 	one := &call{Chats: c, r: r, ids: named(r, body)}
 	one.path, _ = feishu.Below(r.URL.Path)
-	if r.Method == http.MethodGet { // it only reads
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if one.find(); one.peer == "" || strings.Contains(one.path, "/resources/") {
-			return nil, errUnknown
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one.locate(); one.peer == "" || strings.Contains(one.path, "/resources/") {
+		return nil, errUnknown
+	}
+	if r.Method == http.MethodGet {
 		return one.read(), nil
 	}
 	if len(body) > 0 && json.Unmarshal(body, &one.body) != nil || len(body) == 0 && r.ContentLength > 0 {
 		return nil, errField
 	}
-	c.disk.Lock()
-	defer c.disk.Unlock()
-	m := one.find()
-	switch {
-	case one.peer == "":
-		return nil, errUnknown
+	switch m := one.about; {
 	case m != nil && m.Deleted:
 		return nil, errRecalled
-	case m != nil && strings.Contains(one.path, "/reactions"):
-		return one.react(*m)
 	case m != nil && strings.HasSuffix(one.path, "/id_convert"):
 		changed := *m
-		changed.Card = cmp.Or(m.Card, "7"+mark+random()) // no card of Feishu's has letters
+		changed.Card = cmp.Or(m.Card, "7"+random()) // no card of Feishu's has letters
 		return map[string]any{"card_id": changed.Card}, c.replace(m, changed)
-	case r.Method == http.MethodDelete && m != nil && m.Own:
+	case m != nil && m.Own && r.Method == http.MethodDelete && !strings.Contains(one.path, "/reactions"):
 		changed := *m
 		changed.Deleted, changed.Content, changed.Updated = true, "", relay.MillisOf(time.Now())
 		return nil, c.replace(m, changed)
-	case len(one.body.Content) == 0 || strings.HasPrefix(one.path, "cardkit/"):
-		if m != nil {
-			c.opts.Busy(*m)
-		}
-		return nil, nil
+	case len(one.body.Content) > 0 && !strings.HasPrefix(one.path, "cardkit/"):
+		return one.write()
+	case m != nil && r.Method != http.MethodDelete:
+		c.opts.Busy(*m)
 	}
-	return one.write(m)
+	return map[string]any{"reaction_id": random()}, nil // which only a reaction has
 }
 
-// find finds out what the call is about.
-func (c *call) find() *Message {
+func random() string {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	return mark + hex.EncodeToString(id)
+}
+
+// locate finds out what the call is about.
+func (c *call) locate() {
 	_, card, _ := strings.Cut(c.path, "cardkit/v1/cards/")
 	card, _, _ = strings.Cut(card, "/")
-	ids := append([]string{string(c.cards[card])}, c.ids...)
-	for _, id := range ids {
-		if m := c.all[relay.MessageID(id)]; m != nil {
+	for _, m := range c.all {
+		switch {
+		case slices.Contains(c.ids, string(m.ID)), card != "" && m.Card == card:
 			c.about, c.chat, c.peer = m, m.Chat, m.Peer
-			return m
+			return
+		case slices.Contains(c.ids, string(m.Chat)), slices.Contains(c.ids, string(c.User(m.Peer))):
+			c.chat, c.peer = m.Chat, m.Peer
 		}
 	}
-	for chat, messages := range c.chats {
-		peer := messages[0].Peer
-		if slices.Contains(ids, string(chat)) || slices.Contains(ids, string(c.User(peer))) {
-			c.chat, c.peer = chat, peer
-		}
-	}
-	return nil
 }
 
 // types are what msg_type may be (docs/feishu.md 5).
@@ -166,14 +158,13 @@ var types = []string{"text", "post", typeCard, "image", "file", "audio", "media"
 	"system"}
 
 // write makes a message of a content, or changes one of the bot.
-func (c *call) write(m *Message) (any, error) {
-	text := string(c.body.Content)
+func (c *call) write() (any, error) {
+	m, text := c.about, string(c.body.Content)
 	_ = json.Unmarshal(c.body.Content, &text) // JSON in a string; the oldest calls have it as it is
-	now := time.Now()
 	if m != nil && m.Own && c.r.Method != http.MethodPost {
 		changed := *m
 		changed.Type, changed.Content = cmp.Or(c.body.MsgType, m.Type), text
-		changed.Updated = relay.MillisOf(now)
+		changed.Updated = relay.MillisOf(time.Now())
 		if err := c.replace(m, changed); err != nil {
 			return nil, err
 		}
@@ -183,21 +174,20 @@ func (c *call) write(m *Message) (any, error) {
 	if !slices.Contains(types, c.body.MsgType) || !json.Valid([]byte(text)) {
 		return nil, errUnknown
 	}
-	for _, was := range c.chats[c.chat] {
-		if c.body.UUID != "" && was.UUID == c.body.UUID && was.Own && now.Sub(was.Created.Time()) < uuidFor {
+	for _, was := range c.in(c.chat) {
+		if c.body.UUID != "" && was.UUID == c.body.UUID && was.Own && time.Since(was.Created.Time()) < uuidFor {
 			return c.shown(was), nil
 		}
 	}
-	said := Message{ID: relay.MessageID("om_" + mark + random()), Chat: c.chat, Peer: c.peer, Own: true,
-		Type: c.body.MsgType, Content: text, UUID: c.body.UUID, Created: c.now()}
-	said.Updated = said.Created
+	said := Message{ID: relay.MessageID("om_" + random()), Chat: c.chat, Peer: c.peer, Own: true,
+		Type: c.body.MsgType, Content: text, UUID: c.body.UUID}
 	if m != nil {
 		said.Parent, said.Root = m.ID, cmp.Or(m.Root, m.ID)
 	}
 	if said.Type == typeCard {
 		said.Card = feishu.CardID(text)
 	}
-	if err := c.keep(&said); err != nil {
+	if err := c.add(&said); err != nil {
 		return nil, err
 	}
 	c.opts.Trace("kept")
@@ -207,87 +197,48 @@ func (c *call) write(m *Message) (any, error) {
 	return c.shown(&said), nil
 }
 
-// react sets a reaction of the bot on m, or takes one away.
-func (c *call) react(m Message) (any, error) {
-	changed := m
-	_, id, _ := strings.Cut(c.path, "/reactions/")
-	i := slices.IndexFunc(m.Reactions, func(r Reaction) bool { return r.ID == id || r.Emoji == c.body.Reaction.Emoji })
-	var one Reaction
-	switch {
-	case i >= 0:
-		one = m.Reactions[i]
-		if id != "" {
-			changed.Reactions = slices.Delete(slices.Clone(m.Reactions), i, i+1)
-		}
-	case id != "" || c.body.Reaction.Emoji == "" || len(m.Reactions) >= maxReactions:
-		return nil, errUnknown
-	default:
-		one = Reaction{ID: mark + random(), Emoji: c.body.Reaction.Emoji, At: relay.MillisOf(time.Now())}
-		changed.Reactions = append(slices.Clone(m.Reactions), one)
-	}
-	if err := c.replace(c.all[m.ID], changed); err != nil {
-		return nil, err
-	}
-	if id == "" {
-		c.opts.Busy(m)
-	}
-	return c.shownReaction(one), nil
-}
-
-func (c *call) shownReaction(r Reaction) map[string]any {
-	return map[string]any{"reaction_id": r.ID, "action_time": strconv.FormatInt(int64(r.At), 10),
-		"operator":      map[string]any{"operator_id": c.opts.Self().AppID, "operator_type": feishu.SenderApp},
-		"reaction_type": map[string]any{"emoji_type": r.Emoji}}
-}
-
 // read returns what the call may want to know: the messages that it names or lists, or all of the chat and its members.
 func (c *call) read() map[string]any {
-	self, query := c.opts.Self(), c.r.URL.Query()
-	items, more, next := []any{}, false, ""
+	query, items := c.r.URL.Query(), []any{}
 	switch {
 	case c.about != nil && strings.HasSuffix(c.path, "/reactions"):
-		for _, r := range c.about.Reactions {
-			items = append(items, c.shownReaction(r))
-		}
 	case c.about != nil:
 		for _, id := range c.ids {
-			if m := c.all[relay.MessageID(id)]; m != nil {
+			if m := c.find(relay.MessageID(id)); m != nil {
 				items = append(items, c.shown(m))
 			}
 		}
-	case query.Has("container_id"): // the chat's history (docs/feishu.md 5.3)
-		all := slices.Clone(c.chats[c.chat])
-		if query.Get("sort_type") == "ByCreateTimeDesc" {
-			slices.Reverse(all)
-		}
-		size, _ := strconv.Atoi(cmp.Or(query.Get("page_size"), "20"))
-		at, _ := strconv.Atoi(query.Get("page_token"))
-		at = max(0, min(at, len(all)))
-		end := min(at+max(1, min(size, maxPage)), len(all))
-		for _, m := range all[at:end] {
+	case query.Has("container_id"): // the chat's history (docs/feishu.md 5.3): its end
+		all := c.in(c.chat)
+		for _, m := range all[max(0, len(all)-maxPage):] {
 			items = append(items, c.shown(m))
 		}
-		if more = end < len(all); more {
-			next = strconv.Itoa(end)
+		if query.Get("sort_type") == "ByCreateTimeDesc" {
+			slices.Reverse(items)
 		}
 	default:
-		bots := map[string]any{}
-		for _, messages := range c.chats {
-			id := string(c.User(messages[0].Peer))
-			if slices.Contains(c.ids, id) || messages[0].Chat == c.chat {
-				name := string(messages[0].Peer)
-				user := feishu.ShownUser(id, name) // in a list of people, of members, and of bots, which is this one
-				user["member_id_type"], user["member_id"] = "open_id", id
-				user["bot_id"], user["bot_name"] = self.OpenID, self.Name
-				items, bots[id] = append(items, user), feishu.ShownBot(id, name)
-			}
-		}
-		return map[string]any{"items": items, "has_more": false, "page_token": "", "member_total": 1, "bots": bots,
-			"failed_bots": map[string]any{}, "user": items[0], "is_in_chat": true, "name": c.peer, "description": "",
-			"avatar": "", "chat_mode": feishu.ChatP2P, "chat_type": "private", "chat_tag": "inner", "external": false,
-			"chat_status": "normal", "user_count": "1", "bot_count": "1"}
+		return c.members()
 	}
-	return map[string]any{"items": items, "has_more": more, "page_token": next}
+	return map[string]any{"items": items, "has_more": false, "page_token": ""}
+}
+
+// members are the chat, and its members in the forms of all calls that ask for people, members or bots.
+func (c *call) members() map[string]any {
+	self, items, bots := c.opts.Self(), []any{}, map[string]any{}
+	for _, m := range c.all {
+		id, name := string(c.User(m.Peer)), string(m.Peer)
+		if bots[id] != nil || !slices.Contains(c.ids, id) && m.Chat != c.chat {
+			continue
+		}
+		user := feishu.ShownUser(id, name) // in a list of people, of members, and of bots, which is this one
+		user["member_id_type"], user["member_id"] = "open_id", id
+		user["bot_id"], user["bot_name"] = self.OpenID, self.Name
+		items, bots[id] = append(items, user), feishu.ShownBot(id, name)
+	}
+	return map[string]any{"items": items, "has_more": false, "page_token": "", "member_total": 1, "bots": bots,
+		"failed_bots": map[string]any{}, "user": items[0], "is_in_chat": true, "name": c.peer, "description": "",
+		"avatar": "", "chat_mode": feishu.ChatP2P, "chat_type": "private", "chat_tag": "inner", "external": false,
+		"chat_status": "normal", "user_count": "1", "bot_count": "1"}
 }
 
 // shown is a message as the REST API shows it.

@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,21 +14,22 @@ import (
 	"feishu-relay/relay"
 )
 
-func open(t *testing.T, dir string) *peerchat.Chats { return openLogged(t, dir, io.Discard) }
-
-func openLogged(t *testing.T, dir string, log io.Writer) *peerchat.Chats {
+// store is one whose chats are opened again and again, as after restarts.
+func store(t *testing.T) *feishu.Store {
 	t.Helper()
-	return openWith(t, dir, peerchat.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
-}
-
-func openWith(t *testing.T, dir string, o peerchat.Options) *peerchat.Chats {
-	t.Helper()
-	root, err := os.OpenRoot(dir)
+	s, err := feishu.OpenStore(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = root.Close() })
-	o.Root, o.SenderType = root, feishu.SenderUser
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func open(t *testing.T, s *feishu.Store) *peerchat.Chats { return openWith(t, s, peerchat.Options{}) }
+
+func openWith(t *testing.T, s *feishu.Store, o peerchat.Options) *peerchat.Chats {
+	t.Helper()
+	o.Store, o.SenderType = s, feishu.SenderUser
 	o.Self = func() feishu.Self { return feishu.Self{AppID: "cli_1", OpenID: "ou_1"} }
 	chats, err := peerchat.Open(o)
 	if err != nil {
@@ -72,7 +70,7 @@ func reply(t *testing.T, c *peerchat.Chats, mail peerchat.Message, uuid string) 
 // A process that is killed after any answer leaves the chats as the bot knows them: ids, messages, what was kept with
 // them, and the uuid of a send.
 func TestChatsSurviveARestart(t *testing.T) {
-	dir := t.TempDir()
+	dir := store(t)
 	before := open(t, dir)
 	mail := receive(t, before, "msg_1")
 	answer := reply(t, before, mail, "once")
@@ -86,62 +84,9 @@ func TestChatsSurviveARestart(t *testing.T) {
 	if n := len(after.Messages(mail.Chat)); n != 2 {
 		t.Errorf("the chat has %d messages, want 2", n)
 	}
-	other := open(t, t.TempDir())
+	other := open(t, store(t))
 	if other.Chat("writer") == mail.Chat {
 		t.Error("the ids of two bots are the same: they can be guessed")
-	}
-}
-
-// Messages that were made with another key are quarantined, the log says what to do, and it works.
-func TestLostKey(t *testing.T) {
-	dir := t.TempDir()
-	mail := receive(t, open(t, dir), "one")
-	key := filepath.Join(dir, "peer.key")
-	kept, err := os.ReadFile(key)
-	if err == nil {
-		err = os.Remove(key)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log strings.Builder
-	if _, ok := openLogged(t, dir, &log).Message(mail.ID); ok {
-		t.Error("a message of another key is known")
-	}
-	if !strings.Contains(log.String(), "put the key back, remove .broken") || !strings.Contains(log.String(), "messages=1") {
-		t.Errorf("the log says %s", &log)
-	}
-	broken, err := filepath.Glob(filepath.Join(dir, "*.broken"))
-	if err != nil || len(broken) != 1 {
-		t.Fatalf("quarantined are %v, %v", broken, err)
-	}
-	if err := os.Rename(broken[0], strings.TrimSuffix(broken[0], ".broken")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(key, kept, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := open(t, dir).Message(mail.ID); !ok {
-		t.Error("with the key and the file put back, the message is unknown")
-	}
-}
-
-// A key file that was cut or written over is replaced: the chats get new ids, and nothing is in the way of the start.
-func TestABrokenKeyIsReplaced(t *testing.T) {
-	for _, text := range []string{"", "no key\n", "abcd"} {
-		dir := t.TempDir()
-		before := open(t, dir)
-		mail := receive(t, before, "msg_1")
-		if err := os.WriteFile(filepath.Join(dir, "peer.key"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		after := open(t, dir)
-		if after.Chat("writer") == mail.Chat {
-			t.Errorf("with the key file %q the ids stay the same", text)
-		}
-		if again := open(t, dir); again.Chat("writer") != after.Chat("writer") {
-			t.Errorf("with the key file %q the new ids are others after another start", text)
-		}
 	}
 }
 
@@ -149,7 +94,7 @@ func TestABrokenKeyIsReplaced(t *testing.T) {
 func TestALargeLetterIsCut(t *testing.T) {
 	const line = "\n\n(writer gives you this task.)"
 	for name, unit := range map[string]string{"quotation marks": `"x",`, "control characters": "\x01", "characters of three bytes": "写"} {
-		dir := t.TempDir()
+		dir := store(t)
 		text := strings.Repeat(unit, 1<<20/len(unit)) + line
 		m, err := open(t, dir).Receive("writer", "msg_1", text, nil)
 		if err != nil {
@@ -166,27 +111,9 @@ func TestALargeLetterIsCut(t *testing.T) {
 	}
 }
 
-// However much a bot says in a chat, mail that it has not answered yet stays.
-func TestLettersStayLonger(t *testing.T) {
-	c := open(t, t.TempDir())
-	mail := receive(t, c, "msg_1")
-	said := ""
-	for range 205 {
-		if said = reply(t, c, mail, ""); said == "" {
-			t.Fatal("the mail is forgotten")
-		}
-	}
-	if _, ok := c.Message(relay.MessageID(said)); !ok {
-		t.Error("the newest message of the bot is forgotten")
-	}
-	if n := len(c.Messages(mail.Chat)); n != 200 {
-		t.Errorf("the chat has %d messages, want 200", n)
-	}
-}
-
 // However much an agent writes, the task that its bot works on stays, also over a restart.
 func TestMailOfAnOpenTaskStays(t *testing.T) {
-	dir := t.TempDir()
+	dir := store(t)
 	var task peerchat.Message
 	needed := peerchat.Options{Needed: func(m peerchat.Message) bool { return m.ID == task.ID }}
 	c := openWith(t, dir, needed)
@@ -206,7 +133,7 @@ func TestMailOfAnOpenTaskStays(t *testing.T) {
 
 // The messages of a chat come back in the order in which they were made, also those of one millisecond.
 func TestOrderSurvivesARestart(t *testing.T) {
-	dir := t.TempDir()
+	dir := store(t)
 	c := open(t, dir)
 	mail := receive(t, c, "msg_0")
 	for i := range 50 {
@@ -226,7 +153,7 @@ func TestOrderSurvivesARestart(t *testing.T) {
 
 // A chat keeps its newest messages, on disk as well; a call about a forgotten one is one about an unknown message.
 func TestOldMessagesAreForgotten(t *testing.T) {
-	dir := t.TempDir()
+	dir := store(t)
 	c := open(t, dir)
 	first := receive(t, c, "msg_0")
 	for i := range 200 {
