@@ -121,13 +121,6 @@ var cardNames = names{{"agent_id", "agentId"}, {"bot_name"}, {"description"}, {"
 	{"goals"}, {"registered_at", "registeredAt"}, {"last_heartbeat", "lastHeartbeat"}, {"queues"}, {"protocol"},
 	{"sidecar"}, {"bot"}}
 
-// names are those of an object's fields.
-type names [][]string
-
-func (n names) has(name string) bool {
-	return slices.ContainsFunc(n, func(names []string) bool { return slices.Contains(names, name) })
-}
-
 // DecodeCard reads a registry entry, camelCase or not. id is the key of the
 // entry, which counts more than the name in it. Of a foreign entry
 // a field that is not of the expected form counts as missing: no list is empty,
@@ -137,14 +130,14 @@ func DecodeCard(id AgentID, raw []byte) (Card, error) {
 	if err := CheckAgent(id); err != nil {
 		return Card{}, err
 	}
-	in, err := parseObject(raw, MaxCard)
-	if err != nil {
+	if err := checkJSON(raw, MaxCard); err != nil {
 		return Card{}, err
 	}
-	f, ours := newFields(in), object{}
-	for _, names := range cardNames {
-		_, ours[names[0]] = f.find(names...)
+	ours, ok := asObject(raw)
+	if !ok {
+		return Card{}, Invalid("", "want one JSON object")
 	}
+	renameIn(ours, cardNames, isNull)
 	c := Card{
 		AgentID:       id,
 		BotName:       asText(ours["bot_name"]),

@@ -1,181 +1,282 @@
 package mailbox
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"feishu-relay/internal/spelling"
 )
 
-// Decode reads an envelope of any of the three mailboxes: field names in snake_case
-// and camelCase, the forms of content and of times that they write, and what
-// they leave out (docs/protocol.md 6.3). Times come out in UTC, cut to milliseconds; empty
+// Decode reads an envelope. It is brought into the form in which [Encode] writes it, from the names, the forms of
+// content and of times of other programs, and with what they leave out (docs/protocol.md 6.3); then the schema of
+// envelopes has to accept it. Times come out in UTC, cut to milliseconds; empty
 // lists as nil. A file mailbox's message does not expire: it knows hops and no
-// life in seconds, and its mail waits. What it accepts, the schema of envelopes accepts
-// as [Encode] writes it, and the other way round.
+// life in seconds, and its mail waits.
 //
-// The error is an [*Error] with INVALID_MESSAGE that names the field as the
-// sender wrote it. The envelope holds even then what a nack needs, as far as it
+// The error is an [*Error] with INVALID_MESSAGE that names the field by our name.
+// The envelope holds even then what a nack needs, as far as it
 // was of the right form: id, from, to, type and requiresAck.
-func Decode(raw []byte) (Envelope, error) { return decode(raw, false, nil) }
+func Decode(raw []byte) (Envelope, error) {
+	in, err := parseFields(raw)
+	if err != nil {
+		return Envelope{}, err
+	}
+	return decode(in, false)
+}
 
 // DecodeDraft reads what a program gives to be sent: an envelope in any of the
-// forms of [Decode] that may lack id, from and timestamp, which are zero then,
+// forms of [Decode] that may lack id, from, timestamp and task, which are zero then,
 // and may have a text beside them instead of content. A field of no envelope is
 // ignored, unless its name is a misspelling of ours: the message would be sent without what it
 // meant.
-func DecodeDraft(raw []byte) (Envelope, error) { return decode(raw, true, nil) }
+func DecodeDraft(raw []byte) (Envelope, error) {
+	in, err := parseFields(raw)
+	if err == nil {
+		err = checkSpelling(in)
+	}
+	if err != nil {
+		return Envelope{}, err
+	}
+	rename(in, names{{"content", "body", "text"}})
+	return decode(in, true)
+}
 
 // DecodeLine reads what agent self sends on the line that it keeps open to its own
 // sidecar, as [Decode]. What it leaves out is filled in: from, id and timestamp,
 // and to where the sidecar itself is meant. An envelope that is refused has the
 // id that it came with, or no id.
 func DecodeLine(raw []byte, self AgentID, now time.Time) (Envelope, error) {
-	named := false
-	e, err := decode(raw, false, func(in object) {
-		named = !isNull(in["id"])
-		fill := map[string]string{"id": NewID(self, now), "from": string(self), "timestamp": formatTime(now)}
-		switch Type(asText(in["type"])) {
-		case TypeRegister, TypeHeartbeat, TypePing, TypePong, TypeAck, TypeNack:
-			fill["to"] = string(self)
-		}
-		for name, value := range fill {
-			if isNull(in[name]) {
-				in[name] = encoded(value)
-			}
-		}
-	})
+	in, err := parseFields(raw)
+	if err != nil {
+		return Envelope{}, err
+	}
+	named := in["id"] != nil
+	fill := map[string]string{"id": NewID(self, now), "from": string(self), "timestamp": formatTime(now)}
+	switch typ, _ := in["type"].(string); Type(typ) {
+	case TypeRegister, TypeHeartbeat, TypePing, TypePong, TypeAck, TypeNack:
+		fill["to"] = string(self)
+	}
+	for name, value := range fill {
+		setDefault(in, name, value)
+	}
+	e, err := decode(in, false)
 	if err != nil && !named {
 		e.ID = ""
 	}
 	return e, err
 }
 
-// decode reads an envelope, or a draft of one; complete may be nil.
-func decode(raw []byte, draft bool, complete func(in object)) (Envelope, error) {
-	in, err := parseObject(raw, MaxEnvelope)
-	if err != nil {
-		return Envelope{}, err
+// fields is a JSON object; its numbers are as they were written.
+type fields = map[string]any
+
+func parseFields(raw []byte) (in fields, err error) {
+	if err := checkJSON(raw, MaxEnvelope); err != nil {
+		return nil, err
 	}
-	if complete != nil {
-		complete(in)
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if !json.Valid(raw) || d.Decode(&in) != nil || in == nil {
+		return nil, Invalid("", "want one JSON object")
 	}
-	f := newFields(in)
+	return in, nil
+}
+
+// decode reads an envelope, or a draft of one, and changes in.
+func decode(in fields, draft bool) (e Envelope, err error) {
+	schema := EnvelopeSchema
 	if draft {
-		f.checkSpelling()
+		schema = MessageSchema
 	}
-	e := f.envelope(draft)
-	if *f.err != nil {
-		return e.head(), *f.err
-	}
-	if err := e.checkSize(draft); err != nil {
-		return e.head(), err
-	}
-	if len(raw) > MaxEnvelope/4 { // ours may be longer than theirs, by escapes and by what they left out
-		if _, err := Encode(e); err != nil {
-			return e.head(), err
+	normalise(in, draft)
+	if err = validate(schema, in); err == nil {
+		raw := encoded(in)
+		if err = json.Unmarshal(raw, &e); err == nil {
+			err = e.checkSize(draft)
+		}
+		if err == nil && len(raw) > MaxEnvelope/4 { // ours may be longer than theirs
+			_, err = Encode(e)
 		}
 	}
+	if err != nil {
+		return head(in), err
+	}
+	e.Timestamp = e.Timestamp.UTC()
+	if e.Task != nil {
+		e.Task.Deadline = e.Task.Deadline.UTC()
+	}
+	e.Trace, e.Content.Parts = nilIfEmpty(e.Trace), nilIfEmpty(e.Content.Parts)
+	e.Metadata.Tags = nilIfEmpty(e.Metadata.Tags)
 	return e, nil
 }
 
+func nilIfEmpty[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
 // head is what a nack needs of an envelope that is refused.
-func (e *Envelope) head() Envelope {
-	h := Envelope{ID: e.ID, From: e.From, To: e.To, Type: e.Type}
-	h.Metadata.RequiresAck = e.Metadata.RequiresAck
+func head(in fields) (h Envelope) {
+	text := func(name string, check func(string) error) string {
+		if s, ok := in[name].(string); ok && check(s) == nil {
+			return s
+		}
+		return ""
+	}
+	h.ID, h.From, h.To = text("id", CheckID), AgentID(text("from", checkAgent)), AgentID(text("to", checkAgent))
+	if t, _ := in["type"].(string); Type(t).Known() {
+		h.Type = Type(t)
+	}
+	meta, _ := in["metadata"].(fields)
+	h.Metadata.RequiresAck, _ = meta["requiresAck"].(bool)
 	return h
 }
 
-// envelope reads the fields in the order in which mistakes are reported.
-func (f *fields) envelope(draft bool) (e Envelope) {
-	require := f.require
-	if draft {
-		require = func(...string) {}
-	}
-	require("id")
-	e.ID = f.text(CheckID, "id")
-	require("from")
-	e.From = AgentID(f.text(checkAgent, "from"))
-	f.require("to")
-	e.To = AgentID(f.text(checkAgent, "to"))
-	require("timestamp")
-	e.Timestamp = f.time("timestamp")
-	e.Type = TypeMessage
-	if path, value := f.find("type"); value != nil {
-		e.Type = oneOf(f, path, Type(asText(value)), typeNames)
-	}
-	e.Priority = e.Type.DefaultPriority()
-	if n := f.whole(1, 5, "priority"); n != nil {
-		e.Priority = Priority(*n)
-	}
-	e.Hops = DefaultHops
-	if n := f.whole(0, MaxHops, "ttl"); n != nil {
-		e.Hops = *n
-	}
-	for _, id := range f.texts(MaxTrace, CheckID, "trace") {
-		e.Trace = append(e.Trace, AgentID(id))
-	}
-	if isNull(f.in["trace"]) && e.From != "" {
-		e.Trace = []AgentID{e.From}
-	}
-	e.Task = f.task(e.Type, draft)
-	e.Content.Parts = f.content(e.Type, draft)
-	e.Callback = f.callback(draft)
-	e.ReplyTo = f.reference("reply_to", "replyTo")
-	e.Metadata = f.allMetadata(e.Type, draft)
-	if draft {
-		f.text(CheckID, "forward_of", "forwardOf")
-	}
-	return e
+// names are those of an object's fields: ours, and the others under which it is read.
+type names [][]string
+
+func (n names) has(name string) bool {
+	return slices.ContainsFunc(n, func(names []string) bool { return slices.Contains(names, name) })
 }
 
-// task reads the task, which the content of types about tasks may name (docs/protocol.md 6.3).
+var (
+	envelopeNames = names{{"id"}, {"from"}, {"to"}, {"timestamp"}, {"type"}, {"priority"}, {"ttl"}, {"trace"}, {"task"},
+		{"content", "body"}, {"callback"}, {"reply_to", "replyTo"}, {"metadata"},
+		{"correlationId", "correlation_id"}, {"forward_of", "forwardOf"}}
+	taskNames     = names{{"id", "task_id", "taskId"}, {"state", "status"}, {"deadline"}}
+	callbackNames = names{{"channel"}, {"chat_id", "chatId"}, {"session_id", "sessionId"}}
+)
+
+// rename gives the fields of an object our names. Those that are null are missing.
+func rename(in fields, list names) { renameIn(in, list, func(v any) bool { return v == nil }) }
+
+func renameIn[V any](in map[string]V, list names, null func(V) bool) {
+	for _, ours := range list {
+		value := in[ours[0]]
+		for _, other := range ours[1:] {
+			if null(value) {
+				value = in[other]
+			}
+			delete(in, other)
+		}
+		if delete(in, ours[0]); !null(value) {
+			in[ours[0]] = value
+		}
+	}
+}
+
+// normalise brings an envelope of another program into our form. What it cannot read stays as it is, and the
+// schema refuses it.
+func normalise(in fields, draft bool) {
+	rename(in, envelopeNames)
+	maps.DeleteFunc(in, func(name string, _ any) bool { return !envelopeNames.has(name) })
+	file := in["ttl"] != nil || in["trace"] != nil // written by a file mailbox, if nothing speaks against it
+	setDefault(in, "type", string(TypeMessage))
+	name, _ := in["type"].(string)
+	typ := Type(name)
+	setDefault(in, "priority", int(typ.DefaultPriority()))
+	setDefault(in, "ttl", DefaultHops)
+	if in["from"] != nil {
+		setDefault(in, "trace", []any{in["from"]})
+	}
+	cut(in, "trace", MaxTrace+1)
+	fixTime(in, "timestamp")
+	fixWhole(in, "priority", "ttl")
+	normaliseTask(in, typ)
+	if in["content"] == nil && !typ.is(hasContent) {
+		in["content"] = fields{}
+	}
+	if in["content"] != nil {
+		in["content"] = normalContent(in["content"])
+	}
+	if callback, ok := in["callback"].(fields); ok {
+		rename(callback, callbackNames)
+	}
+	setDefault(in, "metadata", fields{})
+	if meta, ok := in["metadata"].(fields); ok {
+		rename(meta, metadataNames)
+		setDefault(meta, "correlationId", in["correlationId"])
+		file = file && !slices.ContainsFunc(metadataNames, func(n []string) bool { return meta[n[0]] != nil })
+		if file && !draft { // it waits as long as it has to
+			meta["ttl"] = 0
+		}
+		if typ == TypeHeartbeat && !draft { // the protocol answers it
+			setDefault(meta, "requiresAck", true)
+		}
+		fixWhole(meta, "ttl", "retryCount", "maxRetries")
+		cut(meta, "tags", MaxTags+1)
+	}
+	delete(in, "correlationId")
+}
+
+func setDefault(in fields, name string, value any) {
+	if in[name] == nil && value != nil {
+		in[name] = value
+	}
+}
+
+// cut shortens a list that is too long in any case: a validation makes an error for each of its entries.
+func cut(in fields, name string, most int) {
+	if list, ok := in[name].([]any); ok {
+		in[name] = list[:min(len(list), most)]
+	}
+}
+
+// fixTime writes a time in our form.
+func fixTime(in fields, name string) {
+	if value := in[name]; value != nil {
+		if t, err := readTime(encoded(value)); err == nil {
+			in[name] = formatTime(t)
+		}
+	}
+}
+
+// fixWhole writes whole numbers in our form, and false for what is none. Numbers with a huge exponent are never
+// computed.
+func fixWhole(in fields, list ...string) {
+	for _, name := range list {
+		if n, ok := in[name].(json.Number); ok {
+			in[name] = wholeOf(n)
+		}
+	}
+}
+
+// normaliseTask reads the task, which the content of types about tasks may name (docs/protocol.md 6.3).
 // There, what kind of step it is the type says; a status counts only on an update, and only
 // where it is a state of ours.
-func (f *fields) task(typ Type, draft bool) *Task {
-	if t := f.sub("task"); t != nil {
-		t.require("id", "task_id", "taskId")
-		task := &Task{ID: t.text(CheckID, "id", "task_id", "taskId"), State: typ.State()}
-		if path, value := t.find("state", "status"); value != nil {
-			task.State = oneOf(t, path, stateOf(asText(value)), taskStates)
+func normaliseTask(in fields, typ Type) {
+	if in["task"] == nil && typ.AboutTask() {
+		content, _ := in["content"].(fields)
+		named := maps.Clone(content)
+		rename(named, taskNames)
+		switch state, _ := named["state"].(string); {
+		case named["id"] == nil:
+			return
+		case typ != TypeTaskUpdate || !stateOf(state).Known():
+			delete(named, "state")
 		}
-		task.Deadline = t.deadline()
-		return task
+		maps.DeleteFunc(named, func(name string, _ any) bool { return !taskNames.has(name) })
+		in["task"] = named
 	}
-	if !typ.AboutTask() {
-		return nil
-	}
-	missing := "task"
-	if in, ok := asObject(f.in["content"]); ok {
-		t := &fields{in: in, path: "content.", err: f.err}
-		if _, id := t.find("id", "taskId", "task_id"); id != nil {
-			task := &Task{t.text(CheckID, "id", "taskId", "task_id"), typ.State(), t.deadline()}
-			_, status := t.find("status", "state")
-			if s := stateOf(asText(status)); typ == TypeTaskUpdate && s.Known() {
-				task.State = s
-			}
-			return task
+	if task, ok := in["task"].(fields); ok {
+		rename(task, taskNames)
+		if state, ok := task["state"].(string); ok {
+			task["state"] = string(stateOf(state))
 		}
-		if in["parts"] == nil {
-			missing = "content.taskId"
+		if state := typ.State(); state != "" {
+			setDefault(task, "state", string(state))
 		}
+		if task["deadline"] == "" {
+			delete(task, "deadline")
+		}
+		fixTime(task, "deadline")
 	}
-	if !draft {
-		f.wrong(missing, "required")
-	}
-	return nil
-}
-
-// deadline reads a deadline; an empty text is no deadline.
-func (f *fields) deadline() time.Time {
-	if string(f.in["deadline"]) == `""` {
-		return time.Time{}
-	}
-	return f.time("deadline")
 }
 
 // stateOf is a state as other programs write it.
@@ -190,153 +291,45 @@ func stateOf(s string) TaskState {
 	return TaskState(s)
 }
 
-// content reads what an envelope says: parts, a text, an object with nothing but a text, or
-// any other object, which is kept as one data part. A draft may have a text beside the other
-// fields, too.
-func (f *fields) content(typ Type, draft bool) []Part {
-	names, want := []string{"content", "body"}, "want an object"
-	if draft {
-		names, want = append(names, "text"), "want a text or an object"
+// normalContent is what an envelope says as parts: of a text, of an object with nothing but a text, or of
+// any other object, which is kept as one data part. Parts of unknown types and what is beside the parts are data, too.
+func normalContent(content any) any {
+	data := func(value any) any { return fields{"type": PartData, "data": value} }
+	text := func(s string) any { return fields{"parts": []any{fields{"type": PartText, "text": s}}} }
+	if s, ok := content.(string); ok {
+		return text(s)
 	}
-	path, value := f.find(names...)
-	if value == nil {
-		if typ.is(hasContent) {
-			f.wrong(path, "required")
-		}
-		return nil
-	}
-	textPart := func(path string, value json.RawMessage) []Part {
-		return []Part{{Type: PartText, Text: f.textOf(path, value, atMost(MaxBody), "want a text")}}
-	}
-	if value[0] == '"' {
-		return textPart(path, value)
-	}
-	in, ok := asObject(value)
-	parts, list := in["parts"]
-	if !ok || path != "content" && !list {
-		f.wrong(path, "%s", want)
-		return nil
-	}
-	if list {
-		return f.parts(path+".parts", parts, in)
-	}
-	for _, name := range []string{"body", "text"} {
-		if t := in[name]; len(in) == 1 && len(t) > 0 && t[0] == '"' {
-			return textPart(path+"."+name, t)
-		}
-	}
-	if len(in) == 0 {
-		return nil
-	}
-	return []Part{dataPart(value)}
-}
-
-// parts reads a list of parts. What is beside the list is kept as data.
-func (f *fields) parts(path string, value json.RawMessage, beside object) (parts []Part) {
-	rest := maps.Clone(beside)
-	delete(rest, "parts")
-	for i, value := range f.list(path, value, MaxParts-min(len(rest), 1)) {
-		parts = append(parts, f.part(path+"."+strconv.Itoa(i), value))
-	}
-	if len(rest) > 0 {
-		parts = append(parts, dataPart(encoded(rest)))
-	}
-	return parts
-}
-
-// part reads one part; one of a type that we do not know is kept as data.
-func (f *fields) part(path string, value json.RawMessage) Part {
-	in, ok := asObject(value)
+	in, ok := content.(fields)
 	if !ok {
-		f.wrong(path, "want an object")
+		return content
 	}
-	p := &fields{in: in, path: path + ".", err: f.err}
-	p.require("type")
-	switch typ := asText(in["type"]); typ {
-	case PartText:
-		p.require("text")
-		return Part{Type: PartText, Text: p.text(atMost(MaxBody), "text")}
-	case PartFile:
-		p.require("path")
-		return Part{Type: PartFile, Path: p.text(checkPath, "path")}
-	case PartData:
-		if in["data"] == nil {
-			p.wrong(path+".data", "required")
-			return Part{}
+	cut(in, "parts", MaxParts+1)
+	list, isList := in["parts"].([]any)
+	if !isList {
+		body, _ := cmp.Or(in["body"], in["text"]).(string)
+		switch {
+		case in["parts"] != nil:
+			return content
+		case len(in) == 1 && body != "":
+			return text(body)
+		case len(in) == 0:
+			return fields{"parts": []any{}}
 		}
-		return dataPart(in["data"])
-	case "":
-		p.wrong(path+".type", "want one of %s, %s, %s", PartText, PartData, PartFile)
+		return fields{"parts": []any{data(in)}}
 	}
-	return dataPart(value)
-}
-
-func dataPart(value json.RawMessage) Part { return Part{Type: PartData, Data: encoded(value)} }
-
-// callback reads the callback; that of a draft has to name a chat or a session.
-func (f *fields) callback(draft bool) *Callback {
-	c := f.sub("callback")
-	if c == nil {
-		return nil
-	}
-	if _, chat := c.find("chat_id", "chatId", "session_id", "sessionId"); draft && chat == nil {
-		f.wrong("callback", "want one of chat_id, session_id")
-	}
-	c.require("channel")
-	return &Callback{c.text(CheckID, "channel"), c.text(CheckID, "chat_id", "chatId"),
-		c.text(CheckID, "session_id", "sessionId")}
-}
-
-// allMetadata reads the metadata; a correlation beside it counts where it has none. What was
-// received means more than it says (docs/protocol.md 6.3): a file mailbox, which writes hops and
-// none of the protocol's metadata, that the message waits as long as it has to; the protocol,
-// that a heartbeat is answered.
-func (f *fields) allMetadata(typ Type, draft bool) Metadata {
-	in := f.sub("metadata")
-	if in == nil {
-		in = &fields{path: "metadata.", err: f.err}
-	}
-	m := in.metadata()
-	if m.CorrelationID == "" {
-		m.CorrelationID = f.reference("correlationId", "correlation_id")
-	}
-	if draft {
-		return m
-	}
-	_, hops := f.find("ttl", "trace")
-	protocol := slices.ContainsFunc(metadataNames, func(names []string) bool {
-		_, value := in.find(names...)
-		return value != nil
-	})
-	if hops != nil && !protocol && m.CorrelationID == "" {
-		m.TTL = new(0)
-	}
-	if _, ack := in.find("requiresAck", "requires_ack"); ack == nil && typ == TypeHeartbeat {
-		m.RequiresAck = true
-	}
-	return m
-}
-
-// metadata reads our fields, and keeps what it does not know.
-func (f *fields) metadata() (m Metadata) {
-	m.TTL = f.whole(0, MaxLife, "ttl")
-	m.CorrelationID = f.reference("correlationId", "correlation_id")
-	m.Goal = f.text(CheckID, "goal_id", "goalId")
-	m.MaxRetries = f.whole(0, maxRetries, "maxRetries", "max_retries")
-	m.RequiresAck = f.flag("requiresAck", "requires_ack")
-	if n := f.whole(0, maxRetries, "retryCount", "retry_count"); n != nil {
-		m.RetryCount = *n
-	}
-	m.Tags = f.texts(MaxTags, checkWord, "tags")
-	for name, value := range f.in {
-		if !metadataNames.has(name) && len(m.Extra) <= MaxFields { // one too many is enough to be refused
-			if m.Extra == nil {
-				m.Extra = object{}
-			}
-			m.Extra[name] = encoded(value)
+	for i := range list {
+		part, _ := list[i].(fields)
+		switch typ, _ := part["type"].(string); typ {
+		case PartText, PartFile, PartData, "":
+		default:
+			list[i] = data(part)
 		}
 	}
-	return m
+	rest := maps.Clone(in)
+	if delete(rest, "parts"); len(rest) > 0 {
+		list = append(list, data(rest))
+	}
+	return fields{"parts": list}
 }
 
 // checkSize refuses a message that says nothing, or too much: what a schema
@@ -365,15 +358,16 @@ var draftNames = map[string]int{"type": 1, "task": 1, "priority": 2, "callback":
 	"metadata": 2, "forward_of": 2, "forwardOf": 2, "correlation_id": 2, "correlationId": 2}
 
 // checkSpelling reports a field whose name is a misspelling of one of ours.
-func (f *fields) checkSpelling() {
-	for _, name := range slices.Sorted(maps.Keys(f.in)) {
+func checkSpelling(in fields) error {
+	for _, name := range slices.Sorted(maps.Keys(in)) {
 		if _, ours := draftNames[name]; ours {
 			continue
 		}
 		for _, meant := range slices.Sorted(maps.Keys(draftNames)) {
 			if spelling.Near(name, meant, draftNames[meant]) {
-				f.wrong(name, "unknown field; did you mean %s?", meant)
+				return Invalid(name, "unknown field; did you mean %s?", meant)
 			}
 		}
 	}
+	return nil
 }

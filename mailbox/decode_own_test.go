@@ -19,8 +19,8 @@ func TestDraftsAreHeldToMore(t *testing.T) {
 		{to + `,"callback":{"channel":"feishu"}}`, "callback", "want one of chat_id, session_id"},
 		{to + `,"callback":{"channel":"feishu","chatId":null}}`, "callback", "want one of chat_id, session_id"},
 		{to + `,"callback":{"chat_id":"oc_x"}}`, "callback.channel", "required"},
-		{`{"to":"coder","text":" "}`, "content", "empty"}, {`{"to":"coder","text":5}`, "text", "want a text"},
-		{`{"to":"coder","text":"` + strings.Repeat("字", 21_846) + `"}`, "text", "has 65538 bytes, at most 65536"},
+		{`{"to":"coder","text":" "}`, "content", "empty"}, {`{"to":"coder","text":5}`, "content", "a text"},
+		{`{"to":"coder","text":"` + strings.Repeat("字", 21_846) + `"}`, "content.parts.0.text", "has 65538 bytes, at most 65536"},
 		{`{"to":"coder","type":"task","task":{"id":"t"},"content":" \n"}`, "content", "empty"},
 		{`{"to":"coder","type":"task","task":{"id":"t"},"content":{}}`, "content", "empty"},
 	} {
@@ -50,7 +50,7 @@ func TestDraftsAreHeldToMore(t *testing.T) {
 func TestBoundsCountBytes(t *testing.T) {
 	wide := func(n int) string { return strings.Repeat("字", n) }
 	for _, tt := range []struct{ raw, field, says string }{
-		{letter(`,"content":"` + strings.Repeat("x", 70_000) + `"`), "content", "has 70000 bytes, at most 65536"},
+		{letter(`,"content":"` + strings.Repeat("x", 70_000) + `"`), "content.parts.0.text", "has 70000 bytes, at most 65536"},
 		{letter(`,"content":{"parts":[{"type":"text","text":"` + wide(21_846) + `"}]}`), "content.parts.0.text", "has 65538 bytes, at most 65536"},
 		{letter(`,"content":{"parts":[{"type":"file","path":"` + wide(1366) + `"}]}`), "content.parts.0.path", "has 4098 bytes, at most 4096"},
 		{letter(`,"metadata":{"tags":["` + wide(67) + `"]}`), "metadata.tags.0", "has 201 bytes, at most 200"},

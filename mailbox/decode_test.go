@@ -1,6 +1,7 @@
 package mailbox_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -173,12 +174,24 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got, sameJSON); diff != "" {
 				t.Errorf("wrong envelope (-want +got):\n%s", diff)
 			}
 			again(t, got)
 		})
 	}
+}
+
+// sameJSON compares data as the value that it is, with numbers as they are written.
+var sameJSON = cmp.Transformer("value", func(raw json.RawMessage) any { return valueOf(raw) })
+
+func valueOf(raw []byte) (v any) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return string(raw)
+	}
+	return v
 }
 
 // again fails where e is not the same after a way through Encode and Decode.
@@ -195,7 +208,7 @@ func again(t testing.TB, e mailbox.Envelope) {
 	if err != nil {
 		t.Fatalf("decode what we wrote: %v\n%s", err, line)
 	}
-	if diff := cmp.Diff(e, got); diff != "" {
+	if diff := cmp.Diff(e, got, sameJSON); diff != "" {
 		t.Errorf("not the same after a way through Encode and Decode (-before +after):\n%s", diff)
 	}
 }
@@ -238,11 +251,11 @@ func TestDecodeRefuses(t *testing.T) {
 		{"task without an id", letter(`,"type":"task","task":{}`), "task.id", "required"},
 		{"odd deadline", letter(`,"task":{"id":"T","deadline":"soon"}`), "task.deadline", "want a time"},
 		{"odd state", letter(`,"task":{"id":"T","state":"begun"}`), "task.state", "want one of pending, accepted, working, completed, failed, rejected"},
-		{"odd state as sent", letter(`,"task":{"taskId":"T","status":"begun"}`), "task.status", "want one of pending"},
+		{"odd state", letter(`,"task":{"taskId":"T","status":"begun"}`), "task.state", "want one of pending"},
 		{"task that is none", letter(`,"task":7`), "task", "want an object"},
-		{"no task in the content", letter(`,"type":"task_assign","content":{"title":"x"}`), "content.taskId", "required"},
-		{"odd deadline in the content", letter(`,"type":"task_assign","content":{"taskId":"T","deadline":"soon"}`), "content.deadline", "want a time"},
-		{"odd task id in the content", letter(`,"type":"task_assign","content":{"taskId":5}`), "content.taskId", "want a text"},
+		{"no task in the content", letter(`,"type":"task_assign","content":{"title":"x"}`), "task", "required"},
+		{"odd deadline in the content", letter(`,"type":"task_assign","content":{"taskId":"T","deadline":"soon"}`), "task.deadline", "want a time"},
+		{"odd task id in the content", letter(`,"type":"task_assign","content":{"taskId":5}`), "task.id", "want a text"},
 		{"no content", letter(`,"content":null`), "content", "required"},
 		{"no text", letter(`,"content":"  \n"`), "content", "empty"},
 		{"no parts", letter(`,"content":{"parts":[]}`), "content", "empty"},
@@ -258,14 +271,14 @@ func TestDecodeRefuses(t *testing.T) {
 		{"101 parts", letter(`,"content":{"parts":[{"type":"text","text":"x"}` + strings.Repeat(`,{"type":"text","text":"x"}`, 100) + `]}`), "content.parts", "want at most 100 entries"},
 		{"the third part of twelve", letter(`,"content":{"parts":[` + strings.Repeat(`{"type":"text","text":"x"},`, 2) + `{"type":3}` + strings.Repeat(`,{"type":"text"}`, 9) + `]}`), "content.parts.2.type", "want one of"},
 		{"callback without a channel", letter(`,"callback":{"chat_id":"oc_x"}`), "callback.channel", "required"},
-		{"chat as sent", letter(`,"callback":{"channel":"feishu","chatId":5}`), "callback.chatId", "want a text"},
-		{"reply as sent", letter(`,"replyTo":5`), "replyTo", "want a text or null"},
+		{"chat", letter(`,"callback":{"channel":"feishu","chatId":5}`), "callback.chat_id", "want a text"},
+		{"reply", letter(`,"replyTo":5`), "reply_to", "want a text or null"},
 		{"metadata that is none", letter(`,"metadata":[]`), "metadata", "want an object"},
 		{"life", letter(`,"metadata":{"ttl":-1}`), "metadata.ttl", "want at least 0"},
-		{"acknowledgement as sent", letter(`,"metadata":{"requires_ack":"yes"}`), "metadata.requires_ack", "want true or false"},
+		{"acknowledgement", letter(`,"metadata":{"requires_ack":"yes"}`), "metadata.requiresAck", "want true or false"},
 		{"101 fields of others", letter(`,"metadata":{"x":1` + manyFields(100) + `}`), "metadata", "want at most 100 fields besides ours"},
 		{"51 tags", letter(`,"metadata":{"tags":["a"` + strings.Repeat(`,"a"`, 50) + `]}`), "metadata.tags", "want at most 50 entries"},
-		{"correlation as sent", letter(`,"correlation_id":5`), "correlation_id", "want a text or null"},
+		{"correlation", letter(`,"correlation_id":5`), "metadata.correlationId", "want a text or null"},
 		{"the first of several", letter(`,"metadata":5,"priority":9,"content":5,"from":"a b","callback":5`), "from", "spaces"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -338,9 +351,9 @@ func TestBodyLimit(t *testing.T) {
 		t.Errorf("65,536 bytes are refused: %v", err)
 	}
 	_, err := mailbox.Decode([]byte(letter(`,"content":"` + whole + `x"`)))
-	refused(t, err, "content", "65536")
+	refused(t, err, "content.parts.0.text", "65536")
 	_, err = mailbox.Decode([]byte(letter(`,"content":"` + strings.Repeat("字", mailbox.MaxBody/3+1) + `"`)))
-	refused(t, err, "content", "has 65538 bytes, at most 65536")
+	refused(t, err, "content.parts.0.text", "has 65538 bytes, at most 65536")
 	_, err = mailbox.Decode(fmt.Appendf(nil, letter(`,"content":{"parts":[{"type":"text","text":"%s"},{"type":"text","text":"y"}]}`), whole))
 	refused(t, err, "content", "has 65537 bytes, at most 65536")
 }

@@ -138,10 +138,19 @@ func (m *Metadata) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	f := newFields(in)
-	f.unbounded = true
-	if *m = f.metadata(); *f.err != nil {
-		return *f.err
+	renameIn(in, metadataNames, isNull)
+	var known knownMetadata
+	if err := json.Unmarshal(encoded(in), &known); err != nil {
+		return err
+	}
+	*m = Metadata{TTL: known.TTL, RequiresAck: known.RequiresAck, RetryCount: known.RetryCount,
+		MaxRetries: known.MaxRetries, Tags: nilIfEmpty(known.Tags), Goal: known.Goal}
+	if known.CorrelationID != nil {
+		m.CorrelationID = *known.CorrelationID
+	}
+	maps.DeleteFunc(in, func(name string, _ json.RawMessage) bool { return metadataNames.has(name) })
+	if len(in) > 0 {
+		m.Extra = in
 	}
 	return nil
 }
@@ -239,15 +248,18 @@ func (s Signing) Decode(raw []byte) (e Envelope, sig string, err error) {
 		e, err = Decode(raw)
 		return e, "", err
 	}
-	var in object
-	if e, err = decode(raw, false, func(all object) { in = all }); in == nil {
+	in, err := parseFields(raw)
+	if err != nil {
 		return e, "", err
 	}
-	if !s.Unsigned || !isNull(in[sigField]) {
+	sig, _ = in[sigField].(string)
+	unsigned := s.Unsigned && in[sigField] == nil
+	e, err = decode(in, false)
+	if !unsigned {
 		if err := relay.Verify(raw, s.Secret); err != nil {
-			return e.head(), "", Refused(BadSignature, sigField, "%v", err)
+			return head(in), "", Refused(BadSignature, sigField, "%v", err)
 		}
-		sig = strings.ToLower(asText(in[sigField]))
+		sig = strings.ToLower(sig)
 	}
 	if first := asText(e.Metadata.Extra[peerSig]); sig != "" && len(first) == len(sig) {
 		sig = first
@@ -279,7 +291,7 @@ func (s Signing) FromPeer(payload []byte, p Peer, goal string) (Envelope, []byte
 			e.ID = fmt.Sprintf("msg_%d_%s_%s", p.SentAt.UnixMilli(), p.FromAgentID, sig[:16])
 		}
 		if e.Metadata.Extra == nil {
-			e.Metadata.Extra = object{}
+			e.Metadata.Extra = map[string]json.RawMessage{}
 		}
 		e.Metadata.Extra[peerSig] = encoded(sig)
 		raw, err := s.Encode(e)

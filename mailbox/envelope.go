@@ -360,11 +360,11 @@ func CheckID(id string) error {
 	if !utf8.ValidString(id) {
 		return Invalid("", "must be UTF-8")
 	}
-	return checkText(id, MaxID)
+	return checkLine(id, MaxID)
 }
 
-// checkText reports why a text is not one of 1 to limit bytes without control characters.
-func checkText(s string, limit int) error {
+// checkLine reports why a text is not one of 1 to limit bytes without control characters.
+func checkLine(s string, limit int) error {
 	switch {
 	case s == "":
 		return Invalid("", "must not be empty")

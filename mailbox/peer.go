@@ -32,26 +32,39 @@ const fromGoal = "from_goal_id"
 // DecodePeer reads a payload. The error is an [*Error] with INVALID_MESSAGE: the
 // payload is dropped then.
 func DecodePeer(raw []byte) (Peer, error) {
-	in, err := parseObject(raw, MaxEnvelope)
+	in, err := parseFields(raw)
 	if err != nil {
 		return Peer{}, err
 	}
-	f := newFields(in)
-	f.require("from_agent_id")
-	f.require("to_agent_id")
-	f.require("body")
-	p := Peer{
-		FromAgentID: AgentID(f.text(checkAgent, "from_agent_id")), FromGoalID: f.text(optional(CheckID), "from_goal_id"),
-		ToAgentID: AgentID(f.text(checkAgent, "to_agent_id")), Body: f.text(checkBody, "body"),
-		CorrelationID: f.text(optional(CheckID), "correlation_id"), ID: f.text(optional(CheckID), "id"),
+	for _, field := range []struct {
+		name     string
+		required bool
+		check    func(string) error
+	}{{"from_agent_id", true, checkAgent}, {"to_agent_id", true, checkAgent}, {"body", true, checkBody},
+		{"from_goal_id", false, CheckID}, {"correlation_id", false, CheckID}, {"id", false, CheckID}} {
+		value := in[field.name]
+		text, isText := value.(string)
+		switch {
+		case value == nil && field.required:
+			return Peer{}, Invalid(field.name, "required")
+		case value == nil || text == "" && isText && !field.required:
+			continue
+		case !isText:
+			return Peer{}, Invalid(field.name, "want a text")
+		}
+		if err, wrong := field.check(text).(*Error); wrong {
+			return Peer{}, Invalid(field.name, "%s", err.Message)
+		}
 	}
-	if p.SentAt, err = readTime(in["sent_at"]); err != nil {
-		f.wrong("sent_at", "%v", err)
+	sent, err := readTime(encoded(in["sent_at"]))
+	if err != nil {
+		return Peer{}, Invalid("sent_at", "%v", err)
 	}
-	if *f.err != nil {
-		return Peer{}, *f.err
-	}
-	return p, nil
+	in["sent_at"] = formatTime(sent)
+	var p Peer
+	err = json.Unmarshal(encoded(in), &p)
+	p.SentAt = sent
+	return p, err
 }
 
 func checkBody(body string) error {

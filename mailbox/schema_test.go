@@ -95,11 +95,11 @@ func TestCheck(t *testing.T) {
 		{"a ping without content", "message", `{"to":"a","type":"ping"}`, "", ""},
 		{"a message to nobody", "message", `{"content":"hi"}`, "to", "required"},
 		{"a part in a message", "message", `{"to":"a","content":{"parts":[{"type":"text"}]}}`, "content.parts.0.text", "required"},
-		{"content as a list", "message", `{"to":"a","content":[]}`, "content", "want a text or an object"},
+		{"content as a list", "message", `{"to":"a","content":[]}`, "content", "want an object or a text"},
 		{"a huge exponent", "message", `{"to":"a","content":"hi","priority":1e999999999}`, "priority", ""},
 		{"a huge exponent below", "message", `{"to":"a","content":"hi","ttl":1e-999999999}`, "ttl", ""},
 		{"no JSON", "message", `{"to"`, "", "want one JSON object"},
-		{"a list", "message", `[]`, "", "want an object"},
+		{"a list", "message", `[]`, "", "want one JSON object"},
 		{"no UTF-8", "message", "{\"to\":\"\xff\"}", "", "UTF-8"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
