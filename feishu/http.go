@@ -1,11 +1,6 @@
 package feishu
 
 import (
-	"bytes"
-	"cmp"
-	"compress/flate"
-	"compress/gzip"
-	"compress/zlib"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,11 +8,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/andybalholm/brotli"
 )
 
 // Events about a chat that the bot is put into or out of (im.chat.* of the SDK).
@@ -145,48 +137,6 @@ func ReadUpTo(r io.Reader, first, limit int, room func(size int) bool) (data []b
 		case err != nil || len(data) > limit:
 			return data, false, err
 		}
-	}
-}
-
-// Decoder undoes a Content-Encoding: gzip, deflate, br, or none.
-func Decoder(encoding string, data []byte) (r io.Reader, err error) {
-	r = bytes.NewReader(data)
-	switch strings.ToLower(strings.TrimSpace(encoding)) {
-	case "", "identity":
-	case "gzip", "x-gzip":
-		r, err = gzip.NewReader(r)
-	case "deflate":
-		// The name means zlib, but some servers send the bare stream.
-		if r, err = zlib.NewReader(bytes.NewReader(data)); err != nil {
-			r, err = flate.NewReader(bytes.NewReader(data)), nil
-		}
-	case "br":
-		r = brotli.NewReader(r)
-	default:
-		return nil, fmt.Errorf("unknown encoding %.20q", encoding)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("unpack %s: %w", encoding, err)
-	}
-	return r, nil
-}
-
-// AcceptOnly removes the encodings that a request accepts other than those named.
-func AcceptOnly(h http.Header, encodings ...string) {
-	var kept []string
-	all := true
-	for _, list := range h["Accept-Encoding"] {
-		for part := range strings.SplitSeq(list, ",") {
-			name, _, _ := strings.Cut(part, ";")
-			if slices.Contains(encodings, strings.ToLower(strings.TrimSpace(name))) {
-				kept = append(kept, strings.TrimSpace(part))
-			} else {
-				all = false
-			}
-		}
-	}
-	if !all {
-		h.Set("Accept-Encoding", cmp.Or(strings.Join(kept, ", "), "identity"))
 	}
 }
 

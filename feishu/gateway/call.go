@@ -2,9 +2,9 @@ package gateway
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -166,7 +166,7 @@ func (t *call) readRequest(out *http.Request) {
 	}
 	data, whole, err := t.readUpTo(r.Body, r.ContentLength, limit)
 	if err != nil && !errors.Is(err, feishu.ErrNoRoom) {
-		t.g.count(countedAborted) // the bot has ended the call; Feishu has got nothing of it
+		t.g.count("aborted") // the bot has ended the call; Feishu has got nothing of it
 		panic(http.ErrAbortHandler)
 	}
 	t.request, out.Body = data, again(r.Body, data)
@@ -183,9 +183,9 @@ func (t *call) unread(err error) {
 	switch {
 	case t.read == nil:
 	case errors.Is(err, feishu.ErrNoRoom):
-		t.g.count(countedUntappedBusy)
+		t.g.count("untapped_busy")
 	default:
-		t.g.count(countedUntappedLarge)
+		t.g.count("untapped_large")
 	}
 	t.read = nil
 }
@@ -210,7 +210,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	raw, whole, err := t.readUpTo(resp.Body, resp.ContentLength, feishu.MaxAnswer)
 	resp.Body = again(resp.Body, raw)
 	if err != nil && !errors.Is(err, feishu.ErrNoRoom) {
-		g.count(countedAnswerCut)
+		g.count("answer_cut")
 		return nil
 	}
 	if !whole {
@@ -219,7 +219,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	}
 	t.status = resp.StatusCode
 	if t.answer, err = t.unpack(resp.Header.Get("Content-Encoding"), raw); err != nil {
-		g.count(countedUntappedEncoding)
+		g.count("untapped_encoding")
 		g.log.Warn("an answer of Feishu cannot be read", "encoding", resp.Header.Get("Content-Encoding"), "err", err)
 		return nil
 	}
@@ -227,7 +227,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	slow := time.AfterFunc(tapWait, func() {
 		defer close(given)
 		defer g.caught("tap")
-		g.count(countedTapSlow)
+		g.count("tap_slow")
 		g.log.Warn("recording a call takes long; the bot gets its answer first")
 		t.give(resp, raw)
 	})
@@ -308,25 +308,23 @@ func again(source io.ReadCloser, data []byte) io.ReadCloser {
 	return body{io.MultiReader(bytes.NewReader(data), source), source}
 }
 
-var errTooLarge = errors.New("unpacked, it is larger than is read here")
-
 // unpack undoes a Content-Encoding; at most [feishu.MaxAnswer] bytes come out.
 func (t *call) unpack(encoding string, data []byte) ([]byte, error) {
-	if encoding == "" {
+	switch encoding {
+	case "":
 		return data, nil
+	case "gzip":
+		r, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			return nil, err
+		}
+		out, whole, err := t.readUpTo(r, -1, feishu.MaxAnswer)
+		if err == nil && !whole {
+			err = errors.New("unpacked, it is larger than is read here")
+		}
+		return out, err
 	}
-	r, err := feishu.Decoder(encoding, data)
-	if err != nil {
-		return nil, err
-	}
-	out, whole, err := t.readUpTo(r, -1, feishu.MaxAnswer)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("unpack %s: %w", encoding, err)
-	case !whole:
-		return nil, errTooLarge
-	}
-	return out, nil
+	return nil, errors.New("the encoding is unknown")
 }
 
 // replace makes data the whole answer, a success.

@@ -273,7 +273,7 @@ func (s *drafts) bound() {
 		}
 		oldest := s.all[max(0, slices.IndexFunc(s.all, func(d *draft) bool { return d.Shown != "" }))]
 		if oldest.Shown == "" {
-			s.Counter(countedDraftLost)
+			s.Counter("draft_lost")
 			s.Logger.Error("too many drafts cannot be published; the oldest is dropped", "message_id", oldest.Message.ID,
 				"chat", oldest.Message.ChatID)
 		}
@@ -387,7 +387,7 @@ func (g *Gateway) add(ctx context.Context, d *draft) {
 	defer s.mu.Unlock()
 	if slices.Contains(s.all, d) && !d.saved {
 		if d.Message.ID != "" {
-			g.count(countedDraft)
+			g.count("draft")
 		}
 		s.save(d)
 		s.poke()
@@ -518,7 +518,7 @@ func (g *Gateway) settle(ctx context.Context, d *draft, asks bool) bool {
 		d.Shown = sum
 		g.unlocked(func() { g.show(out) })
 	case !now.Before(expires):
-		g.drop(d, countedDraftExpired, first, "it never got a text")
+		g.drop(d, "draft_expired", first, "it never got a text")
 		return true
 	}
 	if !wakes {
@@ -545,14 +545,14 @@ func (g *Gateway) settle(ctx context.Context, d *draft, asks bool) bool {
 	err := errUnknownChat
 	switch g.kind(out.ChatID) {
 	case feishu.ChatP2P:
-		g.drop(d, countedDraftPrivate, d.toPeer(), "it is for an agent, and MAILBOX_GATEWAY is off: "+
+		g.drop(d, "draft_private", d.toPeer(), "it is for an agent, and MAILBOX_GATEWAY is off: "+
 			"it is sent when that is on again")
 		return true
 	case feishu.ChatGroup:
 		g.unlocked(func() { err = g.publish(ctx, out) })
 	}
 	if err == nil && d.saved {
-		g.count(countedDraftPublished)
+		g.count("draft_published")
 	}
 	if err == nil && !now.Before(quiet) && g.types(&out.Message) {
 		g.recent.typingStays.Store(true)
@@ -560,7 +560,7 @@ func (g *Gateway) settle(ctx context.Context, d *draft, asks bool) bool {
 	switch {
 	case !slices.Contains(g.drafts.all, d): // it was recalled meanwhile
 	case err != nil && !now.Before(expires):
-		g.drop(d, countedDraftExpired, true, err.Error())
+		g.drop(d, "draft_expired", true, err.Error())
 	case err != nil:
 		d.Due = relay.MillisOf(time.Now().Add(wait.Doubled(time.Second, time.Minute, d.tries)))
 		d.tries++
@@ -613,7 +613,7 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	defer cancel()
 	out = g.finished(out)
 	if err := g.opts.Host.Sent(ctx, out); err != nil {
-		g.count(countedSentError)
+		g.count("sent_error")
 		g.log.Error("a message of the bot cannot be recorded yet", "chat", out.ChatID, "message_id", out.ID, "err", err)
 		return err
 	}
@@ -623,7 +623,7 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 		}
 		g.recent.sent.Add(out.ID, out.Message)
 	}
-	g.count(countedSent)
+	g.count("sent")
 	return nil
 }
 

@@ -63,12 +63,12 @@ func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), tapTime)
 	defer cancel()
 	if err := g.opts.Host.Native(ctx, m, ev.Streaming); err != nil {
-		g.count(countedNativeRefused)
+		g.count("native_refused")
 		g.log.Warn("another bot's message cannot be stored; Feishu will deliver it again", "chat", m.ChatID,
 			"message_id", m.ID, "err", err)
 		return feishu.Refuse, nil
 	}
-	g.count(countedNative)
+	g.count("native")
 	return feishu.Keep, nil
 }
 
@@ -103,7 +103,7 @@ func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instea
 		return p.Verdict, nil
 	case !group:
 	case p.Verdict != feishu.Pass:
-		g.count(countedWithheld)
+		g.count("withheld")
 		return p.Verdict, nil
 	case p.Before != "":
 		if instead, err = feishu.WithBefore(event, p.Before); err != nil {
@@ -115,7 +115,7 @@ func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instea
 }
 
 func (g *Gateway) heardError(m *feishu.Message, err error) {
-	g.count(countedHeardError)
+	g.count("heard_error")
 	g.log.Warn("a person's message cannot be recorded", "chat", m.ChatID, "message_id", m.ID, "err", err)
 }
 
@@ -141,7 +141,7 @@ func (g *Gateway) joined(id relay.ChatID, at relay.Millis) {
 func (g *Gateway) Forget(id relay.MessageID) {
 	g.recent.gone.Add(id, struct{}{})
 	if g.drafts.drop(id) {
-		g.count(countedDraftRecalled)
+		g.count("draft_recalled")
 	}
 }
 

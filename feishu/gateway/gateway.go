@@ -369,7 +369,7 @@ func (g *Gateway) bootstrapped(app, secret string) {
 // caught ends a panic of ours: the bot comes first.
 func (g *Gateway) caught(where string) {
 	if p := recover(); p != nil {
-		g.count(countedPanic)
+		g.count("panic")
 		g.log.Error("a panic was caught in the gateway", "where", where, "panic", panicText(p),
 			"stack", string(debug.Stack()))
 	}
@@ -409,14 +409,14 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, anyHost bool) b
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	switch {
 	case weborigin.Foreign(g.guard.origins, r):
-		g.count(countedCrossOrigin)
+		g.count("cross_origin")
 		g.guard.warning.Do(func() { g.log.Warn("a web page's request to the gateway was refused") })
 		fail(w, http.StatusForbidden, "requests of web pages are not served")
 		return false
 	case anyHost || g.ownHost(r, local):
 		return true
 	}
-	g.count(countedForeignHost)
+	g.count("foreign_host")
 	host := fmt.Sprintf("%.100s", r.Host)
 	g.guard.warning.Do(func() {
 		g.log.Warn("a request for a host that is not the gateway's own was refused; if the bot sent it, set "+
@@ -487,60 +487,40 @@ func (r *recents) chatOf(id relay.MessageID) relay.ChatID {
 	return chat
 }
 
-// What a gateway counts, beside what packages link and webhook count.
-const (
-	countedSent feishu.Counted = "sent" // a message went to the host
-	// a message did not go to the host, which failed or panicked; it is tried again
-	countedSentError feishu.Counted = "sent_error"
-	countedDraft     feishu.Counted = "draft" // a message waits until it is final
-	// a draft went to the host, also as an edit of what went there before
-	countedDraftPublished feishu.Counted = "draft_published"
-	// a draft timed out: it got no text, or the host did not take it
-	countedDraftExpired  feishu.Counted = "draft_expired"
-	countedDraftPrivate  feishu.Counted = "draft_private"  // a draft turned out to be in a private chat
-	countedDraftRecalled feishu.Counted = "draft_recalled" // a draft was recalled
-	// a draft was dropped, since too many cannot be published, or too large ones
-	countedDraftLost feishu.Counted = "draft_lost"
-	// another bot's message came from Feishu and was stored
-	countedNative feishu.Counted = "native"
-	// another bot's message was not stored; Feishu is to deliver it again
-	countedNativeRefused feishu.Counted = "native_refused"
-	countedHeardError    feishu.Counted = "heard_error" // a person's message could not be recorded
-	countedWithheld      feishu.Counted = "withheld"    // a person's message is not passed to the bot now
-	// a message was sent with real mentions in the place of plain names
-	countedMentionWritten feishu.Counted = "mention_written"
-	// Feishu refused a message with written mentions: it was sent as the bot wrote it
-	countedMentionRefused feishu.Counted = "mention_refused"
-	countedLookupAnswered feishu.Counted = "lookup_answered" // a look-up got an answer of ours
-	// a call for a chat with another agent was answered here
-	countedPeerAnswered feishu.Counted = "peer_answered"
-	countedForeignApp   feishu.Counted = "foreign_app"  // a call of another app passed unread
-	countedForeignUser  feishu.Counted = "foreign_user" // a call of a user passed unread
-	// a request named a host that is not the gateway's own
-	countedForeignHost   feishu.Counted = "foreign_host"
-	countedCrossOrigin   feishu.Counted = "cross_origin"   // a request was made by somebody else's web page
-	countedUntappedLarge feishu.Counted = "untapped_large" // a watched call was too large to read
-	// the answer to a watched call was packed in an unknown way
-	countedUntappedEncoding feishu.Counted = "untapped_encoding"
-	// a watched call was not read: too much is held of other calls
-	countedUntappedBusy   feishu.Counted = "untapped_busy"
-	countedUnreadable     feishu.Counted = "unreadable"      // the answer to a send has no message in it
-	countedCardUnreadable feishu.Counted = "card_unreadable" // a change of a card makes no sense
-	countedAnswerCut      feishu.Counted = "answer_cut"      // an answer of Feishu ended early
-	countedTapSlow        feishu.Counted = "tap_slow"        // the bot got its answer before the host was done
-	countedAborted        feishu.Counted = "aborted"         // the bot hung up
-	countedUpstreamError  feishu.Counted = "upstream_error"  // Feishu cannot be reached
-	countedPanic          feishu.Counted = "panic"           // a panic of ours was caught
-)
-
-// Counted is all that Options.Counter gets.
-var Counted = []feishu.Counted{
-	countedSent, countedSentError, countedDraft, countedDraftPublished, countedDraftExpired,
-	countedDraftPrivate, countedDraftRecalled, countedDraftLost,
-	countedNative, countedNativeRefused, countedHeardError, countedWithheld,
-	countedMentionWritten, countedMentionRefused, countedLookupAnswered,
-	countedPeerAnswered, countedForeignApp, countedForeignUser, countedForeignHost, countedCrossOrigin,
-	countedUntappedLarge, countedUntappedEncoding, countedUntappedBusy, countedUnreadable,
-	countedCardUnreadable, countedAnswerCut, countedTapSlow, countedAborted, countedUpstreamError,
-	countedPanic,
-}
+// Counted is what Options.Counter gets from a gateway, beside what packages link and webhook count:
+//
+//	sent               a message went to the host
+//	sent_error         a message did not go to the host, which failed or panicked; it is tried again
+//	draft              a message waits until it is final
+//	draft_published    a draft went to the host, also as an edit of what went there before
+//	draft_expired      a draft timed out: it got no text, or the host did not take it
+//	draft_private      a draft turned out to be in a private chat
+//	draft_recalled     a draft was recalled
+//	draft_lost         a draft was dropped, since too many cannot be published, or too large ones
+//	native             another bot's message came from Feishu and was stored
+//	native_refused     another bot's message was not stored; Feishu is to deliver it again
+//	heard_error        a person's message could not be recorded
+//	withheld           a person's message is not passed to the bot now
+//	mention_written    a message was sent with real mentions in the place of plain names
+//	mention_refused    Feishu refused a message with written mentions: it was sent as the bot wrote it
+//	lookup_answered    a look-up got an answer of ours
+//	peer_answered      a call for a chat with another agent was answered here
+//	foreign_app        a call of another app passed unread
+//	foreign_user       a call of a user passed unread
+//	foreign_host       a request named a host that is not the gateway's own
+//	cross_origin       a request was made by somebody else's web page
+//	untapped_large     a watched call was too large to read
+//	untapped_encoding  the answer to a watched call was packed in an unknown way
+//	untapped_busy      a watched call was not read: too much is held of other calls
+//	unreadable         the answer to a send has no message in it
+//	card_unreadable    a change of a card makes no sense
+//	answer_cut         an answer of Feishu ended early
+//	tap_slow           the bot got its answer before the host was done
+//	aborted            the bot hung up
+//	upstream_error     Feishu cannot be reached
+//	panic              a panic of ours was caught
+var Counted = []feishu.Counted{"sent", "sent_error", "draft", "draft_published", "draft_expired", "draft_private",
+	"draft_recalled", "draft_lost", "native", "native_refused", "heard_error", "withheld", "mention_written",
+	"mention_refused", "lookup_answered", "peer_answered", "foreign_app", "foreign_user", "foreign_host",
+	"cross_origin", "untapped_large", "untapped_encoding", "untapped_busy", "unreadable", "card_unreadable",
+	"answer_cut", "tap_slow", "aborted", "upstream_error", "panic"}

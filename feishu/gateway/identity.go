@@ -55,7 +55,7 @@ func (o *owner) learn(app string) {
 	if o.is(app) {
 		return
 	}
-	o.opts.Counter(countedForeignApp)
+	o.opts.Counter("foreign_app")
 	if !o.others.Swap(true) {
 		o.opts.Logger.Warn("calls of another app pass unread, and nothing of that bot is relayed: a gateway serves one app; "+
 			"if that is the bot, set FEISHU_APP_ID to it", "serves", o.app(), "other", app)
@@ -77,7 +77,7 @@ func (o *owner) proved(token, app string) {
 // watches reports whether calls with a token are read: not if it is known to be another app's or a user's.
 func (o *owner) watches(token string) bool {
 	if strings.HasPrefix(token, "u-") {
-		o.opts.Counter(countedForeignUser)
+		o.opts.Counter("foreign_user")
 		if !o.users.Swap(true) {
 			o.opts.Logger.Warn("calls with a user's token pass unread: only the bot's own messages are relayed")
 		}

@@ -126,8 +126,7 @@ func TestNamesThatFeishuDoesNotTell(t *testing.T) {
 	}
 }
 
-// What Feishu refuses for its content is sent once more as the bot wrote it; other refusals
-// are the bot's to deal with.
+// What Feishu refuses is sent once more as the bot wrote it; a failure is the bot's to deal with.
 func TestMentionsThatFeishuRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -138,10 +137,7 @@ func TestMentionsThatFeishuRefuses(t *testing.T) {
 	}{
 		{"a parameter", 400, "230001", 2, "om_ok"},
 		{"the card", 400, "230099", 2, "om_ok"},
-		{"too many calls", 400, "99991400", 1, "99991400"},
 		{"too many calls, by status", 429, "230001", 1, "230001"},
-		{"the token", 400, "99991663", 1, "99991663"},
-		{"not in the chat", 400, "230002", 1, "230002"},
 		{"a failure", 500, "230001", 1, "230001"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func (g *Gateway) answerPeer(t *call, r *http.Request) (*http.Response, error) {
 		if t.cut {
 			t.request = nil
 		}
-		g.count(countedPeerAnswered)
+		g.count("peer_answered")
 		resp = g.opts.Peers.Answer(t.http, t.request, proven)
 	}
 	resp.Request = r

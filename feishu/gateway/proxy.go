@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"slices"
+	"strings"
 	"time"
 
 	"feishu-relay/feishu"
@@ -91,9 +91,10 @@ func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	p.SetURL(g.opts.Upstream)
 	p.Out.URL.RawQuery = p.In.URL.RawQuery // also what the standard library cannot parse
-	if p.In.Context().Value(callKey{}) != nil {
+	if accepts := p.In.Header.Get("Accept-Encoding"); accepts != "" && p.In.Context().Value(callKey{}) != nil {
 		// A send whose answer came packed in another way would not be relayed.
-		feishu.AcceptOnly(p.Out.Header, "", "identity", "gzip", "x-gzip", "deflate", "br")
+		known := map[bool]string{true: "gzip", false: "identity"}
+		p.Out.Header.Set("Accept-Encoding", known[strings.Contains(accepts, "gzip")])
 	}
 }
 
@@ -105,9 +106,9 @@ func (g *Gateway) unreachable(w http.ResponseWriter, _ *http.Request, err error)
 	switch {
 	case errors.Is(err, errGiven):
 	case errors.Is(err, context.Canceled):
-		g.count(countedAborted) // the bot has gone, nobody reads an answer
+		g.count("aborted") // the bot has gone, nobody reads an answer
 	default:
-		g.count(countedUpstreamError)
+		g.count("upstream_error")
 		g.log.Warn("Feishu cannot be reached", "upstream", g.opts.Upstream.Host, "err", err)
 		fail(w, http.StatusBadGateway, fmt.Sprintf("cannot reach %s: %v", g.opts.Upstream.Host, err))
 	}
@@ -118,7 +119,7 @@ func fail(w http.ResponseWriter, status int, text string) {
 }
 
 // toFeishu makes the calls of the bot. A call for a chat with another agent is answered here. If Feishu refuses a
-// message that the gateway has changed for its content, the message is sent as the bot wrote it.
+// message that the gateway has changed, the message is sent as the bot wrote it.
 type toFeishu struct {
 	g    *Gateway
 	next http.RoundTripper
@@ -132,45 +133,21 @@ func (u toFeishu) RoundTrip(r *http.Request) (*http.Response, error) {
 	case t == nil || t.changed == nil:
 		return u.next.RoundTrip(r)
 	}
-	again := r.Clone(r.Context())
-	again.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(t.changed)), nil }
-	again.Body, _ = again.GetBody()
-	again.ContentLength, again.TransferEncoding = int64(len(t.changed)), nil
-	resp, err := u.next.RoundTrip(again)
-	if err != nil || !t.refusedFor(resp) {
-		if r.Body != nil {
-			_ = r.Body.Close() // it was read before
-		}
-		t.request = t.changed
-		if err == nil && resp.StatusCode < http.StatusMultipleChoices {
-			u.g.count(countedMentionWritten)
-		}
-		return resp, err
+	changed := r.Clone(r.Context())
+	changed.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(t.changed)), nil }
+	changed.Body, _ = changed.GetBody()
+	changed.ContentLength, changed.TransferEncoding = int64(len(t.changed)), nil
+	resp, err := u.next.RoundTrip(changed)
+	if err == nil && resp.StatusCode == http.StatusBadRequest {
+		_ = resp.Body.Close()
+		u.g.count("mention_refused")
+		u.g.log.Info("Feishu refused rewritten mentions; sending the message as the bot wrote it", "message_id", t.message)
+		return u.next.RoundTrip(r)
 	}
-	_ = resp.Body.Close()
-	u.g.count(countedMentionRefused)
-	u.g.log.Info("Feishu refused rewritten mentions; sending the message as the bot wrote it", "message_id", t.message)
-	return u.next.RoundTrip(r)
-}
-
-// refusedContents are the codes by which Feishu refuses a message for its content: mentions in
-// it may be why (docs/feishu.md 6.2).
-var refusedContents = []int{230001, 230025, 230099, 99992351, 99992352, 99992402, 41012, 41050}
-
-// refusedFor reports whether Feishu refuses a message for its content. The answer can be read
-// again.
-func (t *call) refusedFor(resp *http.Response) bool {
-	if resp.StatusCode != http.StatusBadRequest {
-		return false
+	_ = r.Body.Close() // it was read before
+	t.request = t.changed
+	if err == nil && resp.StatusCode < http.StatusMultipleChoices {
+		u.g.count("mention_written")
 	}
-	raw, whole, err := t.readUpTo(resp.Body, resp.ContentLength, smallBody)
-	resp.Body = again(resp.Body, raw)
-	if err != nil || !whole {
-		return false
-	}
-	data, err := t.unpack(resp.Header.Get("Content-Encoding"), raw)
-	if err == nil {
-		_, err = feishu.ReadAnswer[struct{}](data)
-	}
-	return slices.Contains(refusedContents, feishu.CodeOf(err))
+	return resp, err
 }

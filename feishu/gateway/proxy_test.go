@@ -3,9 +3,7 @@ package gateway
 import (
 	"bufio"
 	"bytes"
-	"compress/flate"
 	"compress/gzip"
-	"compress/zlib"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -24,7 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/andybalholm/brotli"
 	"github.com/google/go-cmp/cmp"
 	lark "github.com/larksuite/oapi-sdk-go/v3"
 	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
@@ -229,43 +226,31 @@ func TestWire(t *testing.T) {
 }
 
 func TestPackedAnswersAreReadAndUnchanged(t *testing.T) {
-	pack := map[string]func(io.Writer) io.WriteCloser{
-		"gzip":    func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
-		"br":      func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) },
-		"deflate": func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) },
-		"Deflate": func(w io.Writer) io.WriteCloser { f, _ := flate.NewWriter(w, 5); return f },
+	r := newRig(t, nil).knowGroup()
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	fmt.Fprintf(w, `{"code":0,"data":{"message_id":"om_p","chat_id":"%s","msg_type":"text","sender":{"id":"%s","id_type":"app_id"},"body":{"content":"{\"text\":\"packed\"}"}}}`, group, r.app)
+	_ = w.Close()
+	r.up.on("POST /open-apis/im/v1/messages", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(packed.Bytes())
+	})
+	_, got := r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group"}`)
+	if got != packed.String() {
+		t.Error("the packed bytes were altered")
 	}
-	for name, packer := range pack {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil).knowGroup()
-			var packed bytes.Buffer
-			w := packer(&packed)
-			fmt.Fprintf(w, `{"code":0,"data":{"message_id":"om_p","chat_id":"%s","msg_type":"text","sender":{"id":"%s","id_type":"app_id"},"body":{"content":"{\"text\":\"packed\"}"}}}`, group, r.app)
-			_ = w.Close()
-			r.up.on("POST /open-apis/im/v1/messages", func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set("Content-Encoding", name)
-				_, _ = w.Write(packed.Bytes())
-			})
-			_, got := r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group"}`)
-			if got != packed.String() {
-				t.Error("the packed bytes were altered")
-			}
-			if m := r.said(); m.Text != "packed" {
-				t.Errorf("published %q", m.Text)
-			}
-		})
+	if m := r.said(); m.Text != "packed" {
+		t.Errorf("published %q", m.Text)
 	}
 }
 
 // An answer that we could not unpack would be a send that nobody hears of.
 func TestOnlyWhatCanBeReadIsAskedFor(t *testing.T) {
 	for offered, want := range map[string]string{
-		"gzip, deflate, br":                 "gzip, deflate, br",
-		"gzip, deflate, br, zstd":           "gzip, deflate, br",
-		"zstd;q=1.0, gzip;q=0.5 , identity": "gzip;q=0.5, identity",
+		"gzip, deflate, br":                 "gzip",
+		"zstd;q=1.0, gzip;q=0.5 , identity": "gzip",
 		"zstd":                              "identity",
-		"*":                                 "identity",
 	} {
 		r := newRig(t, nil).knowGroup()
 		for _, path := range []string{"/open-apis/im/v1/messages?receive_id_type=chat_id", "/open-apis/im/v1/images"} {

@@ -43,7 +43,7 @@ func (g *Gateway) sent(t *call) {
 		return
 	}
 	if err != nil || m.ID == "" || m.ChatID == "" || t.status >= http.StatusMultipleChoices {
-		g.count(countedUnreadable)
+		g.count("unreadable")
 		g.log.Warn("the answer to a send cannot be read; the message is not relayed", "status", t.status, "err", err)
 		return
 	}
@@ -90,7 +90,7 @@ func (g *Gateway) keepSent(d *draft) {
 		if made.Message.ID == "" {
 			made.Message = d.Message
 			g.touch(made, false, false)
-			g.count(countedDraft)
+			g.count("draft")
 			g.drafts.before(made, g.goesOn(made))
 		}
 	})
@@ -355,7 +355,7 @@ func (g *Gateway) cardChanged(t *call) {
 		streamed := d.Card.Streaming()
 		d.Message.Mentions = nil // they were those of the card as it was sent
 		if err := write(d.Card, t.http.Method+" "+what, element, &req); err != nil {
-			g.count(countedCardUnreadable)
+			g.count("card_unreadable")
 			g.log.Warn("a change of a card cannot be read", "message_id", d.Message.ID, "err", err)
 		}
 		if d.Card.Streaming() && bytes.Contains(t.request, []byte("streaming_mode")) {
