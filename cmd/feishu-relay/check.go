@@ -33,32 +33,35 @@ func (n notice) in(w words.Words) selftest.Finding {
 		Detail: w.Say(n.key, n.args...), Mend: w.Say(n.key+".fix", n.args...)}
 }
 
-// runCheck tests everything that is configured: by the running sidecar, or else here.
-func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("check", "check [--json] [--lang LANG] [--env-file FILE]\n\n"+
-		"Tries everything that is configured and says how to fix what does not work:\n"+
-		"✓ works, ! works, and may not do what you expect, ✗ does not work, ? cannot be seen from here, or not yet;\n"+
-		"below it, how to fix it. With --quiet only what is not ✓, and nothing where all is.\n"+
-		"A running sidecar tries it itself; where none runs yet, this command does. It takes 15 seconds at most,\n"+
-		"and changes nothing. Feishu is asked who the bot is, the judge one question, and the bot's webhook what\n"+
-		"Feishu asks to verify it; nobody is sent a message. Exit status 1: something fails (✗).\n\n"+
-		"  feishu-relay check --env-file bot.env --quiet\n", stdout, stderr)
-	asJSON := f.Bool("json", false, "print an array of {area, name, status, detail, mend}; status is ok, warn, unknown or fail")
-	quiet := f.Bool("quiet", false, "print only what is not fine")
-	only := f.String("only", "", "comma list of `areas`, such as Files,Relay,Mailbox,Feishu,Bot,Judge,Sidecar")
-	lang := f.language()
-	var ofFile []notice
-	f.report = func(found []notice) { ofFile = found }
-	if file := slices.IndexFunc(args, isBotsFile); file >= 0 {
-		fmt.Fprintf(stderr, "check takes no file of bots: try them with `feishu-relay up --try %s`\n", args[file])
-		return errUsage
+const checkHelp = `Tries everything that is configured and says how to fix what does not work:
+✓ works, ! works, and may not do what you expect, ✗ does not work, ? cannot be seen from here, or not yet;
+below it, how to fix it. With --quiet only what is not ✓, and nothing where all is.
+A running sidecar tries it itself; where none runs yet, this command does. It takes 15 seconds at most,
+and changes nothing. Feishu is asked who the bot is, the judge one question, and the bot's webhook what
+Feishu asks to verify it; nobody is sent a message. Exit status 1: something fails (✗).
+
+  feishu-relay check --env-file bot.env --quiet`
+
+// checkCommand tests everything that is configured: by the running sidecar, or else here.
+type checkCommand struct {
+	language
+	JSON  bool   `long:"json"`
+	Quiet bool   `long:"quiet"`
+	Only  string `long:"only" value-name:"AREAS"`
+}
+
+func (*checkCommand) showsNotices() {}
+func (*checkCommand) takesArgs()    {}
+
+func (c *checkCommand) run(p *cli, args []string) error {
+	if len(args) > 0 && isBotsFile(args[0]) {
+		return p.misused("check takes no file of bots: try them with `feishu-relay up --try %s`", args[0])
+	} else if len(args) > 0 {
+		return p.misused("unexpected argument %q", args[0])
 	}
-	if _, err := f.parse(args, 0); err != nil {
-		return err
-	}
-	w := words.Words{Chinese: inChinese(*lang)}
-	out := newFindings(stdout, *asJSON, w)
-	out.quiet, out.only = *quiet, list(*only)
+	ctx, w := p.ctx, c.words()
+	out := newFindings(p.stdout, c.JSON, w)
+	out.quiet, out.only = c.Quiet, list(c.Only)
 	cfg, err := loadConfig()
 	if err != nil {
 		out.add(mistakes(w, err)...)
@@ -66,18 +69,19 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		out.add(selftest.Finding{Area: "Configuration", Name: "configuration", Status: selftest.OK,
 			Detail: w.Say("configuration", cfg.Agent, cfg.Backend)})
 		for _, n := range cfg.Warnings() {
-			out.add(selftest.Finding{Area: "Configuration", Name: n.Setting, Status: selftest.Warn, Detail: n.Detail, Mend: n.Fix})
+			out.add(selftest.Finding{Area: "Configuration", Name: n.Setting, Status: selftest.Warn, Detail: n.Detail,
+				Mend: n.Fix})
 		}
 	}
-	for _, n := range append(ofFile, checkEnvironment(os.Environ())...) {
+	for _, n := range append(p.notices, checkEnvironment(os.Environ())...) {
 		out.add(n.in(w))
 	}
 	if err == nil {
-		c := checking{cfg: &cfg, words: w}
-		local := c.localAPI(ctx)
+		check := checking{cfg: &cfg, words: w}
+		local := check.localAPI(ctx)
 		out.wait()
-		if c.running == nil || !c.askForTests(ctx, out.add) {
-			selftest.Run(ctx, selftest.Options{Config: cfg.Config, Version: versionText(), Running: c.running, Words: w,
+		if check.running == nil || !check.askForTests(ctx, out.add) {
+			selftest.Run(ctx, selftest.Options{Config: cfg.Config, Version: versionText(), Running: check.running, Words: w,
 				Only: out.only}, out.add)
 		}
 		out.add(local...)
@@ -185,7 +189,8 @@ func (c *config) testSelf(out http.ResponseWriter, r *http.Request, status sidec
 	var answer struct {
 		Findings []selftest.Finding `json:"findings"`
 	}
-	o := selftest.Options{Config: c.Config, Version: versionText(), Running: &selftest.Running{}, Words: words.In(r.URL.Query().Get("lang"))}
+	o := selftest.Options{Config: c.Config, Version: versionText(), Running: &selftest.Running{},
+		Words: words.In(r.URL.Query().Get("lang"))}
 	if data, err := relay.Marshal(status); err == nil {
 		_ = json.Unmarshal(data, o.Running) // a part of another form is missing
 	}

@@ -105,7 +105,7 @@ func TestCheckNamesAllMistakes(t *testing.T) {
 
 func TestCheckUsage(t *testing.T) {
 	configured(t)
-	if code, stdout, stderr := program(t, "check", "--help"); code != 0 || !strings.Contains(stdout, "feishu-relay check [--json]") || stderr != "" {
+	if code, stdout, stderr := program(t, "check", "--help"); code != 0 || !strings.Contains(stdout, "feishu-relay [OPTIONS] check [check-OPTIONS]") || stderr != "" {
 		t.Errorf("--help: status %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	if code, _, stderr := program(t, "check", "bots.yaml"); code != 2 || !strings.Contains(stderr, "up --try bots.yaml") {

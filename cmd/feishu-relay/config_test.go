@@ -131,12 +131,12 @@ func TestCommandLine(t *testing.T) {
 		out    string // in stdout
 		errOut string // in stderr
 	}{
-		"help":                        {[]string{"--help"}, 0, "Commands:", ""},
+		"help":                        {[]string{"--help"}, 0, "Available commands:", ""},
 		"help of a command":           {[]string{"run", "--help"}, 0, "MAX_BOT_REPLY_DEPTH", ""},
 		"version":                     {[]string{"version"}, 0, "feishu-relay ", ""},
 		"version as a flag":           {[]string{"--version"}, 0, "feishu-relay ", ""},
-		"no such command":             {[]string{"fly"}, 2, "", `no command "fly"`},
-		"no such flag":                {[]string{"version", "--loud"}, 2, "", "not defined"},
+		"no such command":             {[]string{"fly"}, 2, "", "no command fly"},
+		"no such flag":                {[]string{"version", "--loud"}, 2, "", "unknown flag"},
 		"an argument too many":        {[]string{"version", "now"}, 2, "", "unexpected argument"},
 		"run without a configuration": {[]string{"run"}, 1, "", "AGENT_NAME: required"},
 		"nothing is run":              {nil, 1, "", "AGENT_NAME: required"},

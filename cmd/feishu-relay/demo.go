@@ -2,12 +2,11 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/term"
@@ -15,55 +14,45 @@ import (
 	"feishu-relay/internal/demo"
 )
 
-// runDemo shows conversations of bots with their sidecars. Unlike the others it
-// listens to a closed terminal too: its sidecars must not outlive it.
-func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("demo", "demo [--act 1|2|3|all] [--backend file|redis] [--chat] [--view] [--listen HOST:PORT] [--lang en|zh] [--keep]\n\n"+
-		"Plays three acts, shows what is said and what the sidecars decide, and checks it all.\n"+
-		"In the first, three scripted bots speak over the local API of three sidecars. In the\n"+
-		"second, two bots on Feishu's official SDK, which know nothing of the relay, stand\n"+
-		"behind the gateways of two. In the third, one such bot gives another a task, which comes\n"+
-		"there as a private chat; the result comes back into the chat of the person who asked.\n"+
-		"Everything is in a temporary folder and on loopback.\n\n"+
-		"  feishu-relay demo --act 1 --view --listen 127.0.0.1:8787\n",
-		stdout, stderr)
-	act := f.String("act", "all", "`1`, 2, 3 or all")
-	backend := f.String("backend", "", "`file`, or redis, which starts a redis-server (default: BACKEND of the environment, else file)")
-	chat := f.Bool("chat", false, "be the user yourself, of act 1 unless --act 2: type what to say; Ctrl-D or /quit ends")
-	view := f.Bool("view", false, "play act 1 or --act, then leave the sidecars running "+
-		"so that the page in the browser can be looked at; Ctrl-C ends")
-	listen := f.String("listen", "", "`address` of the page, with --view or --chat; an address that other hosts reach\n"+
-		"needs the environment's API_TOKEN (default: one of loopback that the system chooses)")
-	lang := f.language()
-	keep := f.Bool("keep", false, "leave the folder with queue, transcripts and logs there")
-	if _, err := f.parse(args, 0); err != nil {
-		return err
+const demoHelp = `Plays three acts, shows what is said and what the sidecars decide, and checks it all.
+In the first, three scripted bots speak over the local API of three sidecars. In the
+second, two bots on Feishu's official SDK, which know nothing of the relay, stand
+behind the gateways of two. In the third, one such bot gives another a task, which comes
+there as a private chat; the result comes back into the chat of the person who asked.
+Everything is in a temporary folder and on loopback.
+
+  feishu-relay demo --act 1 --view --listen 127.0.0.1:8787`
+
+// demoCommand shows conversations of bots with their sidecars. Unlike the others it listens to a closed terminal too:
+// its sidecars must not outlive it.
+type demoCommand struct {
+	language
+	Act     string `long:"act" choice:"1" choice:"2" choice:"3" choice:"all" default:"all"`
+	Backend string `long:"backend" value-name:"file|redis"`
+	Chat    bool   `long:"chat"`
+	View    bool   `long:"view"`
+	Listen  string `long:"listen" value-name:"HOST:PORT"`
+	Keep    bool   `long:"keep"`
+}
+
+func (c *demoCommand) run(p *cli, _ []string) error {
+	backend := cmp.Or(c.Backend, os.Getenv("BACKEND"), "file")
+	if backend != "file" && backend != "redis" {
+		return p.misused("--backend: want file or redis, got %.60q", backend)
 	}
-	*backend = cmp.Or(*backend, os.Getenv("BACKEND"), "file")
-	if *backend != "file" && *backend != "redis" {
-		fmt.Fprintf(stderr, "feishu-relay demo: --backend: want file or redis, got %.60q\n", *backend)
-		return errUsage
+	if c.Chat && c.View {
+		return p.misused("--chat or --view: a chat can be watched as well")
 	}
-	acts := map[string]int{"all": 0, "1": 1, "2": 2, "3": 3}
-	number, ok := acts[*act]
-	if !ok {
-		fmt.Fprintf(stderr, "feishu-relay demo: --act: want 1, 2, 3 or all, got %.60q\n", *act)
-		return errUsage
-	}
-	if *chat && *view {
-		fmt.Fprintln(stderr, "feishu-relay demo: --chat or --view: a chat can be watched as well")
-		return errUsage
-	}
-	token, err := demoToken(*listen, *view || *chat)
+	token, err := demoToken(c.Listen, c.View || c.Chat)
 	if err != nil {
-		fmt.Fprintf(stderr, "feishu-relay demo: --listen: %v\n", err)
-		return errUsage
+		return p.misused("--listen: %v", err)
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(p.ctx, syscall.SIGHUP)
 	defer stop()
-	o := demo.Options{Backend: *backend, Act: number, Chat: *chat, View: *view, Keep: *keep,
-		Input: os.Stdin, Output: stdout, Chinese: inChinese(*lang), Listen: *listen, Token: token}
-	if out, ok := stdout.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
+	number, _ := strconv.Atoi(c.Act) // 0: all
+	o := demo.Options{Backend: backend, Act: number, Chat: c.Chat, View: c.View, Keep: c.Keep,
+		Input: os.Stdin, Output: p.stdout, Chinese: inChinese(c.Lang), Listen: c.Listen, Token: token}
+	if out, ok := p.stdout.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
 		o.Color = os.Getenv("NO_COLOR") == ""
 		if term.IsTerminal(int(os.Stdin.Fd())) {
 			o.Prompt = "> "

@@ -14,12 +14,12 @@ func TestDemoExplainsItsFlags(t *testing.T) {
 		status  int
 		says    string
 	}{
-		{"help", "", []string{"--help"}, 0, "-chat"},
-		{"help on acts", "", []string{"--help"}, 0, "-act 1"},
+		{"help", "", []string{"--help"}, 0, "--chat"},
+		{"help on acts", "", []string{"--help"}, 0, "--act=[1|2|3|all]"},
 		{"no such backend", "", []string{"--backend", "kafka"}, 2, `want file or redis, got "kafka"`},
 		{"no such backend in the environment", "nats", nil, 2, `want file or redis, got "nats"`},
-		{"no such act", "", []string{"--act", "4"}, 2, `want 1, 2, 3 or all, got "4"`},
-		{"no such language", "", []string{"--lang", "fr"}, 2, `want en or zh, got "fr"`},
+		{"no such act", "", []string{"--act", "4"}, 2, "Invalid value `4'"},
+		{"no such language", "", []string{"--lang", "fr"}, 2, "Invalid value `fr'"},
 		{"an address without a page", "", []string{"--listen", "127.0.0.1:8787"}, 2, "want --view or --chat"},
 		{"an address without a port", "", []string{"--view", "--listen", "127.0.0.1:0"}, 2, "with a port that is not 0"},
 		{"an address of other hosts without a token", "", []string{"--view", "--listen", "0.0.0.0:8787"}, 2, "set API_TOKEN"},

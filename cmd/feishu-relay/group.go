@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,9 +18,7 @@ import (
 	"feishu-relay/steer"
 )
 
-const groupSynopsis = `group [flags] [CHAT [COMMAND…]]
-
-Shows and changes how the bots of a group behave, as /relay does in the group.
+const groupHelp = `Shows and changes how the bots of a group behave, as /relay does in the group.
 Without CHAT it lists the groups; without COMMAND it shows the group's status.
 CHAT is a chat id (oc_x), channel/chat_id, the group's name, or the beginning of an
 id, as far as only one group has it. The commands, in English or Chinese:
@@ -38,36 +35,37 @@ id, as far as only one group has it. The commands, in English or Chinese:
 It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
 
   feishu-relay group
-  feishu-relay group oc_a1b2 mute BotB 2h
-`
+  feishu-relay group oc_a1b2 mute BotB 2h`
 
-// runGroup steers a group over the local API of the running sidecar.
-func runGroup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	c := groupCall{out: stdout, now: time.Now()}
-	f := flags("group", groupSynopsis, stdout, stderr)
-	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
-	f.BoolVar(&c.json, "json", false, "print the sidecar's answer as it is")
-	rest, err := f.parse(args, math.MaxInt)
-	if err != nil {
-		return err
-	}
-	if c.api, err = newLocalAPI(*addr); err != nil {
+// groupCommand steers a group over the local API of the running sidecar.
+type groupCommand struct {
+	reach
+	JSON bool `long:"json"`
+	Args struct {
+		Chat    string   `positional-arg-name:"CHAT"`
+		Command []string `positional-arg-name:"COMMAND"`
+	} `positional-args:"yes"`
+}
+
+func (g *groupCommand) run(p *cli, _ []string) error {
+	ctx, c := p.ctx, groupCall{out: p.stdout, now: time.Now(), json: g.JSON}
+	var err error
+	if c.api, err = newLocalAPI(g.Addr); err != nil {
 		return err
 	}
 	groups, data, err := c.groups(ctx)
 	if err != nil {
 		return err
 	}
-	if len(rest) == 0 {
+	if g.Args.Chat == "" {
 		return c.list(groups, data)
 	}
-	if c.group, err = findGroup(groups, rest[0]); err != nil {
+	if c.group, err = findGroup(groups, g.Args.Chat); err != nil {
 		return err
 	}
-	asked, about, mistake := c.parse(strings.Fields(strings.Join(rest[1:], " ")))
+	asked, about, mistake := c.parse(strings.Fields(strings.Join(g.Args.Command, " ")))
 	if mistake != "" {
-		fmt.Fprintln(stderr, neutral(mistake))
-		return errUsage
+		return p.misused("%s", neutral(mistake))
 	}
 	return c.do(ctx, asked, about)
 }

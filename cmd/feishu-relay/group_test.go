@@ -84,7 +84,7 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 		{"oc_dev why om_1", 1, `no message "om_1" is among the newest`, ""},
 		{"oc_dev --json", 0, `^\{"channel":"feishu","chat_id":"oc_dev","name":"研发群",`, ""},
 		{"--json", 0, `^\{"groups":\[\{"channel"`, ""},
-		{"--help", 0, "Usage: feishu-relay group", ""},
+		{"--help", 0, "feishu-relay \\[OPTIONS\\] group", ""},
 		{"oc_dev pasue", 2, "pause", ""},
 		{"oc_dev limit many", 1, "limit: want a whole number from 1 to 10", ""},
 		{"oc_dev limit", 1, "limit: want a whole number from 1 to 10", ""},
@@ -97,7 +97,7 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 		{"oc_fixed pause", 1, "locked", ""},
 		{"oc_", 1, `names several groups: 研发群 \(oc_dev\), oc_fixed`, ""},
 		{"oc_none", 1, `there is no group "oc_none"; known: 研发群 \(oc_dev\), oc_fixed`, ""},
-		{"--colour", 2, "Usage", ""},
+		{"--colour", 2, "unknown flag", ""},
 	} {
 		code, stdout, stderr := call(a, tt.line)
 		if code != tt.code || !regexp.MustCompile(tt.want).MatchString(stdout+stderr) || code == 0 != (stderr == "") {

@@ -16,14 +16,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jessevdk/go-flags"
+
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/selftest"
 	"feishu-relay/internal/words"
 )
 
-const initSynopsis = `init [flags]
-
-Sets up the sidecar of one bot: asks for what no flag gives, tries each answer at once as
+const initHelp = `Sets up the sidecar of one bot: asks for what no flag gives, tries each answer at once as
 check does, writes an env file that only you can read, and prints what to do next in the
 bot's framework. Without a terminal nothing is asked.
 
@@ -31,8 +31,7 @@ The app's secret comes from the variable FEISHU_APP_SECRET, or is asked for; RED
 FEISHU_BASE_URL may come from the environment as well. Example:
 
   feishu-relay init --framework openclaw --agent agent_a --app-id cli_0123456789abcdef
-  feishu-relay init --framework own --agent agent_b --others agent_a.env
-`
+  feishu-relay init --framework own --agent agent_b --others agent_a.env`
 
 // sharedSettings are the same for all bots of a group.
 var sharedSettings = []string{"RELAY_BACKEND", "REDIS_URL", "RELAY_CHANNEL", "DATA_DIR", "RELAY_DIR", "TRANSCRIPT_DIR",
@@ -50,24 +49,26 @@ type initCall struct {
 	force     bool
 }
 
-func runInit(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("init", initSynopsis, stdout, stderr)
-	key := f.String("framework", "", "the bot's `framework`: "+strings.Join(frameworkKeys(), ", "))
-	agent := f.String("agent", "", "AGENT_NAME: this bot's `name` on the relay")
-	app := f.String("app-id", "", "FEISHU_APP_ID: the `id` of the bot's app")
-	base := f.String("base-url", "", "FEISHU_BASE_URL: `URL` of Feishu; https://open.larksuite.com for Lark")
-	others := f.String("others", "", "comma list of env `files` of the other bots of this host, to share their settings")
-	redis := f.String("redis", "", "REDIS_URL: the bots meet in this Redis (`URL`)")
-	data := f.String("data-dir", "", "DATA_DIR: the bots meet in this `folder` of the host")
-	out := f.String("out", "", "env `file` to write (default AGENT.env)")
-	lang := f.language()
-	i := &initCall{out: stdout, err: stderr, set: map[string]string{}, ask: newAsker(os.Stdin, stdout)}
-	f.BoolVar(&i.force, "force", false, "overwrite the file, and keep answers that do not work")
-	if _, err := f.parse(args, 0); err != nil {
-		return err
-	}
-	i.zh = inChinese(*lang)
-	secret := os.Getenv("FEISHU_APP_SECRET")
+type initCommand struct {
+	language
+	Framework string         `long:"framework" value-name:"NAME"`
+	Agent     string         `long:"agent" value-name:"NAME"`
+	App       string         `long:"app-id" value-name:"ID"`
+	Base      string         `long:"base-url" value-name:"URL"`
+	Others    string         `long:"others" value-name:"FILES"`
+	Redis     string         `long:"redis" value-name:"URL"`
+	Data      flags.Filename `long:"data-dir" value-name:"FOLDER"`
+	Out       flags.Filename `long:"out" value-name:"FILE"`
+	Force     bool           `long:"force"`
+}
+
+func (c *initCommand) run(p *cli, _ []string) error {
+	ctx, stdout, stderr := p.ctx, p.stdout, p.stderr
+	i := &initCall{out: stdout, err: stderr, set: map[string]string{}, ask: newAsker(os.Stdin, stdout),
+		zh: inChinese(c.Lang), force: c.Force}
+	key, agent, app, others := &c.Framework, &c.Agent, &c.App, &c.Others
+	data, out := new(string(c.Data)), new(string(c.Out))
+	secret, base, redis := os.Getenv("FEISHU_APP_SECRET"), &c.Base, &c.Redis
 	*base = cmp.Or(*base, os.Getenv("FEISHU_BASE_URL"))
 	if *redis == "" && *data == "" && *others == "" {
 		*redis = os.Getenv("REDIS_URL")
@@ -209,7 +210,9 @@ func (i *initCall) works(ctx context.Context, names, areas []string) bool {
 	set["AGENT_NAME"] = cmp.Or(set["AGENT_NAME"], "agent")
 	cfg, err := i.load(set)
 	if err != nil {
-		concerned := slices.DeleteFunc(mistakes(w, err), func(f selftest.Finding) bool { return !slices.Contains(names, f.Name) })
+		concerned := slices.DeleteFunc(mistakes(w, err), func(f selftest.Finding) bool {
+			return !slices.Contains(names, f.Name)
+		})
 		if len(concerned) > 0 {
 			newFindings(i.out, false, w).list(concerned)
 			return false
@@ -596,5 +599,5 @@ func shellWord(text string) string {
 	if plainValue.MatchString(text) && !strings.ContainsAny(text, "?&") {
 		return text
 	}
-	return quoted(text)
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

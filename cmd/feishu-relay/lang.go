@@ -13,18 +13,6 @@ func inChinese(given string) bool {
 	return strings.HasPrefix(cmp.Or(given, os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG")), "zh")
 }
 
-// language adds the flag --lang. Its value is there once the flags are parsed.
-func (c *commandLine) language() *string {
-	lang := ""
-	c.Func("lang", "`language` of the texts: en or zh (default: by LC_ALL, LC_MESSAGES or LANG)", func(text string) error {
-		if lang = text; text != "" && text != "en" && text != "zh" {
-			return fmt.Errorf("want en or zh, got %.20q", text)
-		}
-		return nil
-	})
-	return &lang
-}
-
 // inline prints texts in one of two languages.
 type inline struct{ chinese bool }
 

@@ -17,53 +17,52 @@ import (
 // everybody is the receiver of a broadcast.
 const everybody mailbox.AgentID = "*"
 
-const behindDashes = "A TEXT with a word that begins with a dash goes behind --"
+const sendHelp = `Sends TEXT to another agent; TEXT - reads standard input. A task is for work with a
+result, which comes back as a message; "feishu-relay mailbox tasks" shows how it stands.
+AGENT '*' is all that can be reached.
+A TEXT with a word that begins with a dash goes behind --`
 
-// letter is what `mailbox send` is given beside the text.
+// letter is what "mailbox send" is given beside the text.
 type letter struct {
-	to                         mailbox.AgentID
-	kind                       mailbox.Type
-	priority                   int
-	correlation                string
-	taskDeadline, conversation string
+	Kind mailbox.Type `long:"type" choice:"message" choice:"question" choice:"notification" choice:"task" default:"message"`
 
-	deadline time.Time         // of taskDeadline
-	callback *mailbox.Callback // of conversation
+	Priority     int    `long:"priority" value-name:"N" default:"0"`
+	Correlation  string `long:"correlation-id" value-name:"ID"`
+	TaskDeadline string `long:"task-deadline" value-name:"TIME"`
+	Conversation string `long:"callback" value-name:"CONVERSATION"`
+
+	to       mailbox.AgentID
+	deadline time.Time         // of TaskDeadline
+	callback *mailbox.Callback // of Conversation
 }
 
-func (m *mailboxCall) send(ctx context.Context, args []string) error {
-	f := m.command("send [flags] AGENT TEXT…\n" +
-		"Sends TEXT to another agent; TEXT - reads standard input. A task is for work with a\n" +
-		"result, which comes back as a message; `feishu-relay mailbox tasks` shows how it stands.\n" +
-		"AGENT '*' is all that can be reached.\n" + behindDashes)
-	var l letter
-	f.StringVar((*string)(&l.kind), "type", "message", "`type`: message, question, notification or task")
-	f.IntVar(&l.priority, "priority", 0, "from 1 (critical) to 5 (background); 0: as usual for the type")
-	f.StringVar(&l.correlation, "correlation-id", "",
-		"`id` that an answer will carry; not for tasks, which have their own")
-	f.StringVar(&l.taskDeadline, "task-deadline", "",
-		"when the task ends: a `time` from now, such as 30m, or one such as 2026-11-21T22:00:00Z")
-	f.StringVar(&l.conversation, "callback", "", "`conversation` that the task's result belongs in, such as feishu:oc_x")
-	rest, err := m.parse(args, anyNumber)
+type mailboxSendCommand struct {
+	mailboxFlags
+	letter
+	Args struct {
+		Agent mailbox.AgentID `positional-arg-name:"AGENT" required:"yes"`
+		Text  []string        `positional-arg-name:"TEXT" required:"1"`
+	} `positional-args:"yes"`
+}
+
+func (c *mailboxSendCommand) run(p *cli, _ []string) error {
+	m, err := c.call(p)
 	if err != nil {
 		return err
 	}
-	if len(rest) < 2 {
-		return m.misused("want AGENT and TEXT; `feishu-relay mailbox agents` names the agents")
+	c.to = c.Args.Agent
+	if err := c.check(m.now()); err != nil {
+		return p.misused("%v", err)
 	}
-	l.to = mailbox.AgentID(rest[0])
-	if err := l.check(m.now()); err != nil {
-		return m.misused("%v", err)
-	}
-	text, err := m.text(ctx, rest[1:])
+	text, err := m.text(p.ctx, c.Args.Text)
 	if err != nil {
 		return err
 	}
-	if l.to == everybody {
-		return m.broadcast(ctx, l.correlation, text)
+	if c.to == everybody {
+		return m.broadcast(p.ctx, c.Correlation, text)
 	}
-	path, body := l.request(text)
-	return ask(ctx, m, http.MethodPost, path, body, func(sent agent.Sent) error { return m.printSent(l.to, sent) })
+	path, body := c.request(text)
+	return ask(p.ctx, m, http.MethodPost, path, body, func(sent agent.Sent) error { return m.printSent(c.to, sent) })
 }
 
 // broadcast gives all peers a message.
@@ -76,26 +75,21 @@ func (m *mailboxCall) broadcast(ctx context.Context, correlation, text string) e
 
 // check reads the flags' values; its error says which is wrong.
 func (l *letter) check(now time.Time) (err error) {
-	isTask := l.kind == mailbox.TypeTask
-	switch l.kind {
-	case mailbox.TypeMessage, mailbox.TypeQuestion, mailbox.TypeNotification, mailbox.TypeTask:
-	default:
-		return fmt.Errorf("--type: want message, question, notification or task, got %q", l.kind)
-	}
+	isTask := l.Kind == mailbox.TypeTask
 	switch {
-	case l.to == everybody && (l.kind != mailbox.TypeMessage || l.priority != 0):
+	case l.to == everybody && (l.Kind != mailbox.TypeMessage || l.Priority != 0):
 		return errors.New("--type and --priority are not for '*': all get a plain message")
-	case l.priority < 0 || l.priority > 5:
-		return fmt.Errorf("--priority: want a number from 1 to 5, got %d", l.priority)
-	case !isTask && (l.taskDeadline != "" || l.conversation != ""):
+	case l.Priority < 0 || l.Priority > 5:
+		return fmt.Errorf("--priority: want a number from 1 to 5, got %d", l.Priority)
+	case !isTask && (l.TaskDeadline != "" || l.Conversation != ""):
 		return errors.New("--task-deadline and --callback are for --type task")
-	case isTask && l.correlation != "":
+	case isTask && l.Correlation != "":
 		return errors.New("--correlation-id is not for --type task: what comes back names the task's id")
 	}
-	if l.deadline, err = deadline(l.taskDeadline, now); err != nil {
+	if l.deadline, err = deadline(l.TaskDeadline, now); err != nil {
 		return fmt.Errorf("--task-deadline: %w", err)
 	}
-	if l.callback, err = callback(l.conversation); err != nil {
+	if l.callback, err = callback(l.Conversation); err != nil {
 		return fmt.Errorf("--callback: %w", err)
 	}
 	return nil
@@ -103,9 +97,9 @@ func (l *letter) check(now time.Time) (err error) {
 
 // request is the route and the body by which the sidecar is told.
 func (l *letter) request(text string) (path string, body any) {
-	if l.kind == mailbox.TypeTask {
+	if l.Kind == mailbox.TypeTask {
 		return "/v1/mailbox/tasks", agent.TaskDraft{
-			To: l.to, Text: text, Deadline: l.deadline, Priority: mailbox.Priority(l.priority), Callback: l.callback,
+			To: l.to, Text: text, Deadline: l.deadline, Priority: mailbox.Priority(l.Priority), Callback: l.callback,
 		}
 	}
 	type metadata struct {
@@ -117,8 +111,8 @@ func (l *letter) request(text string) (path string, body any) {
 		Priority int             `json:"priority,omitempty"`
 		Content  mailbox.Content `json:"content"`
 		Metadata metadata        `json:"metadata,omitzero"`
-	}{l.to, l.kind, l.priority, mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: text}}},
-		metadata{l.correlation}}
+	}{l.to, l.Kind, l.Priority, mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: text}}},
+		metadata{l.Correlation}}
 }
 
 // deadline reads a time from now on, or a time; "" is none.

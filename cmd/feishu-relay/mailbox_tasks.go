@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -10,31 +9,33 @@ import (
 	"feishu-relay/mailbox/agent"
 )
 
-func (m *mailboxCall) tasks(ctx context.Context, args []string) error {
-	if len(args) > 0 && args[0] == "update" {
-		return m.updateTask(ctx, args[1:])
-	}
-	f := m.command("tasks [--state STATE] [--direction received|sent] [flags] [ID]\n" +
-		"Shows the tasks that this agent took from others and gave to others, the newest first,\n" +
-		"or all that is known of one. `feishu-relay mailbox tasks update --help`: how to take a step.")
-	state := f.String("state", "", "only tasks in this `state`: pending, accepted, working, completed, failed or rejected")
-	direction := f.String("direction", "", "only `those` received from others, or sent to others")
-	rest, err := m.parse(args, 1)
+type mailboxTasksCommand struct {
+	mailboxFlags
+	State     string `long:"state" value-name:"STATE"`
+	Direction string `long:"direction" value-name:"received|sent"`
+}
+
+func (*mailboxTasksCommand) takesArgs() {}
+
+func (c *mailboxTasksCommand) run(p *cli, args []string) error {
+	m, err := c.call(p)
 	if err != nil {
 		return err
 	}
-	one := len(rest) > 0
+	one := len(args) > 0
 	path := "/v1/mailbox/tasks"
 	switch {
-	case one && (*state != "" || *direction != ""):
-		return m.misused("--state and --direction are for the list, not for a single task")
-	case one && rest[0] == "":
-		return m.misused("which ID? `feishu-relay mailbox tasks` names them")
+	case len(args) > 1:
+		return p.misused("unexpected argument %q", args[1])
+	case one && (c.State != "" || c.Direction != ""):
+		return p.misused("--state and --direction are for the list, not for a single task")
+	case one && args[0] == "":
+		return p.misused("which ID? `feishu-relay mailbox tasks` names them")
 	case one:
-		path += "/" + url.PathEscape(rest[0])
+		path += "/" + url.PathEscape(args[0])
 	default:
 		query := url.Values{}
-		for name, value := range map[string]string{"state": *state, "direction": *direction} {
+		for name, value := range map[string]string{"state": c.State, "direction": c.Direction} {
 			if value != "" {
 				query.Set(name, value)
 			}
@@ -44,7 +45,7 @@ func (m *mailboxCall) tasks(ctx context.Context, args []string) error {
 		}
 	}
 	type answer struct{ Tasks []agent.TaskRecord }
-	return ask(ctx, m, http.MethodGet, path, nil, func(a answer) error {
+	return ask(p.ctx, m, http.MethodGet, path, nil, func(a answer) error {
 		if one {
 			return m.printTaskDetails(a.Tasks)
 		}
@@ -52,28 +53,38 @@ func (m *mailboxCall) tasks(ctx context.Context, args []string) error {
 	})
 }
 
-func (m *mailboxCall) updateTask(ctx context.Context, args []string) error {
-	f := m.command("tasks update [flags] ID STATE [TEXT…]\n" +
-		"Takes a step of a task that this agent took, and tells who gave it. STATE is accepted,\n" +
-		"rejected, working, completed or failed; TEXT is the result, the reason or the\n" +
-		"progress, and - reads it from standard input.\n" + behindDashes)
-	from := f.String("from", "", "the `agent` who gave the task, where two gave one of the same id")
-	rest, err := m.parse(args, anyNumber)
+const updateHelp = `Takes a step of a task that this agent took, and tells who gave it. STATE is accepted,
+rejected, working, completed or failed; TEXT is the result, the reason or the
+progress, and - reads it from standard input.
+A TEXT with a word that begins with a dash goes behind --`
+
+type mailboxUpdateCommand struct {
+	mailboxFlags
+	From mailbox.AgentID `long:"from" value-name:"AGENT"`
+	Args struct {
+		ID    string            `positional-arg-name:"ID" required:"yes"`
+		State mailbox.TaskState `positional-arg-name:"STATE" required:"yes"`
+		Text  []string          `positional-arg-name:"TEXT"`
+	} `positional-args:"yes"`
+}
+
+func (c *mailboxUpdateCommand) run(p *cli, _ []string) error {
+	m, err := c.call(p)
 	if err != nil {
 		return err
 	}
-	if len(rest) < 2 || rest[0] == "" {
-		return m.misused("want ID and STATE; `feishu-relay mailbox tasks` names the tasks")
+	if c.Args.ID == "" {
+		return p.misused("which ID? `feishu-relay mailbox tasks` names the tasks")
 	}
 	update := struct {
 		State mailbox.TaskState `json:"state"`
 		Text  string            `json:"text,omitempty"`
 		From  mailbox.AgentID   `json:"from,omitempty"`
-	}{State: mailbox.TaskState(rest[1]), From: mailbox.AgentID(*from)}
-	if words := rest[2:]; strings.Join(words, "") != "" {
-		if update.Text, err = m.text(ctx, words); err != nil {
+	}{State: c.Args.State, From: c.From}
+	if strings.Join(c.Args.Text, "") != "" {
+		if update.Text, err = m.text(p.ctx, c.Args.Text); err != nil {
 			return err
 		}
 	}
-	return ask(ctx, m, http.MethodPost, "/v1/mailbox/tasks/"+url.PathEscape(rest[0]), update, m.printStep)
+	return ask(p.ctx, m, http.MethodPost, "/v1/mailbox/tasks/"+url.PathEscape(c.Args.ID), update, m.printStep)
 }

@@ -25,25 +25,19 @@ const (
 	mcpCall = 60 * time.Second
 )
 
-const mcpUsage = `mcp [--addr HOST:PORT]
-
-Serves the tools of a running sidecar over standard input and output, for
+const mcpHelp = `Serves the tools of a running sidecar over standard input and output, for
 programs that start their MCP servers themselves. One that speaks streamable
 HTTP can use http://LISTEN_ADDR/mcp instead. LISTEN_ADDR and API_TOKEN are the
 sidecar's. The sidecar may be started later, and restarted meanwhile.
 
-  feishu-relay mcp --addr 127.0.0.1:8797
-`
+  feishu-relay mcp --addr 127.0.0.1:8797`
 
-// runMCP speaks MCP on stdin and stdout until stdin ends. Everything else that
-// it has to say goes to stderr.
-func runMCP(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("mcp", mcpUsage, stdout, stderr)
-	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
-	if _, err := f.parse(args, 0); err != nil {
-		return err
-	}
-	target, err := sidecarAddr(*addr)
+// mcpCommand speaks MCP on stdin and stdout until stdin ends. Everything else that it has to say goes to stderr.
+type mcpCommand struct{ reach }
+
+func (c *mcpCommand) run(p *cli, _ []string) error {
+	ctx, stdout, stderr := p.ctx, p.stdout, p.stderr
+	target, err := sidecarAddr(c.Addr)
 	if err != nil {
 		return err
 	}

@@ -322,7 +322,7 @@ func TestMCPExplainsItsFlags(t *testing.T) {
 		says         string
 	}{
 		{"help", "", []string{"--help"}, 0, "http://LISTEN_ADDR/mcp"},
-		{"no such flag", "", []string{"--port", "1"}, 2, "-port"},
+		{"no such flag", "", []string{"--port", "1"}, 2, "unknown flag `port'"},
 		{"too much", "", []string{"now"}, 2, `unexpected argument "now"`},
 		{"no port", "localhost", nil, 1, "LISTEN_ADDR"},
 		{"no port in the flag", "", []string{"--addr", "localhost"}, 1, "missing port"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -172,9 +173,9 @@ func TestDocsNameWhatIsThere(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"README.md", "README.zh.md"} {
-		for _, c := range commands() {
-			if !strings.Contains(read(t, name).text, "`"+c.name+"`") {
-				t.Errorf("%s: the command %s is not named", name, c.name)
+		for _, c := range newCLI(t.Context(), io.Discard, io.Discard).parser.Commands() {
+			if !strings.Contains(read(t, name).text, "`"+c.Name+"`") {
+				t.Errorf("%s: the command %s is not named", name, c.Name)
 			}
 		}
 	}

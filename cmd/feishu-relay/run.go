@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -23,18 +21,19 @@ import (
 // memoryLimit is from where on the garbage collector runs more often: the deployments allow 256 MiB.
 const memoryLimit = 224 << 20
 
-func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("run", "[run] [--env-file FILE]\n\nRuns the sidecar until SIGTERM or Ctrl-C, "+
-		"as in: feishu-relay run --env-file bot.env\n", stdout, stderr)
-	var ofFile []notice
-	f.report = func(found []notice) { ofFile = found }
-	if _, err := f.parse(args, 0); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(stdout, "\nEnvironment:\n\n")
-			printEnvironment(stdout)
-		}
-		return err
-	}
+const runHelp = `Runs the sidecar until SIGTERM or Ctrl-C, as in: feishu-relay run --env-file bot.env`
+
+type runCommand struct{}
+
+func (*runCommand) showsNotices() {}
+
+func (*runCommand) moreHelp(w io.Writer) {
+	fmt.Fprint(w, "\nEnvironment:\n\n")
+	printEnvironment(w)
+}
+
+func (*runCommand) run(p *cli, _ []string) error {
+	stderr := p.stderr
 	cfg, err := loadConfig()
 	if err != nil {
 		fmt.Fprintf(stderr, "feishu-relay: the configuration has mistakes:\n")
@@ -45,7 +44,7 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return errFailed
 	}
 	logger := cfg.logger(stderr)
-	for _, n := range append(ofFile, checkEnvironment(os.Environ())...) {
+	for _, n := range append(p.notices, checkEnvironment(os.Environ())...) {
 		f := n.in(words.Words{})
 		logger.Warn("a setting may have unexpected effects", "detail", f.Detail, "mend", f.Mend)
 	}
@@ -56,7 +55,8 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		logger.Info("DATA_DIR is not set: the folder is the default, which nanobot shares; sidecars of other users need the same one",
 			"folder", cfg.DataDir)
 	}
-	return sidecar.Run(ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger, Settings: cfg.shown(), SelfTest: cfg.testSelf})
+	return sidecar.Run(p.ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger, Settings: cfg.shown(),
+		SelfTest: cfg.testSelf})
 }
 
 // printEnvironment lists the variables with their descriptions.
@@ -83,26 +83,26 @@ func sidecarAddr(given string) (string, error) {
 	return sidecar.Reachable(given), nil
 }
 
-// runHealth asks the sidecar of the same environment, for images without a
-// shell and without curl.
-func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("health", "health [--ready] [--addr HOST:PORT] [--env-file FILE]\n\n"+
-		"Asks the running sidecar whether it is alive; exit status 1: it is not.\n\n"+
-		"  feishu-relay health --ready --addr 127.0.0.1:8797\n", stdout, stderr)
-	addr := f.String("addr", "", "where the sidecar listens (default LISTEN_ADDR)")
-	ready := f.Bool("ready", false, "ask whether it is ready (backend and folders), not only alive")
-	if _, err := f.parse(args, 0); err != nil {
-		return err
-	}
-	target, err := sidecarAddr(*addr)
+const healthHelp = `Asks the running sidecar whether it is alive; exit status 1: it is not.
+
+  feishu-relay health --ready --addr 127.0.0.1:8797`
+
+// healthCommand asks the sidecar of the same environment, for images without a shell and without curl.
+type healthCommand struct {
+	reach
+	Ready bool `long:"ready"`
+}
+
+func (c *healthCommand) run(p *cli, _ []string) error {
+	target, err := sidecarAddr(c.Addr)
 	if err != nil {
 		return err
 	}
 	path := "/healthz"
-	if *ready {
+	if c.Ready {
 		path = "/readyz"
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(p.ctx, 3*time.Second)
 	defer cancel()
 	resp, data, err := selftest.Fetch(ctx, selftest.Direct, http.MethodGet, "http://"+target+path, "", nil, 1<<20)
 	if err != nil {
@@ -113,6 +113,6 @@ func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	var answer struct{ Status string }
 	_ = json.Unmarshal(data, &answer) // the status code decides
-	fmt.Fprintln(stdout, answer.Status)
+	fmt.Fprintln(p.stdout, answer.Status)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jessevdk/go-flags"
 	"golang.org/x/term"
 
 	"feishu-relay/internal/feishusim"
@@ -22,25 +23,26 @@ import (
 // maxScenario is the largest scenario file that is read.
 const maxScenario = 1 << 20
 
-// runSim plays Feishu until it is interrupted, and shows what is said. Unlike
-// the sidecar it prints secrets and texts: they are invented here.
-func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("sim", "sim [--listen HOST:PORT] [--apps N] [--scenario FILE]\n\n"+
-		"Plays Feishu on this machine: for trying a bot or a sidecar without an account.\n"+
-		"Prints apps with secrets, a group, and what to paste; then what is said, as it\n"+
-		"happens. On a terminal, each line typed is said by the user in the group.\n\n"+
-		"  feishu-relay sim --listen 127.0.0.1:9000 --apps 3\n", stdout, stderr)
-	listen := f.String("listen", "127.0.0.1:0", "`address` to listen on; with port 0 the system chooses one")
-	apps := f.Int("apps", 2, "how many bots the group has, besides one user")
-	file := f.String("scenario", "", "JSON `file` with apps, users, groups and steps, in place of --apps; "+
-		"go doc feishu-relay/internal/feishusim.Scenario shows one")
-	if _, err := f.parse(args, 0); err != nil {
-		return err
+const simHelp = `Plays Feishu on this machine: for trying a bot or a sidecar without an account.
+Prints apps with secrets, a group, and what to paste; then what is said, as it
+happens. On a terminal, each line typed is said by the user in the group.
+
+  feishu-relay sim --listen 127.0.0.1:9000 --apps 3`
+
+// simCommand plays Feishu until it is interrupted, and shows what is said. Unlike the sidecar it prints secrets and
+// texts: they are invented here.
+type simCommand struct {
+	Listen   string         `long:"listen" value-name:"HOST:PORT" default:"127.0.0.1:0"`
+	Apps     int            `long:"apps" value-name:"N" default:"2"`
+	Scenario flags.Filename `long:"scenario" value-name:"FILE"`
+}
+
+func (c *simCommand) run(p *cli, _ []string) error {
+	ctx, stdout, stderr := p.ctx, p.stdout, p.stderr
+	if c.Apps < 1 || c.Apps > 26 {
+		return p.misused("--apps: want 1 to 26, got %d", c.Apps)
 	}
-	sc, err := simScenario(*file, *apps)
-	if errors.Is(err, errUsage) {
-		fmt.Fprintf(stderr, "feishu-relay sim: --apps: want 1 to 26, got %d\n", *apps)
-	}
+	sc, err := simScenario(string(c.Scenario), c.Apps)
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err := server.Build(sc); err != nil {
 		return err
 	}
-	url, err := server.Listen(*listen)
+	url, err := server.Listen(c.Listen)
 	if err != nil {
 		return err
 	}
@@ -99,9 +101,6 @@ func simScenario(file string, n int) (feishusim.Scenario, error) {
 			return feishusim.Scenario{}, err
 		}
 		return feishusim.ParseScenario(data)
-	}
-	if n < 1 || n > 26 {
-		return feishusim.Scenario{}, errUsage
 	}
 	sc := feishusim.Scenario{Users: []string{"Ann"}}
 	lab := feishusim.Group{Name: "Lab", Members: []string{"Ann"}}

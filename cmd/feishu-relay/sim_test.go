@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -21,29 +18,17 @@ func TestSimExplainsItsFlags(t *testing.T) {
 	if err := os.WriteFile(scenario, []byte(`{"bots":[]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range []struct {
-		name string
-		args []string
-		err  error // nil: any
+	for args, want := range map[string]struct {
+		code int
 		says string
 	}{
-		{"help", []string{"--help"}, flag.ErrHelp, "-scenario"},
-		{"no app", []string{"--apps", "0"}, errUsage, "want 1 to 26, got 0"},
-		{"too much", []string{"now"}, errUsage, `unexpected argument "now"`},
-		{"no such file", []string{"--scenario", "nothing.json"}, os.ErrNotExist, ""},
-		{"a scenario with a mistake", []string{"--scenario", scenario}, nil, ""},
-		{"no such address", []string{"--listen", "nothing"}, nil, ""},
+		"--help": {0, "--scenario="}, "--apps 0": {2, "want 1 to 26, got 0"}, "now": {2, `unexpected argument "now"`},
+		"--scenario nothing.json": {1, "no such file"}, "--scenario " + scenario: {1, ""}, "--listen nothing": {1, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var out bytes.Buffer
-			err := runSim(t.Context(), tt.args, &out, &out)
-			if err == nil || tt.err != nil && !errors.Is(err, tt.err) {
-				t.Errorf("error: got %v, want %v", err, tt.err)
-			}
-			if got := out.String(); !strings.Contains(got, tt.says) {
-				t.Errorf("output: got %q, want %q in it", got, tt.says)
-			}
-		})
+		code, stdout, stderr := program(t, append([]string{"sim"}, strings.Fields(args)...)...)
+		if code != want.code || !strings.Contains(stdout+stderr, want.says) {
+			t.Errorf("%s: status %d, %q, want %d with %q", args, code, stdout+stderr, want.code, want.says)
+		}
 	}
 }
 
@@ -57,9 +42,9 @@ func TestSimShowsWhatIsSaid(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	r, w := io.Pipe()
-	ended := make(chan error, 1)
+	ended := make(chan int, 1)
 	go func() {
-		ended <- runSim(ctx, []string{"--scenario", scenario}, w, w)
+		ended <- run(ctx, []string{"sim", "--scenario", scenario}, w, w)
 		w.Close()
 	}()
 	var out strings.Builder
@@ -105,7 +90,7 @@ func TestSimShowsWhatIsSaid(t *testing.T) {
 	until(`reactions to "typed ␛\[31m @BotA": OK of Ann`)
 	stop()
 	go func() { _, _ = io.Copy(io.Discard, r) }()
-	if err := <-ended; err != nil {
-		t.Errorf("interrupted: %v", err)
+	if code := <-ended; code != 0 {
+		t.Errorf("interrupted: status %d", code)
 	}
 }

@@ -25,16 +25,13 @@ import (
 	"feishu-relay/steer"
 )
 
-const statusSynopsis = `status [flags]
-
-One screen: who is online, the groups with their depth and last stop, what waits,
+const statusHelp = `One screen: who is online, the groups with their depth and last stop, what waits,
 and the last errors. It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
 Without one it says so, and exits with status 1.
 
   feishu-relay status --env-file bot.env
   feishu-relay status --watch
-  feishu-relay status --json | jq '.groups[] | {chat_id, depth}'
-`
+  feishu-relay status --json | jq '.groups[] | {chat_id, depth}'`
 
 const (
 	statusEvery  = 2 * time.Second // between two screens of --watch
@@ -42,27 +39,26 @@ const (
 	statusErrors = 5
 )
 
-// runStatus shows how the sidecar and its groups are.
-func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("status", statusSynopsis, stdout, stderr)
-	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
-	watch := f.Bool("watch", false, "show it again every 2 s, until Ctrl-C")
-	asJSON := f.Bool("json", false, "print one object, with --watch one a line")
-	lang := f.language()
-	if _, err := f.parse(args, 0); err != nil {
-		return err
-	}
-	api, err := newLocalAPI(*addr)
+type statusCommand struct {
+	language
+	reach
+	Watch bool `long:"watch"`
+	JSON  bool `long:"json"`
+}
+
+func (c *statusCommand) run(p *cli, _ []string) error {
+	api, err := newLocalAPI(c.Addr)
 	if err != nil {
 		return err
 	}
-	api.inline = inline{inChinese(*lang)}
-	s := statusCall{groupCall: groupCall{out: stdout, api: api, json: *asJSON}, inline: api.inline,
-		paint: newPaint(stdout)}
+	api.inline = inline{inChinese(c.Lang)}
+	s := statusCall{groupCall: groupCall{out: p.stdout, api: api, json: c.JSON}, inline: api.inline,
+		paint: newPaint(p.stdout)}
+	ctx := p.ctx
 	for {
 		s.now = time.Now()
-		err := s.show(ctx, *watch)
-		if !*watch || ctx.Err() != nil {
+		err := s.show(ctx, c.Watch)
+		if !c.Watch || ctx.Err() != nil {
 			return err
 		}
 		if err != nil && !errors.Is(err, errFailed) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jessevdk/go-flags"
 
 	"feishu-relay/internal/words"
 	"feishu-relay/relay"
@@ -27,12 +28,7 @@ const (
 	maxNotices = 1000
 )
 
-const transcriptUsage = `Usage: feishu-relay transcript list [--json] [--dir DIR]
-       feishu-relay transcript show [--json] [-n 50] [--dir DIR] CHAT
-       feishu-relay transcript tail [-f] [-n 10] [--json] [--dir DIR] [CHAT]
-       feishu-relay transcript redact [--channel feishu] [--dir DIR] CHAT MESSAGE_ID
-
-list names the groups, the one that spoke last first; show prints the end of one;
+const transcriptHelp = `list names the groups, the one that spoke last first; show prints the end of one;
 tail -f goes on with what is said from now on, in all groups without CHAT. People's
 commands, the answers to them, and stops that the group was shown are listed between the
 messages and do not count for -n. Where the sidecar of this environment runs (LISTEN_ADDR, API_TOKEN), the
@@ -41,23 +37,24 @@ reason why it stopped.
 
 CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as only
 one group begins so. The folder is --dir, else TRANSCRIPT_DIR, else
-DATA_DIR/transcripts; list, show and tail only read it. All take --env-file FILE.
+DATA_DIR/transcripts; list, show and tail only read it.
 
 redact removes the text of a message; its --help tells more.
 
   feishu-relay transcript show -n 20 oc_a1b2
-  feishu-relay transcript tail -f
-`
+  feishu-relay transcript tail -f`
 
-// runTranscript shows the shared record to people (in colour on a terminal) and
-// to programs (--json).
-func runTranscript(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	return verbs("transcript", transcriptUsage, args, stdout, stderr, map[string]func([]string) error{
-		"list":   func(args []string) error { return transcriptList(args, stdout, stderr) },
-		"show":   func(args []string) error { return transcriptEnd(ctx, false, args, stdout, stderr) },
-		"tail":   func(args []string) error { return transcriptEnd(ctx, true, args, stdout, stderr) },
-		"redact": func(args []string) error { return transcriptRedact(ctx, args, stdout, stderr) },
-	})
+func (p *cli) addTranscript(c *flags.Command) {
+	p.add(c, "list", "name the groups", "", &transcriptListCommand{})
+	p.add(c, "show", "print the end of a transcript", "", &transcriptShowCommand{})
+	p.add(c, "tail", "print the end of all, or of one, and go on", "", &transcriptTailCommand{})
+	p.add(c, "redact", "remove the text of a message", redactHelp, &transcriptRedactCommand{})
+}
+
+// folder is the flags of the commands that read transcripts.
+type folder struct {
+	Dir  flags.Filename `long:"dir" value-name:"FOLDER"`
+	JSON bool           `long:"json"`
 }
 
 // view is what the verbs that read have in common.
@@ -70,28 +67,20 @@ type view struct {
 	silent   bool // the running sidecar does not answer
 }
 
-// open parses the flags and opens the folder. It returns the chat, "" without one.
-func (v *view) open(f *commandLine, args []string, most int) (chat string, err error) {
-	given := f.String("dir", "", "`folder` of the transcripts (default TRANSCRIPT_DIR, else DATA_DIR/transcripts)")
-	f.BoolVar(&v.json, "json", false, "one JSON object a line")
-	rest, err := f.parse(args, most)
-	if err != nil {
-		return "", err
-	}
-	if v.dir, err = transcriptDir(*given); err != nil {
-		return "", err
+// open opens the folder.
+func (f *folder) open(p *cli) (v *view, err error) {
+	v = &view{out: p.stdout, err: p.stderr, json: f.JSON}
+	if v.dir, err = transcriptDir(string(f.Dir)); err != nil {
+		return nil, err
 	}
 	if v.store, err = transcript.Open(v.dir, &transcript.Options{ReadOnly: true}); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("there is no folder %s", v.dir)
 		}
-		return "", fmt.Errorf("TRANSCRIPT_DIR or --dir: %w", err)
+		return nil, fmt.Errorf("TRANSCRIPT_DIR or --dir: %w", err)
 	}
 	v.openMarks()
-	if len(rest) > 0 {
-		chat = rest[0]
-	}
-	return chat, nil
+	return v, nil
 }
 
 // openMarks opens the folder of the notices, if there is one by now.
@@ -122,10 +111,12 @@ func transcriptDir(given string) (string, error) {
 	return dir, nil
 }
 
-func transcriptList(args []string, stdout, stderr io.Writer) error {
-	v := view{out: stdout, err: stderr}
-	f := flags("transcript list", "transcript list [--json] [--dir DIR]", stdout, stderr)
-	if _, err := v.open(f, args, 0); err != nil {
+type transcriptListCommand struct{ folder }
+
+func (c *transcriptListCommand) run(p *cli, _ []string) error {
+	stdout := p.stdout
+	v, err := c.open(p)
+	if err != nil {
 		return err
 	}
 	defer v.close()
@@ -224,14 +215,6 @@ func among(entries, notices []transcript.Entry, all bool) []transcript.Entry {
 		out = append(out, n)
 	}
 	return append(out, entries[next:]...)
-}
-
-func checkN(n int, stderr io.Writer) error {
-	if n < 0 || n > maxShown {
-		fmt.Fprintf(stderr, "-n: want a number from 0 to %d, got %d\n", maxShown, n)
-		return errUsage
-	}
-	return nil
 }
 
 // find returns the chat that text names: exactly, or as the only one that

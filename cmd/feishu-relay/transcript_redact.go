@@ -1,19 +1,18 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/jessevdk/go-flags"
+
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
 
-const redactSynopsis = `transcript redact [--channel feishu] [--dir DIR] CHAT MESSAGE_ID
-
-Removes the text of a message, and of its edits, from the transcripts of this host, from
+const redactHelp = `Removes the text of a message, and of its edits, from the transcripts of this host, from
 the queues and outboxes of all agents in RELAY_DIR, and with Redis from its streams. It
 tells the sidecars of the group that the message was recalled, so that none delivers or
 shows it any more, also where Feishu reported no recall; what else they keep of it goes
@@ -22,31 +21,31 @@ then, or when they start. The message itself stays in Feishu; recall it there.
 It is safe while sidecars run, and may be repeated. On another host of the group run it
 there. Run it as the user of the sidecars, with their environment: DATA_DIR, RELAY_DIR,
 TRANSCRIPT_DIR, REDIS_URL, RELAY_CHANNEL, RELAY_SECRET. CHAT and MESSAGE_ID are whole
-ids, as oc_x and om_x. What a bot was given it has, and backups are left alone.
-`
+ids, as oc_x and om_x. What a bot was given it has, and backups are left alone.`
 
-// transcriptRedact removes the text of a message from this host.
-func transcriptRedact(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("transcript redact", redactSynopsis, stdout, stderr)
-	channel := f.String("channel", relay.DefaultChannel, "the chat's `channel`")
-	dir := f.String("dir", "", "`folder` of the transcripts (default TRANSCRIPT_DIR, else DATA_DIR/transcripts)")
-	rest, err := f.parse(args, 2)
-	if err != nil {
-		return err
-	}
-	if len(rest) < 2 || rest[0] == "" || rest[1] == "" || relay.CheckID(rest[1]) != nil {
-		fmt.Fprintln(stderr, "which CHAT and MESSAGE_ID? `feishu-relay transcript show --json CHAT` has them")
-		return errUsage
+// transcriptRedactCommand removes the text of a message from this host.
+type transcriptRedactCommand struct {
+	Dir     flags.Filename `long:"dir" value-name:"FOLDER"`
+	Channel string         `long:"channel" default:"feishu"`
+	Args    struct {
+		Chat relay.ChatID    `positional-arg-name:"CHAT" required:"yes"`
+		ID   relay.MessageID `positional-arg-name:"MESSAGE_ID" required:"yes"`
+	} `positional-args:"yes"`
+}
+
+func (c *transcriptRedactCommand) run(p *cli, _ []string) error {
+	if c.Args.Chat == "" || c.Args.ID == "" || relay.CheckID(string(c.Args.ID)) != nil {
+		return p.misused("which CHAT and MESSAGE_ID? `feishu-relay transcript show --json CHAT` has them")
 	}
 	cfg, err := hostConfig()
 	if err != nil {
 		return err
 	}
-	if cfg.TranscriptDir, err = transcriptDir(*dir); err != nil {
+	if cfg.TranscriptDir, err = transcriptDir(string(c.Dir)); err != nil {
 		return err
 	}
-	found, err := sidecar.Redact(ctx, cfg.Config, *channel, relay.ChatID(rest[0]), relay.MessageID(rest[1]))
-	return printRedacted(found, err, rest[1], cfg, stdout, stderr)
+	found, err := sidecar.Redact(p.ctx, cfg.Config, c.Channel, c.Args.Chat, c.Args.ID)
+	return printRedacted(found, err, string(c.Args.ID), cfg, p.stdout, p.stderr)
 }
 
 // hostConfig is the configuration of the sidecars of this host; whose it is does not matter.

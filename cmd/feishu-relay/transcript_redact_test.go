@@ -218,6 +218,7 @@ func TestRedactByCommand(t *testing.T) {
 				h.says(a, "om_3", "the mango stops")
 				h.says(a, "om_4", "about kiwis, in reply to om_2")
 				h.reads(b, "", until("om_2"))
+				h.reads(b, "om_2", func([]string) bool { return true }) // confirms it
 				h.waits("http://"+b+"/v1/outcomes?channel=feishu&chat_id=oc_x", `"max_depth"`)
 				h.waits("http://"+b+"/v1/transcripts/feishu/oc_x", "in reply to om_2")
 			})

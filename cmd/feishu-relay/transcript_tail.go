@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"hash/maphash"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -22,29 +20,44 @@ const (
 	lookEvery = 500 * time.Millisecond
 )
 
-// transcriptEnd is the verbs show and tail.
-func transcriptEnd(ctx context.Context, tail bool, args []string, stdout, stderr io.Writer) error {
-	v := view{out: stdout, err: stderr}
-	f, follow := flags("transcript show", "transcript show [--json] [-n 50] [--dir DIR] CHAT", stdout, stderr), new(bool)
-	usual := 50
-	if tail {
-		f = flags("transcript tail", "transcript tail [-f] [-n 10] [--json] [--dir DIR] [CHAT]", stdout, stderr)
-		follow = f.Bool("f", false, "go on with what is said from now on, until Ctrl-C")
-		usual = 10
+type transcriptShowCommand struct {
+	folder
+	N    int `short:"n" default:"50"`
+	Args struct {
+		Chat string `positional-arg-name:"CHAT" required:"yes"`
+	} `positional-args:"yes"`
+}
+
+func (c *transcriptShowCommand) run(p *cli, _ []string) error {
+	if c.Args.Chat == "" {
+		return p.misused("which CHAT? `feishu-relay transcript list` names them")
 	}
-	n := f.Int("n", usual, "print the last `n` messages")
-	chat, err := v.open(f, args, 1)
+	return c.show(p, c.Args.Chat, c.N, false)
+}
+
+type transcriptTailCommand struct {
+	folder
+	Follow bool `short:"f" long:"follow"`
+	N      int  `short:"n" default:"10"`
+	Args   struct {
+		Chat string `positional-arg-name:"CHAT"`
+	} `positional-args:"yes"`
+}
+
+func (c *transcriptTailCommand) run(p *cli, _ []string) error {
+	return c.show(p, c.Args.Chat, c.N, c.Follow)
+}
+
+// show prints the last n messages of a chat, "" for all, and goes on if that is wanted.
+func (f *folder) show(p *cli, chat string, n int, follow bool) error {
+	if n < 0 || n > maxShown {
+		return p.misused("-n: want a number from 0 to %d, got %d", maxShown, n)
+	}
+	v, err := f.open(p)
 	if err != nil {
 		return err
 	}
 	defer v.close()
-	if err := checkN(*n, stderr); err != nil {
-		return err
-	}
-	if chat == "" && !tail {
-		fmt.Fprintln(stderr, "which CHAT? `feishu-relay transcript list` names them")
-		return errUsage
-	}
 	var chats []transcript.Chat
 	if chat == "" {
 		chats, err = v.store.Chats()
@@ -55,13 +68,13 @@ func transcriptEnd(ctx context.Context, tail bool, args []string, stdout, stderr
 	if err != nil {
 		return err
 	}
-	t := follower{view: &v, lookBack: max(*n, minLookBack), only: chat != "", seed: maphash.MakeSeed(),
+	t := follower{view: v, lookBack: max(n, minLookBack), only: chat != "", seed: maphash.MakeSeed(),
 		chats: map[chatKey]*followed{}}
-	p := v.printer(chat == "")
-	if err := t.begin(ctx, p, chats, *n); err != nil || !*follow {
+	out := v.printer(chat == "")
+	if err := t.begin(p.ctx, out, chats, n); err != nil || !follow {
 		return err
 	}
-	return t.run(ctx, p)
+	return t.run(p.ctx, out)
 }
 
 // said is one message and where it was said.

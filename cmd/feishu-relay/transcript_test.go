@@ -253,18 +253,18 @@ func TestTranscriptUsage(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		{"", 2, "", "Usage: feishu-relay transcript list"},
-		{"erase", 2, "", "there is no transcript erase"},
+		{"", 2, "", "Please specify one command of: list, redact, show or tail"},
+		{"erase", 2, "", "Unknown command `erase'"},
 		{"--help", 0, "CHAT is a chat id", ""},
-		{"list --help", 0, "Usage: feishu-relay transcript list", ""},
-		{"show --help", 0, "Usage: feishu-relay transcript show", ""},
-		{"tail oc_x --help", 0, "Usage: feishu-relay transcript tail", ""},
+		{"list --help", 0, "feishu-relay [OPTIONS] transcript list", ""},
+		{"show --help", 0, "feishu-relay [OPTIONS] transcript show", ""},
+		{"tail oc_x --help", 0, "feishu-relay [OPTIONS] transcript tail", ""},
 		{"list x", 2, "", `unexpected argument "x"`},
 		{"show a b", 2, "", `unexpected argument "b"`},
-		{"show a --bogus", 2, "", "-bogus"},
-		{"show -n -1 -dir DIR oc_x", 2, "", "-n: want a number"},
-		{"tail -n 100001 -dir DIR", 2, "", "-n: want a number"},
-		{"show -dir DIR -- -x", 0, "dash", ""},
+		{"show a --bogus", 2, "", "unknown flag `bogus'"},
+		{"show -n -1 --dir DIR oc_x", 2, "", "-n: want a number"},
+		{"tail -n 100001 --dir DIR", 2, "", "-n: want a number"},
+		{"show --dir DIR -- -x", 0, "dash", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

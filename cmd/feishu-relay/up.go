@@ -14,13 +14,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jessevdk/go-flags"
+
 	"feishu-relay/internal/wait"
 	"feishu-relay/sidecar"
 )
 
-const upSynopsis = `up [--check | --try] FILE
-
-Runs a sidecar for each bot of FILE, in YAML, until SIGTERM or Ctrl-C. Each is a process of
+const upHelp = `Runs a sidecar for each bot of FILE, in YAML, until SIGTERM or Ctrl-C. Each is a process of
 its own, which is started again when it ends. Its log lines begin with the bot's name.
 
   shared:                     # settings of all bots; feishu-relay run --help lists them
@@ -38,8 +38,7 @@ environment. LISTEN_ADDR, and GATEWAY_ADDR where it is auto, are chosen by the b
 in FILE: 127.0.0.1:8787 and 8788, 8797 and 8798, and so on. A bot with mistakes is not
 started; the others are. Example: feishu-relay up bots.yaml
 
-Exit status 1: nothing could be started, or --check or --try found a mistake.
-`
+Exit status 1: nothing could be started, or --check or --try found a mistake.`
 
 const (
 	// upStop is how long a sidecar may take to stop before it is killed.
@@ -50,31 +49,29 @@ const (
 	maxLogLine = 64 << 10
 )
 
-func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("up", upSynopsis, stdout, stderr)
-	checkOnly := f.Bool("check", false, "only check FILE")
-	try := f.Bool("try", false, "check FILE, then run 'feishu-relay check --quiet' for each bot")
-	rest, err := f.parse(args, 1)
-	if err != nil {
-		return err
-	}
-	if len(rest) == 0 {
-		fmt.Fprintln(stderr, "which FILE? as in: feishu-relay up bots.yaml; `feishu-relay up --help` shows what it holds")
-		return errUsage
-	}
+type upCommand struct {
+	Check bool `long:"check"`
+	Try   bool `long:"try"`
+	Args  struct {
+		File flags.Filename `positional-arg-name:"FILE" required:"yes"`
+	} `positional-args:"yes"`
+}
+
+func (c *upCommand) run(p *cli, _ []string) error {
+	ctx, stdout, stderr, path := p.ctx, p.stdout, p.stderr, string(c.Args.File)
 	environ := os.Environ()
-	file, err := readBotsFile(rest[0], environ)
+	file, err := readBotsFile(path, environ)
 	if err != nil {
 		return err
 	}
 	good := file.report(stderr)
 	switch {
-	case good == 0, (*checkOnly || *try) && good < len(file.bots):
+	case good == 0, (c.Check || c.Try) && good < len(file.bots):
 		return errFailed
-	case *try:
+	case c.Try:
 		return file.try(ctx, environ, stdout, stderr)
-	case *checkOnly:
-		_, err := fmt.Fprintf(stdout, "%s has no mistakes: %s\n", rest[0], counted(good, "bot", "bots"))
+	case c.Check:
+		_, err := fmt.Fprintf(stdout, "%s has no mistakes: %s\n", path, counted(good, "bot", "bots"))
 		return err
 	}
 	self, err := os.Executable()
@@ -85,7 +82,7 @@ func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	log := &sharedLog{w: stderr, paint: newPaint(stderr)}
-	log.line("up", "`feishu-relay up --try "+rest[0]+"` checks these sidecars and their bots")
+	log.line("up", "`feishu-relay up --try "+path+"` checks these sidecars and their bots")
 	var all sync.WaitGroup
 	for _, b := range file.bots {
 		if len(b.mistakes) > 0 {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 )
@@ -63,17 +61,16 @@ func (b build) String() string {
 
 func versionText() string { return thisBuild().Version }
 
-func runVersion(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("version", "version [--json]", stdout, stderr)
-	asJSON := f.Bool("json", false, "print {version, commit, date, dirty, go, platform}")
-	if _, err := f.parse(args, 0); err != nil {
-		return err
-	}
-	if *asJSON {
-		out := json.NewEncoder(stdout)
+type versionCommand struct {
+	JSON bool `long:"json"`
+}
+
+func (c *versionCommand) run(p *cli, _ []string) error {
+	if c.JSON {
+		out := json.NewEncoder(p.stdout)
 		out.SetIndent("", "  ")
 		return out.Encode(thisBuild())
 	}
-	_, err := fmt.Fprintln(stdout, thisBuild())
+	_, err := fmt.Fprintln(p.stdout, thisBuild())
 	return err
 }

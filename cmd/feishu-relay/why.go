@@ -20,17 +20,13 @@ import (
 	"feishu-relay/transcript"
 )
 
-const whySynopsis = `why [flags] [MESSAGE_ID]
-       feishu-relay why [flags] --chat CHAT
-
-Says what became of a message at each bot of its group, and what to do. With --chat alone it is
+const whyHelp = `Says what became of a message at each bot of its group, and what to do. With --chat alone it is
 the last message of that chat: a chat id, the group's name, or the beginning of an id. Where nothing
 is named it is the newest message of all chats.
 It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
 
   feishu-relay why om_dc13264520f392
-  feishu-relay why --chat oc_a1b2 --lang zh
-`
+  feishu-relay why --chat oc_a1b2 --lang zh`
 
 const (
 	whyOutcomes = 5000 // of a group are asked for; a message beyond them counts as not recorded
@@ -38,24 +34,25 @@ const (
 	whyText     = 120  // characters of the message are shown
 )
 
-// runWhy explains what became of a message.
-func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("why", whySynopsis, stdout, stderr)
-	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
-	chat := f.String("chat", "", "the `chat` that the message is in; alone: its last message")
-	lang := f.language()
-	asJSON := f.Bool("json", false, "print one object: the message, and what became of it at each bot")
-	rest, err := f.parse(args, 1)
+type whyCommand struct {
+	language
+	reach
+	Chat string `long:"chat" value-name:"CHAT"`
+	JSON bool   `long:"json"`
+	Args struct {
+		ID string `positional-arg-name:"MESSAGE_ID"`
+	} `positional-args:"yes"`
+}
+
+func (c *whyCommand) run(p *cli, _ []string) error {
+	ctx := p.ctx
+	api, err := newLocalAPI(c.Addr)
 	if err != nil {
 		return err
 	}
-	api, err := newLocalAPI(*addr)
-	if err != nil {
-		return err
-	}
-	api.inline = inline{inChinese(*lang)}
-	w := whyCall{groupCall: groupCall{out: stdout, api: api, now: time.Now(), json: *asJSON}, inline: api.inline,
-		paint: newPaint(stdout), limit: answerLimit, where: f.where(*addr)}
+	api.inline = inline{inChinese(c.Lang)}
+	w := whyCall{groupCall: groupCall{out: p.stdout, api: api, now: time.Now(), json: c.JSON}, inline: api.inline,
+		paint: newPaint(p.stdout), limit: answerLimit, where: p.where(c.Addr)}
 	groups, _, err := w.groups(ctx)
 	if err != nil {
 		return err
@@ -63,23 +60,30 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	groups = w.withChats(ctx, groups)
 	w.settings(ctx)
 	chosen := ""
-	if len(rest) == 0 && *chat == "" && len(groups) > 1 {
+	if c.Args.ID == "" && c.Chat == "" && len(groups) > 1 {
 		chosen = w.say("The newest message of %d chats; `feishu-relay why --chat CHAT` explains the last one of another.\n",
 			"%d 个会话里最新的一条消息；`feishu-relay why --chat 会话` 解释别的会话的最后一条。\n", len(groups))
 		groups = groups[:1]
 	}
-	if *chat != "" {
-		g, err := findGroup(groups, *chat)
+	if c.Chat != "" {
+		g, err := findGroup(groups, c.Chat)
 		if err != nil {
 			return err
 		}
 		groups = []steer.Group{g}
 	}
-	var id relay.MessageID
-	if len(rest) > 0 {
-		id = relay.MessageID(rest[0])
+	return w.explainIn(ctx, groups, relay.MessageID(c.Args.ID), chosen)
+}
+
+// where returns the flags by which another command reaches the same sidecar, with a space behind them.
+func (p *cli) where(addr string) (flags string) {
+	if p.EnvFile != "" {
+		flags += "--env-file " + shellWord(string(p.EnvFile)) + " "
 	}
-	return w.explainIn(ctx, groups, id, chosen)
+	if addr != "" {
+		flags += "--addr " + shellWord(addr) + " "
+	}
+	return flags
 }
 
 // explainIn explains a message of one of groups; "" is the last one of the first.

@@ -24,6 +24,9 @@ var (
 // Every text is there in both languages, with the same things in it.
 func TestBothLanguages(t *testing.T) {
 	for key, text := range catalogue() {
+		if strings.HasPrefix(key, "flag/") {
+			continue // help is in English
+		}
 		prose := verb.ReplaceAllString(command.ReplaceAllString(text.en, ""), "%")
 		if aWord.MatchString(prose) && !han.MatchString(text.zh) {
 			t.Errorf("%s: no Chinese of %q: %q", key, text.en, text.zh)
