@@ -6,6 +6,7 @@
 package viewer
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -14,7 +15,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
-	"strings"
+	"time"
 
 	"feishu-relay/internal/web"
 	"feishu-relay/outcome"
@@ -119,22 +120,8 @@ func (f file) serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", f.etag)
-	if has(r.Header.Get("If-None-Match"), f.etag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
 	h.Set("Content-Type", f.kind)
-	_, _ = w.Write(f.data) // the caller has gone
-}
-
-// has reports whether the list of an If-None-Match names etag.
-func has(list, etag string) bool {
-	for known := range strings.SplitSeq(list, ",") {
-		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == etag || known == "*" {
-			return true
-		}
-	}
-	return false
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.data))
 }
 
 func notFound(w http.ResponseWriter) {
