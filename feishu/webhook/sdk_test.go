@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/larksuite/oapi-sdk-go/v3/core/httpserverext"
@@ -53,7 +54,7 @@ func TestSDK(t *testing.T) {
 				answer, _ := io.ReadAll(resp.Body)
 				return resp.StatusCode, string(answer)
 			}
-			if status, answer := send(challenge(c.token)); status != 200 || answer != `{"challenge":"c-1"}` {
+			if status, answer := send(challenge(c.token)); status != 200 || strings.TrimSpace(answer) != `{"challenge":"c-1"}` {
 				t.Errorf("challenge: got %d %s", status, answer)
 			}
 			if status, answer := send(event("e1")); status != 200 || answer != `{"msg":"success"}` {

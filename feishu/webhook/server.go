@@ -9,18 +9,17 @@
 //
 // # Hostile senders
 //
-// The port is open to the internet. A post with a wrong header is refused before its body is read; a body has limits
-// of time and size, and only a few large ones are read at a time. A signed timestamp may differ from the clock by at
-// most an hour.
+// The port is open to the internet. A body has limits of time and size, and only a few large ones are read at a time. A
+// signed timestamp may differ from the clock by at most an hour.
 //
 // # What is counted
 //
 // Beside what package link counts of events:
 //
 //	bot_away   the bot did not answer an event, and Feishu will post it again
-//	challenge  Feishu verified the URL with a challenge
+//	challenge  Feishu verified the URL with a challenge, which is answered here
 //	forged     a post could not be verified
-//	too_large  a post was larger than 1 MiB, or than 4 KiB without its signature
+//	too_large  a post was larger than 1 MiB
 //	too_slow   the body of a post did not arrive within 5 s
 //	too_many   a post was refused, since the bot works on 256, or 16 large ones are read
 package webhook
@@ -31,7 +30,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha1"
-	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
@@ -62,18 +60,12 @@ const (
 	CardPath  = "/webhook/card"
 
 	maxBody     = 1 << 20         // bytes of a body; a larger one is refused with 413
-	maxUnsigned = 4 << 10         // bytes of a body without a signature, where posts are signed: a challenge
 	readTimeout = 5 * time.Second // for a body; then its sender is dropped with 408. Feishu itself waits 3 s
 	largeBody   = 64 << 10        // bytes above which a body is large. Nearly all events are smaller
 	maxLarge    = 16              // large bodies that are read at a time; one more is refused with 503
 	maxSkew     = time.Hour       // between a signed timestamp and the clock: a recorded post cannot be replayed later
 
-	maxPosts     = 256 // that the bot works on; one more is refused with 503
-	maxInjecting = 256 // injected posts that the bot has not answered; one more is not posted
-
-	// challengeTime is for the bot to answer a challenge, for which Feishu waits 1 s (docs/feishu.md 2.1).
-	challengeTime = 800 * time.Millisecond
-	maxChallenge  = 64 << 10 // bytes of the bot's answer to it; a longer one is cut
+	maxPosts = 256 // that the bot works on; one more is refused with 503
 
 	warnFirst = 10               // posts that are refused as forged and logged one by one; later
 	warnEvery = 10 * time.Second // one in this time is
@@ -104,7 +96,7 @@ type Server struct {
 	away   atomic.Bool // the last post to the bot failed
 	known  atomic.Bool // a post has reached the bot
 
-	large, posts, injecting chan struct{} // one element for each
+	large, posts chan struct{} // one element for each
 }
 
 // New makes a server. It starts nothing.
@@ -125,7 +117,7 @@ func New(o Options) (*Server, error) {
 	}
 	return &Server{Options: o, bot: bot,
 		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery}, large: make(chan struct{}, maxLarge),
-		posts: make(chan struct{}, maxPosts), injecting: make(chan struct{}, maxInjecting)}, nil
+		posts: make(chan struct{}, maxPosts)}, nil
 }
 
 // Connected reports whether the last post to the bot reached it, or none was tried yet.
@@ -161,16 +153,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
+	if e.Type == typeChallenge { // docs/feishu.md 2.1
+		s.Counter("challenge")
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		_ = json.NewEncoder(w).Encode(map[string]string{"challenge": e.Challenge}) // fails if Feishu has gone
+		return
+	}
 	select {
 	case s.posts <- struct{}{}:
 		defer func() { <-s.posts }()
 	default:
 		s.refuse(w, errNoRoom)
-		return
-	}
-	if e.Type == typeChallenge {
-		s.Counter("challenge")
-		s.challenge(w, r, body, e.Challenge)
 		return
 	}
 	s.Verified(e.app())
@@ -194,9 +187,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) (body, plain []byte, e envelope, err error) {
 	reading := http.NewResponseController(w)
 	_ = reading.SetReadDeadline(time.Now().Add(readTimeout)) // fails for a recorder in a test
-	most, err := s.admit(r)
-	if err != nil {
-		return nil, nil, e, err
+	if r.ContentLength > maxBody {
+		return nil, nil, e, &http.MaxBytesError{Limit: maxBody}
 	}
 	if r.ContentLength < 0 || r.ContentLength > largeBody {
 		select {
@@ -206,7 +198,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (body, plain []
 			return nil, nil, e, errNoRoom
 		}
 	}
-	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most)); err != nil {
+	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 		return nil, nil, e, err
 	}
 	_ = reading.SetReadDeadline(time.Time{})
@@ -241,32 +233,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 // it.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, t *link.Taken) {
 	// A post to the bot goes on when Feishu has stopped waiting.
-	s.post(context.WithoutCancel(r.Context()), s.Timeout, w, r, body, func(status int) {
-		if status == http.StatusOK {
-			t.Got()
-			t.Settle(true)
-		}
-	}, func() {
-		s.reached(false)
-		s.Counter("bot_away")
-		answer(w, http.StatusBadGateway, "the bot cannot be reached")
-	})
-}
-
-// challenge lets the bot answer a challenge, and answers it itself if the bot does not: Feishu waits for 1 s
-// (docs/feishu.md 2.1).
-func (s *Server) challenge(w http.ResponseWriter, r *http.Request, body []byte, challenge string) {
-	s.post(r.Context(), challengeTime, w, r, body, func(int) {}, func() {
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_ = json.NewEncoder(w).Encode(map[string]string{"challenge": challenge})
-	})
-}
-
-// post sends a post of Feishu to the bot, and its answer to Feishu. It calls answered before that, and failed in its
-// place.
-func (s *Server) post(ctx context.Context, limit time.Duration, w http.ResponseWriter, r *http.Request, body []byte,
-	answered func(status int), failed func()) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.Timeout)
 	defer cancel()
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -280,11 +247,18 @@ func (s *Server) post(ctx context.Context, limit time.Duration, w http.ResponseW
 		},
 		Transport: roundTripper(s.roundTrip),
 		ModifyResponse: func(resp *http.Response) error {
-			answered(resp.StatusCode)
+			if resp.StatusCode == http.StatusOK {
+				t.Got()
+				t.Settle(true)
+			}
 			return nil
 		},
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { failed() },
-		ErrorLog:     slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			s.reached(false)
+			s.Counter("bot_away")
+			answer(w, http.StatusBadGateway, "the bot cannot be reached")
+		},
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
@@ -318,12 +292,6 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	// Node signs what it serialises itself (docs/feishu.md 2.3)
 	if err := json.Compact(&compact, in.Event); err != nil {
 		return fmt.Errorf("encode an event: %w", err)
-	}
-	select {
-	case s.injecting <- struct{}{}:
-		defer func() { <-s.injecting }()
-	default:
-		return fmt.Errorf("%w: it works on too many events", feishu.ErrNotInjected)
 	}
 	body, header, err := s.seal(compact.Bytes())
 	if err != nil {
@@ -443,28 +411,9 @@ var (
 	errNoRoom = errors.New("too many posts at once")
 )
 
-// admit checks the header of a post, before the body is read, and returns how many bytes the body may have.
-func (s *Server) admit(r *http.Request) (most int64, err error) {
-	most = maxBody
-	if s.EncryptKey != "" {
-		switch signature := r.Header.Get("X-Lark-Signature"); {
-		case signature == "":
-			most = maxUnsigned
-		case len(signature) != 2*sha256.Size && !(len(signature) == 2*sha1.Size && r.URL.Path == CardPath):
-			return 0, errSignature
-		case !isFresh(r.Header):
-			return 0, errTimestamp
-		}
-	}
-	if r.ContentLength > most {
-		return 0, &http.MaxBytesError{Limit: most}
-	}
-	return most, nil
-}
-
 // isFresh reports whether the timestamp of a post, in Unix seconds, is near the clock's.
-func isFresh(h http.Header) bool {
-	seconds, err := strconv.ParseInt(h.Get("X-Lark-Request-Timestamp"), 10, 64)
+func isFresh(timestamp string) bool {
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	return err == nil && time.Since(time.Unix(seconds, 0)).Abs() <= maxSkew
 }
 
@@ -474,16 +423,13 @@ func isFresh(h http.Header) bool {
 // signature is checked before anything is parsed or decrypted.
 func (s *Server) verify(r *http.Request, body []byte) (plain []byte, e envelope, err error) {
 	old := r.URL.Path == CardPath && s.oldCard(r.Header, body)
-	if old && !isFresh(r.Header) {
+	signature, timestamp := r.Header.Get("X-Lark-Signature"), r.Header.Get("X-Lark-Request-Timestamp")
+	switch signed := s.EncryptKey != "" && signature != ""; {
+	case (signed || old) && !isFresh(timestamp):
 		return nil, e, errTimestamp
-	}
-	signature := r.Header.Get("X-Lark-Signature")
-	if s.EncryptKey != "" && signature != "" && !old {
-		want := feishu.Sign(r.Header.Get("X-Lark-Request-Timestamp"), r.Header.Get("X-Lark-Request-Nonce"), s.EncryptKey,
-			body)
-		if !same(signature, want) {
-			return nil, e, errSignature
-		}
+	case signed && !old && !same(signature, feishu.Sign(timestamp, r.Header.Get("X-Lark-Request-Nonce"), s.EncryptKey,
+		body)):
+		return nil, e, errSignature
 	}
 	if json.Unmarshal(body, &e) != nil {
 		return nil, e, errNoJSON
