@@ -1,8 +1,6 @@
 package feishusim
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,27 +137,6 @@ func TestControlIsForThisMachineOnly(t *testing.T) {
 	}
 }
 
-func TestEventsOverHTTP(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	req, err := http.NewRequestWithContext(r.soon(), "GET", r.url+"/sim/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	r.say("hello")
-	in := bufio.NewScanner(resp.Body)
-	for in.Scan() {
-		if data, ok := strings.CutPrefix(in.Text(), "data: "); ok && strings.Contains(data, `"text":"hello"`) {
-			return
-		}
-	}
-	t.Errorf("no message in the stream: %v", in.Err())
-}
-
 func TestAnswersAsPlanned(t *testing.T) {
 	r := newRoom(t, quick, App{Name: "BotA"})
 	c := r.client(r.apps[0])
@@ -199,33 +176,6 @@ func parsed(t *testing.T, fault string) (f Fault) {
 		t.Fatal(err)
 	}
 	return f
-}
-
-func TestRequestsAreKeptAsTheyCame(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	r.ForgetRequests()
-	req, err := http.NewRequestWithContext(t.Context(), "DELETE", r.url+"/open-apis/im/v1/messages/om_%2e?b=2&a=%20x", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("X-Own", "1")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	got := r.Requests()
-	if len(got) != 1 || got[0].URI != "/open-apis/im/v1/messages/om_%2e?b=2&a=%20x" || got[0].Header.Get("X-Own") != "1" ||
-		!bytes.Equal(got[0].Body, []byte("{}")) || got[0].Method != "DELETE" || got[0].Size != 2 {
-		t.Errorf("got %+v", got)
-	}
-	for range maxRequests + 5 {
-		w := httptest.NewRecorder()
-		r.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/nothing", nil))
-	}
-	if n := len(r.Requests()); n != maxRequests {
-		t.Errorf("%d are kept, want %d", n, maxRequests)
-	}
 }
 
 func TestAScenario(t *testing.T) {

@@ -1,15 +1,12 @@
 package feishusim
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 )
 
 // TestScopesDecideWhatIsHeard is the table of docs/feishu.md 3.3.
@@ -120,33 +117,6 @@ func TestTheScheduleOfRedelivery(t *testing.T) {
 	})
 }
 
-func TestAHandlerThatFailsGetsItAgain(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	a := r.connect(r.apps[0])
-	var seen []string
-	a.mu.Lock()
-	a.handle = func(e *larkim.P2MessageReceiveV1) error {
-		if seen = append(seen, e.EventV2Base.Header.EventID); len(seen) == 1 {
-			return errors.New("not now")
-		}
-		return nil
-	}
-	a.mu.Unlock()
-	id := r.say("hello")
-	d, err := r.WaitDelivery(r.soon(), func(d Delivery) bool { return d.MessageID == id && d.Acked == 200 })
-	if err != nil || d.Attempt != 2 || d.Transport != TransportWS {
-		t.Errorf("got %+v, %v", d, err)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(seen) != 2 || seen[0] != seen[1] {
-		t.Errorf("event ids: %v", seen)
-	}
-	if first := r.Deliveries()[0]; first.Acked != 500 {
-		t.Errorf("first try: %+v", first)
-	}
-}
-
 func TestEventsWaitForABotThatIsAway(t *testing.T) {
 	o := quick
 	o.Redeliver = []time.Duration{time.Hour}
@@ -174,33 +144,6 @@ func TestEventsWaitForABotThatIsAway(t *testing.T) {
 	r.Fault(Fault{Kind: FaultDrop, App: a.app.ID})
 	if got := *r.next(a).Event.Message.MessageId; got != id {
 		t.Errorf("after the reconnect: got %s, want %s", got, id)
-	}
-}
-
-func TestOneConnectionGetsIt(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	one, two := r.connect(r.apps[0]), r.connect(r.apps[0])
-	if err := r.WaitConnected(r.soon(), r.apps[0].ID, 2); err != nil {
-		t.Fatal(err)
-	}
-	const n = 40
-	for range n {
-		r.say("hello")
-	}
-	for range n {
-		select {
-		case <-one.events:
-		case <-two.events:
-		case <-r.soon().Done():
-			t.Fatal("events are missing")
-		}
-	}
-	conns := map[string]int{}
-	for _, d := range r.Deliveries() {
-		conns[d.Conn]++
-	}
-	if len(conns) != 2 || len(r.Deliveries()) != n {
-		t.Errorf("deliveries by connection: %v", conns)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,22 +159,6 @@ func TestUpgradesThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestFiftyConnections(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"})
-	for range maxConns {
-		_, ws := r.endpoint(r.apps[0], bootstrapPath)
-		if c, _ := r.dial(ws); c == nil {
-			t.Fatal("refused too early")
-		}
-	}
-	if err := r.until(r.soon(), func() bool { return len(r.Server.apps[r.apps[0].ID].conns) == maxConns }); err != nil {
-		t.Fatal(err)
-	}
-	if code, _ := r.endpoint(r.apps[0], bootstrapPath); code != 1000040350 {
-		t.Errorf("the 51st: %d", code)
-	}
-}
-
 func TestTheLinkGoesWrong(t *testing.T) {
 	t.Run("closed with a code", func(t *testing.T) {
 		r := newRoom(t, quick, App{Name: "BotA"})
@@ -217,25 +200,4 @@ func TestTheLinkGoesWrong(t *testing.T) {
 			} // the one before may come again: its acknowledgement was cut off
 		}
 	})
-}
-
-func TestFragmentsAreTheEvent(t *testing.T) {
-	event := []byte(strings.Repeat("0123456789", 7))
-	for pieces := range maxFragments + 2 {
-		all := frames("m", event, pieces)
-		slices.SortFunc(all, func(a, b *larkws.Frame) int {
-			return larkws.Headers(a.Headers).GetInt("seq") - larkws.Headers(b.Headers).GetInt("seq")
-		})
-		var got []byte
-		for i, f := range all {
-			h := larkws.Headers(f.Headers)
-			if h.GetInt("sum") != len(all) || h.GetInt("seq") != i || len(f.Payload) == 0 || h.GetString("message_id") != "m" {
-				t.Fatalf("%d pieces: %v", pieces, h)
-			}
-			got = append(got, f.Payload...)
-		}
-		if string(got) != string(event) {
-			t.Fatalf("%d pieces: got %s", pieces, got)
-		}
-	}
 }
