@@ -12,10 +12,8 @@ import (
 	"feishu-relay/relay"
 )
 
-const (
-	maxReason = 4 << 10 // bytes of a nack's message; more is refused
-	maxDead   = 4 << 20 // bytes of the envelopes of a page of dead letters; the rest is on the next page
-)
+// maxReason is the most bytes of a nack's message; more is refused.
+const maxReason = 4 << 10
 
 // Inbox is the answer of GET /v1/mailbox/inbox: the messages that wait for the bot. It
 // delivers none.
@@ -162,7 +160,7 @@ type DeadLetters struct {
 	Earlier     string       `json:"earlier,omitempty"`
 }
 
-// DeadLetter is a dead letter with its envelope as the stores hold it.
+// DeadLetter is a dead letter. Of the content its envelope has the beginning of the text only.
 type DeadLetter struct {
 	ID       string          `json:"id"`
 	Code     mailbox.Code    `json:"code"`
@@ -178,22 +176,14 @@ type deadLetters struct {
 }
 
 func (a *API) deadLetters(_ context.Context, in deadLetters) (out DeadLetters, err error) {
-	dead, err := a.Mailbox.DeadLetters()
-	if err != nil {
-		return out, err
-	}
-	place := func(d *agent.DeadLetter) webapi.Place { return webapi.Place{At: d.DeadAt.UnixMilli(), Key: d.ID} }
-	page, earlier, err := webapi.Page(dead, webapi.Paged(in), place)
+	page, earlier, err := webapi.Page(a.Mailbox.DeadLetters(), webapi.Paged(in), func(d *agent.DeadLetter) webapi.Place {
+		return webapi.Place{At: d.DeadAt.UnixMilli(), Key: d.ID}
+	})
 	out = DeadLetters{[]DeadLetter{}, earlier}
-	for i, size := 0, 0; i < len(page); i++ {
-		d := &page[i]
+	for _, d := range page {
 		envelope, err := mailbox.Encode(d.Envelope)
 		if err != nil {
 			return out, err
-		}
-		if size += len(envelope); size > maxDead && i > 0 {
-			out.Earlier = place(&page[i-1]).String()
-			break
 		}
 		out.DeadLetters = append(out.DeadLetters, DeadLetter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, envelope})
 	}

@@ -38,7 +38,7 @@ type Mailbox interface {
 	Nack(ctx context.Context, id string, code mailbox.Code, message string) error
 	UpdateTask(ctx context.Context, u agent.TaskUpdate) (agent.TaskRecord, error)
 	Tasks() []agent.TaskRecord
-	DeadLetters() ([]agent.DeadLetter, error)
+	DeadLetters() []agent.DeadLetter
 	Replay(ctx context.Context, id string) error
 	Attach(send agent.Send) agent.Line
 }

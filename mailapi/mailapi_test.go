@@ -229,14 +229,13 @@ func TestDeadLettersArePaged(t *testing.T) {
 	for i := range 10 {
 		d := b.dead[0]
 		d.ID, d.DeadAt = fmt.Sprint("msg_", i), noon.Add(time.Duration(i)*time.Second)
-		d.Envelope.Content.Parts = []mailbox.Part{{Type: mailbox.PartData, Data: json.RawMessage(`"` + strings.Repeat("x", 1_000_000) + `"`)}}
 		b.dead = append(b.dead, d)
 	}
 	var ids []string
 	for before := "x"; before != ""; {
 		var got mailapi.DeadLetters
-		w := call(t, withMailbox(b), "GET", "/v1/mailbox/dead-letters?before="+strings.TrimPrefix(before, "x"), "")
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Body.Len() > 5<<20 || len(got.DeadLetters) == 0 {
+		w := call(t, withMailbox(b), "GET", "/v1/mailbox/dead-letters?limit=4&before="+strings.TrimPrefix(before, "x"), "")
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.DeadLetters) == 0 || len(got.DeadLetters) > 4 {
 			t.Fatalf("%d bytes: %v", w.Body.Len(), err)
 		}
 		for _, d := range got.DeadLetters {

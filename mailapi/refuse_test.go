@@ -104,7 +104,7 @@ func fieldOf(t *testing.T, w *httptest.ResponseRecorder) string {
 
 // infallible are the routes that ask the mailbox for nothing that could fail.
 var infallible = map[string]bool{"/v1/peers/self/goals": true, "/v1/mailbox/tasks": true, "/v1/mailbox/tasks/t3": true,
-	"/v1/mailbox/schemas": true}
+	"/v1/mailbox/schemas": true, "/v1/mailbox/dead-letters": true}
 
 func TestRefusalsOfTheMailbox(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -124,7 +124,7 @@ func (b *box) UpdateTask(_ context.Context, u agent.TaskUpdate) (agent.TaskRecor
 
 func (b *box) Tasks() []agent.TaskRecord { return b.records }
 
-func (b *box) DeadLetters() ([]agent.DeadLetter, error) { return answer(b, nil, b.dead) }
+func (b *box) DeadLetters() []agent.DeadLetter { return b.dead }
 
 func (b *box) Attach(send agent.Send) agent.Line { return b.attach(send) }
 

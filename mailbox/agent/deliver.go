@@ -192,7 +192,7 @@ func (a *Agent) fetch(ctx context.Context, m *queued, fresh *arrival) (e mailbox
 	if what != EventDuplicate {
 		answer = a.expiryAnswer(ctx, e)
 	}
-	if err := a.answer(ctx, answer); err != nil {
+	if err := a.answer(answer); err != nil {
 		return e, false, awayError{err}
 	}
 	a.observe(what, e, why)
@@ -318,7 +318,7 @@ func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) {
 	}
 	a.note(e.ID, append(a.toldEnd(e), marks(kindSeen, asked, m.key, givenKey(m.name))...)...)
 	if !e.Type.AboutTask() {
-		if err := a.answer(ctx, a.receipt(e)); err != nil {
+		if err := a.answer(a.receipt(e)); err != nil {
 			a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
 		}
 	}
@@ -370,7 +370,7 @@ func (a *Agent) refusedByBot(ctx context.Context, m *queued, e mailbox.Envelope,
 			err = nil
 		}
 	case e.Metadata.RequiresAck && !e.Type.AboutTask():
-		err = a.answer(ctx, new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
+		err = a.answer(new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
 	}
 	if err != nil {
 		return awayError{err}

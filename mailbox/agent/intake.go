@@ -188,7 +188,7 @@ func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Enve
 	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on without end
 	if !badSignature && nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self &&
 		mailbox.CheckAgent(e.From) == nil {
-		if err := a.answer(ctx, new(a.nack(e, asRefusal(why)))); err != nil {
+		if err := a.answer(new(a.nack(e, asRefusal(why)))); err != nil {
 			return err
 		}
 	}
@@ -229,7 +229,7 @@ func (a *Agent) refuse(ctx context.Context, item mailbox.Item, e mailbox.Envelop
 // is taken out of the inbox.
 func (a *Agent) finish(ctx context.Context, item mailbox.Item, e mailbox.Envelope, what What, reason string,
 	answer *mailbox.Envelope) error {
-	if err := a.answer(ctx, answer); err != nil {
+	if err := a.answer(answer); err != nil {
 		return err
 	}
 	a.observe(what, e, reason)
@@ -253,14 +253,13 @@ func (a *Agent) settle(ctx context.Context, key string, how mailbox.Outcome) err
 	return a.opts.Store.Settle(ctx, a.opts.Self, key, how)
 }
 
-// answer sends another agent what became of its mail; nil: nothing. Where its inbox is
-// full, or too much waits to be sent, it gets no answer: one agent that reads nothing must
-// not hold up the mail of all others.
-func (a *Agent) answer(ctx context.Context, e *mailbox.Envelope) error {
+// answer sends another agent what became of its mail; nil: nothing. Where too much waits to be sent, it gets no answer:
+// one agent that reads nothing must not hold up the mail of all others.
+func (a *Agent) answer(e *mailbox.Envelope) error {
 	if e == nil {
 		return nil
 	}
-	err := a.send(ctx, *e)
+	err := a.send(e)
 	if _, no := errors.AsType[*mailbox.Error](err); no || errors.Is(err, mailbox.ErrFull) {
 		a.log.Warn("an agent gets no answer to its mail", "to", e.To, "type", e.Type, "err", err)
 		return nil
@@ -268,18 +267,21 @@ func (a *Agent) answer(ctx context.Context, e *mailbox.Envelope) error {
 	return err
 }
 
-// send is for envelopes of this agent's own making: nothing about them can be refused.
-func (a *Agent) send(ctx context.Context, e mailbox.Envelope) error {
-	m, err := a.opts.Signing.Seal(e)
+// send sends an envelope of this agent's own making, nil: none, and writes the records down with it.
+func (a *Agent) send(e *mailbox.Envelope, with ...book.Record) error {
+	if e == nil {
+		return a.state.commit(with...)
+	}
+	m, err := a.opts.Signing.Seal(*e)
 	if err != nil {
 		return err
 	}
-	return a.dispatch(ctx, m)
+	return a.dispatch(m, with...)
 }
 
 // dispatch sends what is sealed.
-func (a *Agent) dispatch(ctx context.Context, m mailbox.Sealed, with ...book.Record) error {
-	if err := a.out.Post(ctx, m, with...); err != nil {
+func (a *Agent) dispatch(m mailbox.Sealed, with ...book.Record) error {
+	if err := a.out.Post(m, with...); err != nil {
 		return err
 	}
 	a.observe(EventSent, m.Envelope, "")

@@ -19,14 +19,15 @@ import (
 
 // Bounds.
 const (
-	maxUnacked = 10_000           // messages that wait; the next that asks for an acknowledgement gets AGENT_BUSY.
-	maxBytes   = 64 << 20         // of these; likewise. Steps of tasks may take as much again
-	maxWatched = 1_000            // messages without an acknowledgement that are watched in the receiver's inbox
-	watchAfter = 2 * time.Second  // when a message that is watched is looked at first
-	lookEvery  = 5 * time.Second  // between two looks at a receiver for which mail waits
-	maxRetries = 10               // most retries that a message may ask for in its metadata
-	maxPause   = time.Minute      // longest pause before a message is sent again
-	storeLimit = 10 * time.Second // for one call of the store
+	maxUnacked  = 10_000           // messages that wait; the next is refused. Answers and steps of tasks have twice that
+	maxBytes    = 64 << 20         // of these; likewise
+	maxUnstored = 1_000            // of these, for one receiver, that the store has not taken; but steps of tasks
+	maxWatched  = 1_000            // messages without an acknowledgement that are watched in the receiver's inbox
+	watchAfter  = 2 * time.Second  // when a message that is watched is looked at first
+	lookEvery   = 5 * time.Second  // between two looks at a receiver for which mail waits
+	maxRetries  = 10               // most retries that a message may ask for in its metadata
+	maxPause    = time.Minute      // longest pause before a message is sent again
+	storeLimit  = 10 * time.Second // for one call of the store
 )
 
 // outgoingOptions are those of an outgoing.
@@ -64,20 +65,18 @@ type outgoingOptions struct {
 // without an acknowledgement is watched until the receiver has taken it. What the store has
 // lost is sent again, as a retry.
 type outgoing struct {
-	opts      outgoingOptions
-	state     *state
-	random    func() float64 // for backoff
-	replaying sync.Mutex     // one Replay at a time
-	wake      chan struct{}  // has a value if something is due before next
+	opts   outgoingOptions
+	state  *state
+	random func() float64 // for backoff
+	wake   chan struct{}  // has a value if something may be due
 
 	mu        sync.Mutex
 	entries   map[string]*entry             // by name; guarded by mu, and so is each entry
 	receivers map[mailbox.AgentID]*receiver // of all entries; guarded by mu, as the rest is
 	bytes     int                           // of all entries
 	watched   int                           // of all entries
-	dead      []*deadEntry                  // the oldest first
+	dead      []deadEntry                   // the oldest first
 	named     int64                         // the time in the newest name, in nanoseconds
-	next      time.Time                     // when Run looks again; zero: not by itself
 	newlyDead []DeadLetter                  // what unlock reports
 }
 
@@ -88,7 +87,6 @@ type entry struct {
 	sentMail
 
 	due  time.Time // when an answer is late, if the receiver is online; of what is watched, the next look
-	busy bool      // somebody is just putting it into the store
 	gone bool      // acknowledged, dead or refused meanwhile
 	lost bool      // the store may have lost it: it is looked for at once
 	hold time.Time // nothing is done for it until then; zero: no matter
@@ -114,17 +112,16 @@ type sentMail struct {
 
 // receiver is an agent that mail waits for.
 type receiver struct {
-	id      mailbox.AgentID
-	entries map[*entry]struct{}
-	last    string    // the key of what the store was given last
-	looked  time.Time // zero: never
-	online  bool      // then
-	since   time.Time // it is online
+	id       mailbox.AgentID
+	entries  map[*entry]struct{}
+	unstored int       // of these
+	last     string    // the key of what the store was given last
+	looked   time.Time // zero: never
+	online   bool      // then
+	since    time.Time // it is online
 
 	fails int // how often, in a row, the store failed for it; it is left alone until
 	hold  time.Time
-	full  bool // the last failure: its inbox has no room
-	eager bool // something was sent since the last try began: hold does not count
 }
 
 // openOutgoing returns an empty table; [outgoing.restore] fills it.
@@ -146,80 +143,48 @@ func (b *outgoing) restore(kind, key string, value json.RawMessage) error {
 		}
 		b.insert(n)
 	case kindDead:
-		return b.restoreDead(key, value)
-	}
-	return nil
-}
-
-// Post hands m to the store, and returns nil as soon as it is safe: in the book, from where it is
-// tried again until its life ends, and before what is sent to the same agent later. It is in the book
-// together with the records, which an error removes.
-//
-// Errors: [mailbox.ErrFull] for a full inbox; a [*mailbox.Error] with AGENT_BUSY when
-// 10,000 messages wait, or of a store that refuses m; what book and store say when both
-// fail; ctx's. Then m is not sent. Where the book takes nothing more, only the store
-// gets m, if it asks for no acknowledgement or the disk fails: it is not sent again.
-func (b *outgoing) Post(ctx context.Context, m mailbox.Sealed, with ...book.Record) error {
-	return b.post(ctx, m, false, with)
-}
-
-// Keep is Post of what is kept in the book whatever the store says: a full inbox gets it later. An error means that the
-// book takes neither it nor the records.
-func (b *outgoing) Keep(ctx context.Context, m mailbox.Sealed, with ...book.Record) error {
-	return b.post(ctx, m, true, with)
-}
-
-func (b *outgoing) post(ctx context.Context, m mailbox.Sealed, keep bool, with []book.Record) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.unlock()
-	n := b.entryOf(m)
-	put := func(ctx context.Context) (string, error) { return b.opts.Store.Put(ctx, m) }
-	if noted := b.add(n, m.Raw, 1+count(keep), with); noted != nil {
-		if _, full := errors.AsType[*mailbox.Error](noted); full && n.Ack || keep {
-			return noted
-		}
-		if err := b.state.commit(with...); len(with) > 0 && err != nil {
+		var d deadRecord
+		if err := json.Unmarshal(value, &d); err != nil {
 			return err
 		}
-		_, err := outside(ctx, b, put)
-		if err != nil {
-			return errors.Join(err, noted, b.state.commit(without(with)...))
-		}
-		b.opts.Logger.Warn("a message was sent and is not followed", "to", n.To, "message_id", n.ID, "err", noted)
-		return nil
-	}
-	r := n.receiver
-	if r.storeWaits(n) { // earlier mail goes first, and is tried at once
-		r.eager = true
-		wait.Wake(b.wake)
-		return nil
-	}
-	n.busy = true
-	key, err := outside(ctx, b, put)
-	n.busy = false
-	switch {
-	case n.gone: // an acknowledgement can be faster than the store's answer
-	case err == nil:
-		b.stored(n, key)
-	case refused(err) && !keep:
-		b.drop(n, without(with)...)
-		return err
-	default:
-		b.failed(r, err)
+		b.dead = append(b.dead, deadEntry{key, d.DeadLetter})
 	}
 	return nil
 }
 
-// outside calls f, with a bounded context, while mu, which the caller holds, is free.
-func outside[T any](ctx context.Context, b *outgoing, f func(context.Context) (T, error)) (T, error) {
-	b.unlock()
-	defer b.mu.Lock()
-	ctx, cancel := context.WithTimeout(ctx, storeLimit)
-	defer cancel()
-	return f(ctx)
+// Post takes m to be sent: with nil it is in the book, together with the records, and behind what
+// was sent to the same agent before. Else neither is; a [*mailbox.Error] with AGENT_BUSY says that too much
+// waits, and [mailbox.ErrFull] that too much waits for this receiver.
+func (b *outgoing) Post(m mailbox.Sealed, with ...book.Record) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	step, room := m.Type.TaskStep(), 1+count(m.Type.TaskStep() || m.Type.Control())
+	r := b.receivers[m.To]
+	switch {
+	case len(b.entries) >= room*maxUnacked, b.bytes+len(m.Raw) > room*maxBytes:
+		return mailbox.Refused(mailbox.AgentBusy, "",
+			"%d messages wait for an acknowledgement, and no more fit: try again later", len(b.entries))
+	case r != nil && r.unstored >= maxUnstored && !step:
+		return fmt.Errorf("%w, and %d messages wait for room in it", mailbox.ErrFull, r.unstored)
+	}
+	b.named = max(b.named+1, time.Now().UnixNano())
+	n := &entry{name: fmt.Sprintf("%019d", b.named), sentMail: sentMail{ID: m.ID, To: m.To,
+		Ack: m.Metadata.RequiresAck, Watch: !m.Metadata.RequiresAck && !m.Type.Control(), Expires: m.Expires(),
+		Retries: b.opts.MaxRetries, Recorded: m.Type.AboutTask(), Size: len(m.Raw)}}
+	if !n.Expires.IsZero() {
+		n.Life = n.Expires.Sub(m.Timestamp)
+	}
+	if m.Metadata.MaxRetries != nil {
+		n.Retries = *m.Metadata.MaxRetries
+	}
+	err := b.state.commit(append([]book.Record{{Kind: kindMail, Key: n.name, Value: json.RawMessage(m.Raw)},
+		{Kind: kindSent, Key: n.name, Value: n.sentMail}}, with...)...)
+	if err != nil {
+		return err
+	}
+	b.insert(n)
+	wait.Wake(b.wake)
+	return nil
 }
 
 // unlock frees mu, and calls the option Died for the messages that became dead letters.
@@ -232,13 +197,6 @@ func (b *outgoing) unlock() {
 	}
 }
 
-// refused reports whether the store will not take a message, rather than
-// cannot just now.
-func refused(err error) bool {
-	_, invalid := errors.AsType[*mailbox.Error](err)
-	return invalid || errors.Is(err, mailbox.ErrFull)
-}
-
 // Acked notes that an agent acknowledged a message, and reports whether it was
 // sent to that agent and waited for it; else nothing happens. A dead letter
 // that is acknowledged late is removed.
@@ -249,7 +207,7 @@ func (b *outgoing) Acked(id string, from mailbox.AgentID) (known bool) {
 		b.drop(n)
 		known = true
 	}
-	return b.removeDead(func(d *deadEntry) bool { return d.id == id && d.to == from }) || known
+	return b.removeDead(id, from) || known
 }
 
 // Nacked notes that an agent refused a message, and reports whether it was sent
@@ -278,12 +236,7 @@ func (b *outgoing) Nacked(id string, from mailbox.AgentID, code mailbox.Code, me
 func (b *outgoing) Pending() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, e := range b.entries {
-		if !e.Watch || e.Key == "" {
-			n++
-		}
-	}
-	return n
+	return len(b.entries) - b.watched
 }
 
 // backoff is the pause before the retry after n retries: base·2^n, but at most longest, and up
@@ -294,36 +247,7 @@ func backoff(n int, base, longest time.Duration, random float64) time.Duration {
 	return min(pause+time.Duration(float64(pause)/4*random), maxPause)
 }
 
-// entryOf makes an entry for m, which is not among the others yet. b.mu is held, here and below.
-func (b *outgoing) entryOf(m mailbox.Sealed) *entry {
-	b.named = max(b.named+1, time.Now().UnixNano())
-	n := &entry{name: fmt.Sprintf("%019d", b.named), sentMail: sentMail{ID: m.ID, To: m.To,
-		Ack: m.Metadata.RequiresAck, Watch: !m.Metadata.RequiresAck && !m.Type.Control(), Expires: m.Expires(),
-		Retries: b.opts.MaxRetries, Recorded: m.Type.AboutTask(), Size: len(m.Raw)}}
-	if n.Life = n.Expires.Sub(m.Timestamp); n.Expires.IsZero() {
-		n.Life = 0
-	}
-	if m.Metadata.MaxRetries != nil {
-		n.Retries = *m.Metadata.MaxRetries
-	}
-	return n
-}
-
-// add takes n, which is raw, among the entries and into the book, within so many times the bounds.
-func (b *outgoing) add(n *entry, raw []byte, times int, with []book.Record) error {
-	if len(b.entries) >= times*maxUnacked || b.bytes+len(raw) > times*maxBytes {
-		return mailbox.Refused(mailbox.AgentBusy, "",
-			"%d messages wait for an acknowledgement, and no more fit: try again later", len(b.entries))
-	}
-	err := b.state.commit(append([]book.Record{{Kind: kindMail, Key: n.name, Value: json.RawMessage(raw)},
-		{Kind: kindSent, Key: n.name, Value: n.sentMail}}, with...)...)
-	if err == nil {
-		b.insert(n)
-	}
-	return err
-}
-
-// insert takes n among the entries.
+// insert takes n among the entries. b.mu is held, here and below.
 func (b *outgoing) insert(n *entry) {
 	r := b.receivers[n.To]
 	if r == nil {
@@ -334,9 +258,9 @@ func (b *outgoing) insert(n *entry) {
 	n.receiver = r
 	b.entries[n.name] = n
 	b.bytes += n.Size
-	if n.Key != "" {
+	b.watched += count(n.Watch && n.Key != "")
+	if r.unstored += count(n.Key == ""); n.Key != "" {
 		r.last = n.Key
-		b.watched += count(n.Watch)
 	}
 }
 
@@ -347,8 +271,16 @@ func count(is bool) int {
 	return 0
 }
 
-// forget drops n from memory.
-func (b *outgoing) forget(n *entry) {
+// remove takes n out of the entries and of the book, into which more goes. With an error it stays.
+func (b *outgoing) remove(n *entry, more ...book.Record) error {
+	if n.gone {
+		return nil
+	}
+	more = append(more, book.Record{Kind: kindMail, Key: n.name}, book.Record{Kind: kindSent, Key: n.name})
+	err := b.state.commit(more...)
+	if err != nil {
+		return err
+	}
 	n.gone = true
 	delete(b.entries, n.name)
 	if delete(n.receiver.entries, n); len(n.receiver.entries) == 0 {
@@ -356,31 +288,17 @@ func (b *outgoing) forget(n *entry) {
 	}
 	b.bytes -= n.Size
 	b.watched -= count(n.Watch && n.Key != "")
+	n.receiver.unstored -= count(n.Key == "")
+	return nil
 }
 
-// drop forgets n, which is acknowledged, taken or refused. If the book cannot, a restart sends it again.
-func (b *outgoing) drop(n *entry, more ...book.Record) {
-	if n.gone {
-		return
+// drop removes n, which is acknowledged, taken or refused. If the book cannot, that is noticed again.
+func (b *outgoing) drop(n *entry) {
+	if err := b.remove(n); err != nil {
+		b.opts.Logger.Warn("a message that was delivered is looked at again", "to", n.To, "message_id", n.ID, "err", err)
+		n.hold = time.Now().Add(lookEvery)
+		wait.Wake(b.wake)
 	}
-	b.forget(n)
-	if err := b.state.commit(append(gone(n), more...)...); err != nil {
-		b.opts.Logger.Warn("a message that was delivered is sent again after a restart", "to", n.To, "message_id", n.ID,
-			"err", err)
-	}
-}
-
-// gone are the records that remove n from the book.
-func gone(n *entry) []book.Record {
-	return []book.Record{{Kind: kindMail, Key: n.name}, {Kind: kindSent, Key: n.name}}
-}
-
-// without are the records that remove others.
-func without(with []book.Record) (records []book.Record) {
-	for _, r := range with {
-		records = append(records, book.Record{Kind: r.Kind, Key: r.Key})
-	}
-	return records
 }
 
 // save writes n down as it is now.
@@ -388,7 +306,7 @@ func (b *outgoing) save(n *entry) {
 	if err := b.state.commit(book.Record{Kind: kindSent, Key: n.name, Value: n.sentMail}); err != nil {
 		b.opts.Logger.Warn("write down a message that waits", "to", n.To, "message_id", n.ID, "err", err)
 	}
-	b.plan(n)
+	wait.Wake(b.wake)
 }
 
 // load returns n's envelope. One that is missing or broken is dropped; with errUnsigned, it only
@@ -436,19 +354,19 @@ func (b *outgoing) sentTo(id string, to mailbox.AgentID) (list []*entry) {
 
 // stored notes that the store has n under key.
 func (b *outgoing) stored(n *entry, key string) {
-	r := n.receiver
-	if r.last = key; r.fails > 0 { // what was held back goes on
-		r.fails, r.hold, r.full = 0, time.Time{}, false
-		wait.Wake(b.wake)
-	}
-	if !n.Ack && !n.Watch || n.Watch && n.Key == "" && b.watched >= maxWatched {
+	r, first := n.receiver, n.Key == ""
+	r.last, r.fails, r.hold = key, 0, time.Time{}
+	if !n.Ack && (!n.Watch || first && b.watched >= maxWatched) {
 		b.drop(n)
 		return
 	}
 	after := b.opts.AckTimeout
-	if n.Watch && n.Key == "" {
-		b.watched++
-		after = watchAfter
+	if first {
+		r.unstored--
+		if n.Watch {
+			b.watched++
+			after = watchAfter
+		}
 	}
 	n.Key, n.lost, n.due = key, false, time.Now().Add(after)
 	b.save(n)
@@ -459,16 +377,12 @@ func (b *outgoing) failed(r *receiver, err error) {
 	if r.fails == 0 && !errors.Is(err, context.Canceled) {
 		b.opts.Logger.Warn("the mailbox store fails; messages are kept and tried again", "err", err)
 	}
-	r.full = errors.Is(err, mailbox.ErrFull)
-	if now := time.Now(); !now.Before(r.hold) { // else it was tried before its time
-		longest := awayMax
-		if r.full {
-			longest = maxPause
-		}
-		r.hold = now.Add(backoff(r.fails, b.opts.RetryBase, longest, b.random()))
-		r.fails++
+	longest := awayMax
+	if errors.Is(err, mailbox.ErrFull) {
+		longest = maxPause
 	}
-	wait.Wake(b.wake)
+	r.hold = time.Now().Add(backoff(r.fails, b.opts.RetryBase, longest, b.random()))
+	r.fails++
 }
 
 // pause lets n be sent again after a while.
@@ -479,42 +393,23 @@ func (b *outgoing) pause(n *entry) {
 	b.save(n)
 }
 
-// storeWaits reports whether mail to r, other than n, waits for the store. Nothing goes behind what a
-// full inbox refused: the caller gets the error, and mail does not pile up here.
-func (r *receiver) storeWaits(n *entry) bool {
-	if r.full {
-		return false
-	}
-	for other := range r.entries {
-		if other != n && other.Key == "" && !other.busy {
-			return true
-		}
-	}
-	return false
-}
-
 // at returns when something is to be done for n; zero: not before something else happens.
 func (b *outgoing) at(n *entry) (at time.Time) {
 	r := n.receiver
-	hold := r.hold
-	if r.eager {
-		hold = time.Time{}
-	}
-	begin := time.Unix(0, 0) // at once
 	switch {
-	case n.busy || n.gone:
+	case n.gone:
 		return time.Time{}
 	case !n.hold.IsZero():
 		return n.hold
 	case n.Key == "" || n.lost:
-		at = later(begin, hold)
+		at = later(time.Unix(0, 0), r.hold) // at once
 	case n.Watch:
-		at = later(n.due, hold)
+		at = later(n.due, r.hold)
 	case !r.online:
 	case !n.Next.IsZero():
-		at = later(n.Next, hold)
+		at = later(n.Next, r.hold)
 	default:
-		at = later(n.due, later(r.since.Add(b.opts.AckTimeout), hold))
+		at = later(n.due, later(r.since.Add(b.opts.AckTimeout), r.hold))
 	}
 	return sooner(at, n.Expires)
 }
@@ -530,24 +425,15 @@ func sooner(x, y time.Time) time.Time {
 }
 
 // lookAt returns when it is asked whether r is online and whether the store still has its newest
-// mail; zero: no mail of r waits there.
+// mail: at once the first time; zero: no mail of r waits there.
 func (r *receiver) lookAt() time.Time {
-	for n := range r.entries {
-		if n.Key != "" {
-			return r.looked.Add(lookEvery) // at once the first time
-		}
+	if r.unstored == len(r.entries) {
+		return time.Time{}
 	}
-	return time.Time{}
+	return r.looked.Add(lookEvery)
 }
 
-// plan has Run look again in time for n.
-func (b *outgoing) plan(n *entry) {
-	if at := sooner(b.at(n), n.receiver.lookAt()); !n.gone && !at.IsZero() && (b.next.IsZero() || at.Before(b.next)) {
-		wait.Wake(b.wake)
-	}
-}
-
-// Run sends again what is due, until ctx is done. It is called once at a time.
+// Run sends what is due, until ctx is done. It is called once at a time.
 func (b *outgoing) Run(ctx context.Context) {
 	for {
 		due, next := b.due(ctx)
@@ -560,6 +446,15 @@ func (b *outgoing) Run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// outside calls f, with a bounded context, while mu, which the caller holds, is free.
+func outside[T any](ctx context.Context, b *outgoing, f func(context.Context) (T, error)) (T, error) {
+	b.unlock()
+	defer b.mu.Lock()
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	return f(ctx)
 }
 
 // due looks at the receivers whose turn it is, and returns the entries for which something is to
@@ -580,7 +475,6 @@ func (b *outgoing) due(ctx context.Context) (due []*entry, next time.Time) {
 		}
 	}
 	slices.SortFunc(due, func(x, y *entry) int { return strings.Compare(x.name, y.name) })
-	b.next = next
 	return due, next
 }
 
@@ -642,15 +536,14 @@ func (b *outgoing) decide(ctx context.Context, n *entry) {
 	case expired:
 		b.makeDead(n, mailbox.AgentOffline, fmt.Sprintf("not taken within its life of %s", n.Life))
 	case err != nil:
-		n.receiver.eager = false
 		b.failed(n.receiver, err)
 	case place == mailbox.Gone && n.RetryCount >= n.Retries:
 		b.makeDead(n, mailbox.AgentOffline, fmt.Sprintf("the store has lost it, after %d attempts", n.attempts()))
 	case place == mailbox.Gone:
 		b.opts.Logger.Warn("the mailbox store has lost a message; sending it again", "to", n.To, "message_id", n.ID)
-		b.again(ctx, n)
+		b.put(ctx, n)
 	case n.Key == "" || !n.Next.IsZero():
-		b.again(ctx, n)
+		b.put(ctx, n)
 	case n.lost || n.Watch || inProgress:
 		n.lost, n.due = false, now.Add(b.opts.AckTimeout)
 	case n.RetryCount >= n.Retries:
@@ -660,10 +553,9 @@ func (b *outgoing) decide(ctx context.Context, n *entry) {
 	}
 }
 
-// again puts n into the store: for the first time, or again. An answer to
+// put puts n into the store: for the first time, or again. An answer to
 // the earlier copy may come meanwhile, and then holds.
-func (b *outgoing) again(ctx context.Context, n *entry) {
-	n.receiver.eager = false
+func (b *outgoing) put(ctx context.Context, n *entry) {
 	m, err := b.load(n)
 	if n.gone {
 		return
@@ -701,9 +593,4 @@ func (b *outgoing) again(ctx context.Context, n *entry) {
 }
 
 // attempts is how often n was sent.
-func (n *entry) attempts() int {
-	if n.Key == "" {
-		return 0
-	}
-	return n.RetryCount + 1
-}
+func (n *entry) attempts() int { return count(n.Key != "") * (n.RetryCount + 1) }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -25,12 +26,13 @@ func TestMailOfAnotherSecret(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						n := r.entryOf(mailbox.Sealed{Envelope: e, Raw: raw})
-						if n.Key = key; e.ID == "w" {
-							err = r.add(n, raw, 1, nil)
+						if e.ID == "w" {
+							err = r.state.commit(book.Record{Kind: kindMail, Key: "1", Value: json.RawMessage(raw)},
+								book.Record{Kind: kindSent, Key: "1", Value: sentMail{ID: "w", To: "coder", Key: key,
+									Ack: waits.Metadata.RequiresAck, Watch: !waits.Metadata.RequiresAck, Retries: 3}})
 						} else {
-							err = r.state.commit(book.Record{Kind: kindDead, Key: n.name,
-								Value: deadRecord{DeadLetter{ID: "d"}, n.To, raw}})
+							err = r.state.commit(book.Record{Kind: kindDead, Key: "2",
+								Value: deadRecord{DeadLetter{ID: "d"}, raw}})
 						}
 						if err != nil {
 							t.Fatal(err)
@@ -44,7 +46,7 @@ func TestMailOfAnotherSecret(t *testing.T) {
 					r.wantCalls()
 					r.wantLeft(0, 2)
 					for _, id := range []string{"w", "d"} {
-						err := r.Replay(t.Context(), id)
+						err := r.Replay(id)
 						if no, ok := errors.AsType[*mailbox.Error](err); !ok || no.Field != "id" {
 							t.Errorf("sent again: %v", err)
 						}

@@ -137,12 +137,12 @@ func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (del
 		e := mailbox.New(mailbox.TypeMessage, a.opts.Self, c.AgentID, time.Now())
 		e.Content.Parts = []mailbox.Part{mailbox.TextPart(m.Message)}
 		e.Metadata = mailbox.Metadata{CorrelationID: m.CorrelationID, Goal: goal}
-		if err := a.send(ctx, e); err != nil {
+		if err := a.send(&e); err != nil {
 			says := "the mailbox cannot be reached now; try again"
 			if no, ok := errors.AsType[*mailbox.Error](err); ok {
 				says = no.Error()
 			} else if errors.Is(err, mailbox.ErrFull) {
-				says = mailbox.ErrFull.Error()
+				says = err.Error()
 			} else {
 				a.log.Warn("a message was not sent", "to", c.AgentID, "err", err)
 				a.opts.Failed("sending", err)

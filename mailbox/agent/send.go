@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/book"
 	"feishu-relay/mailbox"
 )
 
@@ -124,7 +125,7 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	if late {
 		return Sent{}, mailbox.Invalid("task.deadline", "has passed already")
 	}
-	if err := a.post(ctx, m); err != nil {
+	if err := a.post(m); err != nil {
 		return Sent{}, err
 	}
 	return Sent{ID: e.ID, TaskID: taskID(e), ExpiresAt: e.Expires(), Note: a.receiverNote(ctx, e.To, e.Expires())}, nil
@@ -189,15 +190,28 @@ func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) 
 	return Sent{ID: e.ID, TaskID: r.ID}, nil
 }
 
-// post counts a message and lets it go; a task is noted before.
-func (a *Agent) post(ctx context.Context, m mailbox.Sealed) error {
-	e := m.Envelope
-	counts, answered := limited(e.Type), ""
+// post counts a message and lets it go, with a note of the task that it gives or the question that it answers.
+func (a *Agent) post(m mailbox.Sealed) error {
+	a.moving.Lock()
+	defer a.moving.Unlock()
+	e, with, counts := m.Envelope, []book.Record(nil), limited(m.Type)
 	if botResult(e.Type) {
-		a.moving.Lock()
-		defer a.moving.Unlock()
-		answered = a.asked(e)
-		counts = answered == ""
+		answered := a.asked(e)
+		with, counts = marks(kindSeen, answered), answered == ""
+	}
+	var given *task
+	if e.Type.GivesTask() {
+		t, known := a.ledger.get(Given, e.To, e.Task.ID)
+		if known && (t.MessageID != e.ID || t.State != mailbox.Pending) {
+			return mailbox.Invalid("task.id", "%s was given a task of this id before; give each task an id of its own", e.To)
+		}
+		if full := a.ledger.full(); full != nil {
+			return full
+		}
+		if !known {
+			given = new(newTask(Given, e.To, e))
+			with = append(with, given.record())
+		}
 	}
 	if counts {
 		if err := a.countExchange(e.To, e.ID); err != nil {
@@ -205,40 +219,14 @@ func (a *Agent) post(ctx context.Context, m mailbox.Sealed) error {
 			return err
 		}
 	}
-	err := a.dispatchTask(ctx, m, answered)
-	if err != nil && counts {
+	if err := a.dispatch(m, with...); err != nil {
 		a.pairs.takeBack(e.To, e.ID)
+		return err
 	}
-	return err
-}
-
-// dispatchTask sends m, and writes down with it that it answers something, and the task that it gives.
-func (a *Agent) dispatchTask(ctx context.Context, m mailbox.Sealed, answered string) error {
-	e, with := m.Envelope, marks(kindSeen, answered)
-	if !e.Type.GivesTask() {
-		return a.dispatch(ctx, m, with...)
+	if given != nil {
+		a.ledger.set(*given)
 	}
-	a.moving.Lock()
-	t, known := a.ledger.get(Given, e.To, e.Task.ID)
-	full := a.ledger.full()
-	if !known && full == nil {
-		t = newTask(Given, e.To, e)
-		a.ledger.set(t)
-	}
-	a.moving.Unlock()
-	switch {
-	case known && (t.MessageID != e.ID || t.State != mailbox.Pending):
-		return mailbox.Invalid("task.id", "%s was given a task of this id before; give each task an id of its own", e.To)
-	case !known && full != nil:
-		return full
-	case !known:
-		with = append(with, t.record())
-	}
-	err := a.dispatch(ctx, m, with...)
-	if err != nil && !known {
-		a.ledger.remove(t.key())
-	}
-	return err
+	return nil
 }
 
 // asRefusal is err as a refusal.
@@ -286,11 +274,11 @@ func (a *Agent) whyNot(c mailbox.Card, until string) string {
 }
 
 // DeadLetters returns what could not be delivered, the newest first.
-func (a *Agent) DeadLetters() ([]DeadLetter, error) { return a.out.DeadLetters() }
+func (a *Agent) DeadLetters() []DeadLetter { return a.out.DeadLetters() }
 
 // Replay sends a dead letter again, as if for the first time. A task of it stays
 // failed until its result comes.
-func (a *Agent) Replay(ctx context.Context, id string) error { return a.out.Replay(ctx, id) }
+func (a *Agent) Replay(_ context.Context, id string) error { return a.out.Replay(id) }
 
 // route sets hops and trace. A message that forwards another one
 // continues that one's; anything but an answer may not go where it has been.

@@ -67,7 +67,7 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	if over && !again { // the end itself was sent, with what the bot wrote
 		step = nil
 	}
-	if err := a.tell(ctx, step, noted...); err != nil {
+	if err := a.send(step, noted...); err != nil {
 		return err
 	}
 	if !known {
@@ -78,25 +78,10 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	if again || over {
 		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
 	}
-	if err := a.answer(ctx, a.receipt(e)); err != nil {
+	if err := a.answer(a.receipt(e)); err != nil {
 		return err
 	}
 	return a.enqueue(item, e)
-}
-
-// tell sends a step, nil: none, and writes the records down with it.
-func (a *Agent) tell(ctx context.Context, step *mailbox.Envelope, with ...book.Record) error {
-	if step == nil {
-		return a.state.commit(with...)
-	}
-	m, err := a.opts.Signing.Seal(*step)
-	if err == nil {
-		err = a.out.Keep(ctx, m, with...)
-	}
-	if err == nil {
-		a.observe(EventSent, m.Envelope, "")
-	}
-	return err
 }
 
 // unacceptable is why a task is not taken.
@@ -123,7 +108,7 @@ func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelop
 	why := string(no.Code) + ": " + no.Message
 	code := mailbox.Part{Type: mailbox.PartData, Data: fmt.Appendf(nil, `{"code":%q}`, no.Code)}
 	step := a.step(newTask(Received, e.From, e), mailbox.Rejected, why, []mailbox.Part{code})
-	if err := a.tell(ctx, &step, marks(kindSeen, rejectedItem(item))...); err != nil {
+	if err := a.send(&step, marks(kindSeen, rejectedItem(item))...); err != nil {
 		return err
 	}
 	a.opts.Trace("told")
@@ -208,7 +193,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	if !t.open() {
 		t.Said = e.Fingerprint()
 	}
-	if err := a.tell(ctx, a.stepFor(ctx, e), t.record()); err != nil {
+	if err := a.send(a.stepFor(ctx, e), t.record()); err != nil {
 		return TaskRecord{}, err
 	}
 	a.ledger.set(t)
@@ -269,7 +254,7 @@ func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	if silent(e) || overdue || a.overtaken(t, e) || t.Told != "" && t.Told == e.Task.State {
 		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
 	}
-	if err := a.answer(ctx, a.receipt(e)); err != nil {
+	if err := a.answer(a.receipt(e)); err != nil {
 		return err
 	}
 	return a.enqueue(item, e)
@@ -345,15 +330,13 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 func (a *Agent) died(d DeadLetter) {
 	e := d.Envelope
 	a.observe(EventDead, e, string(d.Code))
-	ctx, cancel := context.WithTimeout(context.Background(), retryMax)
-	defer cancel()
 	switch {
 	case e.Type.GivesTask():
 		a.opts.Trace("dead")
-		a.failTask(ctx, d)
+		a.failTask(d)
 	case (d.Expired || d.Code == mailbox.BadSignature || !e.Metadata.RequiresAck) && !e.Type.Control():
 		notice := expiryNotice(d)
-		if err := a.tell(ctx, &notice); err != nil {
+		if err := a.send(&notice); err != nil {
 			a.log.Error("the bot is not told of an undelivered message; it is among the dead letters",
 				"message_id", d.ID, "err", err)
 		}
@@ -383,14 +366,14 @@ func (a *Agent) isExpiryNotice(e mailbox.Envelope) bool {
 
 // failTask ends the task of a dead letter that waits to be taken. Should it arrive
 // after all, its result still counts.
-func (a *Agent) failTask(ctx context.Context, d DeadLetter) {
+func (a *Agent) failTask(d DeadLetter) {
 	a.moving.Lock()
 	defer a.moving.Unlock()
 	t, ok := a.ledger.get(Given, d.Envelope.To, taskID(d.Envelope))
 	if !ok || t.State != mailbox.Pending {
 		return
 	}
-	if err := a.giveUp(ctx, t, fmt.Sprintf("%s: %s", d.Code, d.Reason)); err != nil {
+	if err := a.giveUp(t, fmt.Sprintf("%s: %s", d.Code, d.Reason)); err != nil {
 		a.log.Error("a failed task cannot be stored", "task_id", t.ID, "err", err)
 	}
 }
@@ -403,7 +386,7 @@ func noticeID(self mailbox.AgentID, t task) string {
 
 // giveUp ends a task without word from the other side. Of one that this agent gave, its bot gets notice,
 // which takes the path of all results; of one that it took, who gave it. a.moving is held.
-func (a *Agent) giveUp(ctx context.Context, t task, reason string) error {
+func (a *Agent) giveUp(t task, reason string) error {
 	t = t.givenUp(reason, time.Now())
 	var e mailbox.Envelope
 	if t.Direction == Given {
@@ -415,7 +398,7 @@ func (a *Agent) giveUp(ctx context.Context, t task, reason string) error {
 		e = a.step(t, t.State, t.Reason, nil)
 		e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: yes}
 	}
-	if err := a.tell(ctx, &e, t.record()); err != nil {
+	if err := a.send(&e, t.record()); err != nil {
 		return err
 	}
 	a.ledger.set(t)
@@ -425,17 +408,13 @@ func (a *Agent) giveUp(ctx context.Context, t task, reason string) error {
 // watchDeadlines ends what has run out of time, on both sides: who crashed in a
 // task sends nothing. Before, it gives up what became a dead letter before a crash.
 func (a *Agent) watchDeadlines(ctx context.Context) error {
-	dead, err := a.out.DeadLetters()
-	if err != nil {
-		a.log.Warn("dead letters cannot be read", "err", err)
-	}
-	for _, d := range dead {
+	for _, d := range a.out.DeadLetters() {
 		if d.Envelope.Type.GivesTask() {
-			a.failTask(ctx, d)
+			a.failTask(d)
 		}
 	}
 	for {
-		next, err := a.endOverdue(ctx, time.Now())
+		next, err := a.endOverdue(time.Now())
 		if err == nil {
 			err = wait.Change(ctx, next, a.ledger.wake)
 		}
@@ -446,7 +425,7 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 }
 
 // endOverdue ends what has run out of time, removes what is too old, and returns when something is due next.
-func (a *Agent) endOverdue(ctx context.Context, now time.Time) (next time.Time, err error) {
+func (a *Agent) endOverdue(now time.Time) (next time.Time, err error) {
 	a.moving.Lock()
 	defer a.moving.Unlock()
 	overdue, old, next := a.ledger.due(now)
@@ -455,7 +434,7 @@ func (a *Agent) endOverdue(ctx context.Context, now time.Time) (next time.Time, 
 		if !t.Deadline.IsZero() {
 			reason = fmt.Sprintf("the deadline %s passed", t.Deadline.Format(time.RFC3339))
 		}
-		if err := a.giveUp(ctx, t, reason+"; it was "+string(t.State)); err != nil {
+		if err := a.giveUp(t, reason+"; it was "+string(t.State)); err != nil {
 			return next, err
 		}
 		if t.Direction == Received {
