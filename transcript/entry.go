@@ -3,8 +3,6 @@ package transcript
 import (
 	"bytes"
 	"encoding/json"
-	"math"
-	"strconv"
 	"strings"
 
 	"feishu-relay/internal/runes"
@@ -133,20 +131,14 @@ func decode(line []byte) (e Entry, ok bool) {
 // inSeconds reports whether a time is in seconds: those of the years 2001 to 5138.
 func inSeconds(t float64) bool { return t >= 1e9 && t < 1e11 }
 
-// millis is a time as other programs write it: a number or a string of one,
-// perhaps with a fraction, in milliseconds or seconds. An invalid time becomes
-// 0, so that the rest of the entry is kept.
-type millis int64
+// millis is a time as other programs write it, see [relay.Millis]. An invalid one becomes 0, so that the rest of the
+// entry is kept.
+type millis relay.Millis
 
 func (m *millis) UnmarshalJSON(data []byte) error {
-	f, err := strconv.ParseFloat(strings.Trim(string(data), `" `), 64)
-	switch {
-	case err != nil || f != f || f > 1e15 || f < -1e15:
+	*m = 0
+	if (*relay.Millis)(m).UnmarshalJSON(data) != nil {
 		*m = 0
-	case inSeconds(f):
-		*m = millis(math.Round(f * 1000))
-	default:
-		*m = millis(f)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,25 +30,22 @@ var errGone = errors.New("the file is gone; its last content stays in force unti
 // Watcher keeps a groups file loaded. Current and Err are safe for concurrent
 // use; Load must be called before Run, and Run once.
 type Watcher struct {
-	path    string
-	log     *slog.Logger
-	every   time.Duration
-	current atomic.Pointer[File]
+	path  string
+	log   *slog.Logger
+	every time.Duration
 
-	mu   sync.Mutex
-	err  error  // guarded by mu
-	data []byte // the last content read; nil: none; guarded by mu
-	seen bool   // the file existed once; guarded by mu
+	current atomic.Pointer[File]
+	err     atomic.Pointer[error]
+	data    []byte // the last content read; nil: none
+	seen    bool   // the file existed once
 }
 
 // New returns a watcher of the file at path, which need not exist, nor its
 // folder. A nil log discards.
 func New(path string, log *slog.Logger) *Watcher {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	w := &Watcher{path: path, log: log, every: lookEvery}
+	w := &Watcher{path: path, log: cmp.Or(log, slog.New(slog.DiscardHandler)), every: lookEvery}
 	w.current.Store(&File{})
+	w.err.Store(new(error))
 	return w
 }
 
@@ -57,83 +53,64 @@ func New(path string, log *slog.Logger) *Watcher {
 // an error [Watcher.Current] is empty, too, and [Watcher.Run] waits for a
 // corrected file.
 func (w *Watcher) Load() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.look()
-	return w.err
+	data, err := w.read()
+	w.use(data, err)
+	return w.Err()
 }
 
 // Current returns the last good file, or an empty one.
 func (w *Watcher) Current() *File { return w.current.Load() }
 
 // Err returns the error of the current file, nil if it is in force.
-func (w *Watcher) Err() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
-}
+func (w *Watcher) Err() error { return *w.err.Load() }
 
 // Run loads each change of the file until ctx is done. It logs a broken file
 // once, with its mistakes and their places.
 func (w *Watcher) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		if w.changed() && wait.Sleep(ctx, settle) == nil {
-			w.reload()
+	for wait.Sleep(ctx, w.every) == nil {
+		data, err := w.read()
+		if err == nil && bytes.Equal(data, w.data) { // also one that was touched
+			continue
 		}
-		_ = wait.Sleep(ctx, w.every)
-	}
-}
-
-// changed reports whether the file is not as it was at the last look.
-func (w *Watcher) changed() bool {
-	data, err := w.read()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return err != nil || !bytes.Equal(data, w.data)
-}
-
-func (w *Watcher) reload() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before := w.err
-	changed := w.look()
-	switch {
-	case w.err != nil && (changed || before == nil || before.Error() != w.err.Error()):
-		w.log.Error("the groups file is invalid; the previous one stays in use", "err", w.err)
-	case w.err == nil && (changed || before != nil):
-		f := w.Current()
-		w.log.Info("groups file loaded", "path", w.path, "agents", len(f.Agents), "groups", len(f.Groups))
-	}
-}
-
-// look reads the file, and reports whether its content is new. The caller holds mu.
-func (w *Watcher) look() (changed bool) {
-	data, err := w.read()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		w.data, w.err = nil, nil
-		if w.seen {
-			w.err = fmt.Errorf("groups file %s: %w", w.path, errGone)
+		if err == nil && wait.Sleep(ctx, settle) == nil {
+			data, err = w.read()
 		}
-		return false
-	case err != nil:
-		w.data, w.err = nil, fmt.Errorf("groups file %s: %w", w.path, err)
-		return false
-	case w.data != nil && bytes.Equal(data, w.data):
-		return false // touched, or replaced with the same content
+		before := w.Err()
+		changed := w.use(data, err)
+		switch err := w.Err(); {
+		case err != nil && (changed || before == nil || before.Error() != err.Error()):
+			w.log.Error("the groups file is invalid; the previous one stays in use", "err", err)
+		case err == nil && (changed || before != nil):
+			f := w.Current()
+			w.log.Info("groups file loaded", "path", w.path, "agents", len(f.Agents), "groups", len(f.Groups))
+		}
 	}
-	w.seen, w.data = true, data
-	f, err := Parse(data)
+}
+
+// use puts what was read in force, and reports whether it is new.
+func (w *Watcher) use(data []byte, err error) (changed bool) {
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = nil; w.seen {
+			err = errGone
+		}
+	} else if changed = err == nil && (w.data == nil || !bytes.Equal(data, w.data)); changed {
+		var f *File
+		if f, err = Parse(data); err == nil {
+			w.current.Store(f)
+			if len(f.Unread) > 0 {
+				w.log.Warn("the groups file has unknown keys", "path", w.path, "keys", strings.Join(f.Unread, "; "))
+			}
+		}
+		w.seen = true
+	} else if err == nil {
+		return false
+	}
+	w.data = data
 	if err != nil {
-		w.err = fmt.Errorf("groups file %s: %w", w.path, err)
-		return true
+		err = fmt.Errorf("groups file %s: %w", w.path, err)
 	}
-	w.err = nil
-	w.current.Store(f)
-	if len(f.Unread) > 0 {
-		w.log.Warn("the groups file has unknown keys", "path", w.path, "keys", strings.Join(f.Unread, "; "))
-	}
-	return true
+	w.err.Store(&err)
+	return changed
 }
 
 // read returns the file's content, at most MaxSize+1 bytes.
