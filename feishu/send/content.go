@@ -1,7 +1,6 @@
 package send
 
 import (
-	"cmp"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -98,117 +97,95 @@ func runes(s string) int { return utf8.RuneCountInString(s) }
 // maxMarks is the most backticks or tildes of a fence; more are text.
 const maxMarks = 16
 
-// split cuts text into pieces of at most size runes (100 or more): at the end of
-// a paragraph where one ends in the piece's second half, else of a line. A line
-// longer than a piece is cut behind a space or a mark of punctuation, or between
-// any two characters. A fence that a cut goes through is closed and opened again.
-// Blank pieces are left out.
-func split(text string, size int) []string {
-	s := splitter{size: size}
-	for line := range strings.Lines(strings.ToValidUTF8(text, "\uFFFD")) {
-		s.add(line)
-	}
-	s.cut(len(s.piece), "")
-	return s.pieces
-}
-
-type splitter struct {
-	size   int
-	pieces []string
-
-	piece     string // the current one
-	runes     int    // of it
-	paragraph int    // where in it the last paragraph ends, outside of fences
-	head      int    // bytes of the fence's line with which it begins
-	again     bool   // that line was written before
-	fence     string // the line of the fence that is open, "" outside
-	opened    int    // bytes of the piece when it was
-}
-
-// add appends a line.
-func (s *splitter) add(line string) {
-	mark := fenceMark(line)
-	opens := s.fence == "" && mark != ""
-	closes := s.fence != "" && closesFence(line, fenceMark(s.fence))
-	for {
-		room := s.size - s.runes - s.reserve(closes, mark)
-		if runes(strings.TrimRight(line, "\n")) <= room {
-			break
-		}
-		if len(s.piece) > s.head {
-			s.breakBefore()
-			continue
-		}
-		at := cutLine(line, max(1, room))
-		if at == len(line) {
-			break
-		}
-		s.piece += line[:at]
-		line = line[at:]
-		s.cut(len(s.piece), s.fence)
-	}
-	s.piece += line
-	s.runes += runes(line)
-	switch {
-	case opens:
-		s.fence, s.opened = line, len(s.piece)
-		if s.piece == line {
-			s.head = len(line)
-		}
-	case closes:
-		s.fence, s.paragraph = "", len(s.piece)
-	case s.fence == "" && strings.TrimSpace(line) == "":
-		s.paragraph = len(s.piece)
-	}
-}
-
-// reserve is the room for closing the fence behind the next line.
-func (s *splitter) reserve(closes bool, mark string) int {
-	switch {
-	case closes:
-		return 0
-	case s.fence != "":
-		return len("\n") + len(fenceMark(s.fence))
-	case mark != "":
-		return len("\n") + len(mark)
-	}
-	return 0
-}
-
-// breakBefore ends the piece before the line that comes next.
-func (s *splitter) breakBefore() {
-	switch {
-	case s.fence == "" && s.paragraph > len(s.piece)/2:
-		s.cut(s.paragraph, "")
-	case s.fence != "" && s.opened == len(s.piece): // the fence's line goes along
-		s.cut(len(s.piece)-len(s.fence), "")
-		s.head, s.opened = len(s.piece), len(s.piece)
-	default:
-		s.cut(len(s.piece), s.fence)
-	}
-}
-
-// cut ends the piece at byte at, closing the fence, and begins the next with
-// the fence opened again and what is left.
-func (s *splitter) cut(at int, fence string) {
-	piece, rest := s.piece[:at], s.piece[at:]
-	if repeated := s.again && at <= s.head; !repeated && strings.TrimSpace(piece) != "" {
-		piece = strings.Trim(piece, "\n")
+// split cuts text into pieces of at most size runes (100 or more): behind a paragraph, a line, a space or a mark of
+// punctuation in the piece's second half, else between any two characters. A fence that a cut goes through is closed
+// and opened again. Blank pieces are left out.
+func split(text string, size int) (pieces []string) {
+	text, fence := strings.ToValidUTF8(text, "\uFFFD"), "" // fence: the line of the one that is open
+	for strings.TrimSpace(text) != "" {
+		head := ""
 		if fence != "" {
-			piece += "\n" + fenceMark(fence)
+			head = fence + "\n"
 		}
-		s.pieces = append(s.pieces, piece)
-	}
-	s.piece, s.paragraph, s.head, s.opened, s.again = rest, 0, 0, -1, fence != ""
-	if fence != "" {
-		line := strings.TrimRight(fence, "\n")
-		if runes(line) > s.size/4 {
-			line = fenceMark(fence) // too long for the name of a language
+		at, open := 0, ""
+		for _, closing := range []int{0, len("\n```"), len("\n") + maxMarks} { // what closes an open fence needs room
+			at = cut(text, size-runes(head)-closing)
+			begins := 0
+			if open, begins = openFence(fence, text[:at]); begins > 0 && strings.TrimSpace(text[begins:at]) == open {
+				at, open = begins, "" // its line goes along with what follows
+			}
+			if at == len(text) || open == "" || len("\n"+fenceMark(open)) <= closing {
+				break
+			}
 		}
-		s.piece = line + "\n" + rest
-		s.head = len(line) + 1
+		piece := strings.Trim(text[:at], "\n")
+		if strings.TrimSpace(piece) != "" && (fence == "" || !closesFence(piece, fenceMark(fence))) {
+			if piece = head + piece; open != "" && at < len(text) {
+				piece += "\n" + fenceMark(open)
+			}
+			pieces = append(pieces, piece)
+		}
+		if text, fence = text[at:], open; runes(open) > size/4 { // too long for the name of a language
+			fence = fenceMark(open)
+		}
 	}
-	s.runes = runes(s.piece)
+	return pieces
+}
+
+// openFence returns the line of the fence that is open at the end of text, and where it begins; -1 if it is fence,
+// which is open at its beginning.
+func openFence(fence, text string) (open string, begins int) {
+	open, begins = fence, -1
+	at := 0
+	for line := range strings.Lines(text) {
+		switch mark := fenceMark(line); {
+		case open == "" && mark != "":
+			open, begins = strings.TrimSpace(line), at
+		case open != "" && closesFence(line, fenceMark(open)):
+			open, begins = "", -1
+		}
+		at += len(line)
+	}
+	return open, begins
+}
+
+// cut returns how many bytes of text are the next piece, of at most room runes.
+func cut(text string, room int) int {
+	end, n := 0, 0
+	for end = range text {
+		if n++; n > max(1, room) {
+			break
+		}
+	}
+	if n <= max(1, room) {
+		return len(text)
+	}
+	if whole := len(characters.Cut(text, end)); whole > 0 {
+		end = whole // an emoji of several runes stays whole
+	}
+	for _, behind := range []string{"\n\n", "\n"} {
+		if at := strings.LastIndex(text[:end], behind) + len(behind); at > end/2 {
+			return at
+		}
+	}
+	for at := end; at > end/2; {
+		r, size := utf8.DecodeLastRuneInString(text[:at])
+		if strings.ContainsRune(" \t,.;!?、，。；！？", r) && !beginsFence(text[at:]) {
+			return at
+		}
+		at -= size
+	}
+	for beginsFence(text[end:]) { // what follows must not look like one
+		_, size := utf8.DecodeLastRuneInString(text[:end])
+		end -= size
+	}
+	return end
+}
+
+// beginsFence reports whether the first line of text looks like one of a fence.
+func beginsFence(text string) bool {
+	line, _, _ := strings.Cut(text, "\n")
+	return fenceMark(line) != ""
 }
 
 // fenceMark returns the three or more backticks or tildes that a line begins
@@ -235,23 +212,4 @@ func fenceMark(line string) string {
 // closesFence reports whether line closes a fence that mark opened.
 func closesFence(line, mark string) bool {
 	return strings.TrimSpace(line) == fenceMark(line) && strings.HasPrefix(fenceMark(line), mark)
-}
-
-// cutLine returns where to cut a line of which room runes fit: behind the last
-// space or mark in its second half, else between two characters as people see them. What
-// follows must not look like a fence.
-func cutLine(line string, room int) int {
-	best, last, n := 0, 0, 0
-	for i := range line {
-		if i > 0 && fenceMark(line[i:]) == "" {
-			before, _ := utf8.DecodeLastRuneInString(line[:i])
-			if last = i; n > room/2 && strings.ContainsRune(" \t,.;!?、，。；！？", before) {
-				best = i
-			}
-		}
-		if n++; n > room {
-			return len(characters.Cut(line, cmp.Or(best, last, i)))
-		}
-	}
-	return len(line)
 }

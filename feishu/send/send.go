@@ -133,10 +133,10 @@ func (s *Sender) Send(ctx context.Context, m Message, sent func(feishu.Message) 
 		piece, err := s.piece(ctx, ch, &out)
 		m.ReplyTo = out.ReplyTo
 		if err != nil {
-			s.count(countedSendFailed)
+			s.count("send_failed")
 			return accepted, &Error{len(accepted), len(contents), errors.Join(err, failed)}
 		}
-		s.count(countedSent)
+		s.count("sent")
 		accepted = append(accepted, piece)
 		if sent != nil {
 			failed = errors.Join(failed, sent(piece))
@@ -163,7 +163,7 @@ func (s *Sender) piece(ctx context.Context, ch *chat, out *feishu.Outgoing) (fei
 	m, err := s.deliver(ctx, ch, *out)
 	gone := slices.Contains([]int{codeRecalled, codeTargetGone, codeDeleted}, feishu.CodeOf(err))
 	if gone && out.ReplyTo != "" {
-		s.count(countedReplyGone)
+		s.count("reply_gone")
 		out.ReplyTo = ""
 		m, err = s.deliver(ctx, ch, *out)
 	}
@@ -181,54 +181,33 @@ func (s *Sender) piece(ctx context.Context, ch *chat, out *feishu.Outgoing) (fei
 
 // deliver repeats the call until it succeeds, fails permanently, or ctx is done. Its
 // uuid makes a repeat harmless if the answer before was lost.
-func (s *Sender) deliver(ctx context.Context, ch *chat, out feishu.Outgoing) (feishu.Message, error) {
-	var err error // the last answer's
-	backoff := s.backoff
-	for again := 0; ; {
+func (s *Sender) deliver(ctx context.Context, ch *chat, out feishu.Outgoing) (m feishu.Message, err error) {
+	tries := 0 // beside those that Feishu's limits have refused
+	for n := 0; ; n++ {
 		if late := s.limits.wait(ctx, ch); late != nil {
-			return feishu.Message{}, errors.Join(err, late)
+			return m, errors.Join(err, late)
 		}
-		var m feishu.Message
 		if m, err = s.api.SendMessage(ctx, out); err == nil {
 			return m, nil
 		}
-		pause := backoff
-		switch later, limited := limit(err); {
-		case limited:
-			s.count(countedRateLimited)
-			pause = cmp.Or(later, backoff)
-		case isTemporary(err) && again < maxAgain && ctx.Err() == nil:
-			s.count(countedRetried)
-			again++
-		default:
+		pause := wait.Doubled(s.backoff, pieceTime/6, n)
+		call, answered := errors.AsType[*feishu.CallError](err)
+		switch code := feishu.CodeOf(err); {
+		case answered && (call.Status == http.StatusTooManyRequests || code == codeFrequency || code == codeGateway):
+			s.count("rate_limited")
+			pause = cmp.Or(call.Later, pause)
+		case answered && call.Status < http.StatusInternalServerError && code != codeStillSent && !call.BadToken(),
+			errors.Is(err, feishu.ErrNotAccepted) && !answered, errors.Is(err, feishu.ErrNoToken), tries == maxAgain,
+			ctx.Err() != nil:
 			return m, err
+		default:
+			s.count("retried")
+			tries++
 		}
 		if wait.Sleep(ctx, pause) != nil {
 			return m, fmt.Errorf("%w, and no time is left to try again", err)
 		}
-		backoff = min(2*backoff, pieceTime/6)
 	}
-}
-
-// limit reports whether err is one of Feishu's rate limit, and for how long; 0: unknown.
-func limit(err error) (later time.Duration, limited bool) {
-	call, ok := errors.AsType[*feishu.CallError](err)
-	code := feishu.CodeOf(err)
-	if !ok || call.Status != http.StatusTooManyRequests && code != codeFrequency && code != codeGateway {
-		return 0, false
-	}
-	if call.Later > pieceTime {
-		return 0, true
-	}
-	return call.Later, true
-}
-
-// isTemporary reports whether another attempt of a call may succeed.
-func isTemporary(err error) bool {
-	if call, ok := errors.AsType[*feishu.CallError](err); ok {
-		return call.Status >= http.StatusInternalServerError || feishu.CodeOf(err) == codeStillSent || call.BadToken()
-	}
-	return !errors.Is(err, feishu.ErrNotAccepted) && !errors.Is(err, feishu.ErrNoToken)
 }
 
 // Feishu takes 5 messages a second in a group, from all of its bots together,
@@ -328,16 +307,11 @@ func (n names) tagger() func(text string) string {
 	}
 }
 
-// What a sender counts.
-const (
-	countedSent        feishu.Counted = "sent"         // a piece was accepted
-	countedSendFailed  feishu.Counted = "send_failed"  // a piece was not sent
-	countedRateLimited feishu.Counted = "rate_limited" // Feishu asked to wait
-	countedRetried     feishu.Counted = "retried"      // a piece was tried again after an error
-	countedReplyGone   feishu.Counted = "reply_gone"   // the message to reply to is gone: sent to the chat instead
-)
-
-// Counted is all that count gets.
-var Counted = []feishu.Counted{
-	countedSent, countedSendFailed, countedRateLimited, countedRetried, countedReplyGone,
-}
+// Counted is all that count gets:
+//
+//	sent          a piece was accepted
+//	send_failed   a piece was not sent
+//	rate_limited  Feishu asked to wait
+//	retried       a piece was tried again after an error
+//	reply_gone    the message to reply to is gone: sent to the chat instead
+var Counted = []feishu.Counted{"sent", "send_failed", "rate_limited", "retried", "reply_gone"}
