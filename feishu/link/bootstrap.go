@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -178,15 +177,10 @@ func shorten(config []byte, ping int64) (out []byte, seconds int64, err error) {
 	if ping <= 0 {
 		ping = int64(defaultPing / time.Second)
 	}
-	names := []string{"ReconnectCount", "ReconnectInterval", "ReconnectNonce", "PingInterval"}
-	var all map[string]json.RawMessage
 	c := larkws.ClientConfig{ReconnectCount: -1, ReconnectInterval: reconnectInterval, ReconnectNonce: reconnectNonce,
 		PingInterval: int(ping)}
-	if err := errors.Join(json.Unmarshal(config, &all), json.Unmarshal(config, &c)); err != nil {
+	if err := json.Unmarshal(config, &c); err != nil {
 		return nil, ping, err
-	}
-	if !slices.ContainsFunc(names, func(name string) bool { return all[name] != nil }) {
-		return nil, ping, errors.New("not a client config")
 	}
 	if c.ReconnectCount < 0 && (c.ReconnectInterval > reconnectInterval || c.ReconnectInterval <= 0) {
 		c.ReconnectInterval = reconnectInterval
@@ -194,10 +188,8 @@ func shorten(config []byte, ping int64) (out []byte, seconds int64, err error) {
 	if c.ReconnectNonce > reconnectNonce || c.ReconnectNonce < 0 {
 		c.ReconnectNonce = reconnectNonce
 	}
-	for i, n := range []int{c.ReconnectCount, c.ReconnectInterval, c.ReconnectNonce, c.PingInterval} {
-		all[names[i]] = strconv.AppendInt(nil, int64(n), 10)
-	}
-	out, err = relay.Marshal(all)
+	out, err = relay.Marshal(map[string]int{"ReconnectCount": c.ReconnectCount, "ReconnectInterval": c.ReconnectInterval,
+		"ReconnectNonce": c.ReconnectNonce, "PingInterval": c.PingInterval})
 	return out, int64(c.PingInterval), err
 }
 

@@ -85,7 +85,7 @@ func TestTheAnswerGetsOurURL(t *testing.T) {
 				}
 			})
 			const head = "{ \"msg\" : \"success\",\"code\":0,\n \"extra\":[1, 2], \"data\":{\"First\":1e3, \"URL\" : \""
-			const tail = `", "ClientConfig":{"ReconnectNonce":30,"PingInterval":90 , "Other":{"URL":"x"},"ReconnectInterval":120,"ReconnectCount":-1},"Last":"ü\u0026"} ,"z":null}` + "\n"
+			const tail = `", "ClientConfig":{"ReconnectNonce":30,"PingInterval":90 ,"ReconnectInterval":120,"ReconnectCount":-1},"Last":"ü\u0026"} ,"z":null}` + "\n"
 			r.feishu.says(200, head+`wss:\/\/`+r.feishu.host+`/ws/v2?`+strings.ReplaceAll(query, "&", `\u0026`)+tail, http.Header{"X-Tt-Logid": {"l1"}})
 			resp, got := r.post("/callback/ws/endpoint", call1, nil)
 			want := head + strings.Replace(c.want, "FRONT", r.front, 1) + "/ws/v2?" + query +

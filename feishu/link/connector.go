@@ -54,13 +54,6 @@ func NewConnector(base *url.URL, appID, appSecret string, events *Events, refuse
 // Connected reports whether the long connection is up.
 func (c *Connector) Connected() bool { return c.current.Load() != nil }
 
-// Reconnect ends the long connection; another one is opened.
-func (c *Connector) Reconnect() {
-	if l := c.current.Load(); l != nil {
-		l.end(deaf)
-	}
-}
-
 // Codes of the bootstrap's answer (docs/feishu.md 1.1).
 const (
 	codeNoCredential = 1000040344

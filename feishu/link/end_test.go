@@ -107,22 +107,6 @@ func TestCloseDoesNotWaitForWhoIsFrozen(t *testing.T) {
 	}
 }
 
-// A link that delivers nothing is left for another one.
-func TestReconnect(t *testing.T) {
-	r := newRig(t, tcp(t), nil)
-	bot, up := r.ready()
-	r.s.Reconnect()
-	for _, s := range []*socket{bot, up} {
-		if code, _ := s.closed(); code != websocket.StatusGoingAway {
-			t.Errorf("got %d", code)
-		}
-	}
-	r.ready()
-	if r.counted("deaf") != 1 {
-		t.Error("not counted")
-	}
-}
-
 // upgrade is the request for a WebSocket, whose answer a test wants to see.
 func upgrade(t *testing.T, rawURL string) *http.Request {
 	t.Helper()

@@ -1,15 +1,12 @@
 package link_test
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
-
-	"feishu-relay/feishu/link"
 )
 
 func TestABotThatDoesNotReadIsCutOff(t *testing.T) {
@@ -34,24 +31,6 @@ func TestABotThatDoesNotReadIsCutOff(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 	})
-}
-
-// A stranger's app may have connections, and the bot has room whatever it does.
-func TestForeignAppsLeaveRoomForTheBot(t *testing.T) {
-	r := newRig(t, tcp(t), func(o *link.Options) { o.Own = func(id string) bool { return id == app } })
-	if resp, _ := r.post("/callback/ws/endpoint", `{"AppID":"cli_other","AppSecret":"s"}`, nil); resp.StatusCode != http.StatusOK {
-		t.Fatal(resp.Status)
-	}
-	url := "ws://" + r.front + "/ws/v2?" + query
-	for range 8 {
-		r.dial(url)
-		r.feishu.next()
-	}
-	if _, resp, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPClient: r.client}); err == nil ||
-		resp == nil || resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("one more of a stranger's: got %v, %v", resp, err)
-	}
-	r.ready()
 }
 
 func TestStatus(t *testing.T) {

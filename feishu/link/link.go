@@ -81,7 +81,6 @@ func (e ending) Error() string { return string(e.event) + ": " + e.reason }
 var (
 	stopped = ending{"stopped", websocket.StatusServiceRestart, "the sidecar stops"}
 	botDead = ending{"bot_silent", websocket.StatusGoingAway, "no answer to a ping"}
-	deaf    = ending{"deaf", websocket.StatusGoingAway, "Feishu delivers no events"}
 )
 
 func (e *Events) newLink(endpoint *url.URL, app string, ping int64) *link {

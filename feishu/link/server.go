@@ -44,7 +44,6 @@
 //	bot_closed        a connection ended on the bot's side
 //	silent            a connection ended because nothing came from Feishu for long
 //	bot_silent        a connection ended because nothing came from the bot for long
-//	deaf              a connection ended because Feishu delivered no events on it
 //	stopped           a connection ended because the sidecar stops
 //	late_ack          an injected event was acknowledged when its caller no longer waited
 //	bad_frame         an invalid frame or piece of an event, or an event with missing pieces
@@ -77,12 +76,9 @@ import (
 	"feishu-relay/feishu"
 )
 
-// Bounds of the bots' connections.
-const (
-	// maxLinks is how many there may be; one more is refused with 503. Feishu itself allows 50 (docs/feishu.md 1.8).
-	maxLinks   = 64
-	maxForeign = 8 // of them of other apps than the sidecar's own
-)
+// maxLinks is how many connections there may be; one more is refused with 503. Feishu itself allows 50 (docs/feishu.md
+// 1.8).
+const maxLinks = 64
 
 // Options configures a server. What has no default here is required.
 type Options struct {
@@ -212,15 +208,6 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// Reconnect ends the connections of the sidecar's own app, so that the bot opens another one.
-func (s *Server) Reconnect() {
-	s.each(func(l *link) {
-		if s.owns(l.app) {
-			l.end(deaf)
-		}
-	})
-}
-
 // Close ends all connections with code 1012, so that the bots reconnect to the next sidecar, and returns when they
 // have ended. When ctx ends first, they are cut. It may be called more than once.
 func (s *Server) Close(ctx context.Context) error {
@@ -244,13 +231,7 @@ func (s *Server) each(f func(*link)) {
 func (s *Server) enter(l *link) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	foreign := 0
-	for _, other := range s.links {
-		if !s.owns(other.app) {
-			foreign++
-		}
-	}
-	if s.closing.Err() != nil || len(s.links) == maxLinks || !s.owns(l.app) && foreign >= maxForeign {
+	if s.closing.Err() != nil || len(s.links) == maxLinks {
 		return false
 	}
 	s.links = append(s.links, l)
@@ -475,9 +456,9 @@ func (s *Server) write(ctx context.Context, l *link, frame []byte, in *injection
 // 12.
 var Counted = []feishu.Counted{"passed", "kept", "refused", "in_progress", "repeated", "tap_slow", "untapped",
 	"panic", "injected", "redelivered", "delivered", "ack_error", "bootstrapped", "bootstrap_failed", "unknown_ticket",
-	"too_many", "upstream_refused", "connected", "upstream_closed", "bot_closed", "silent", "bot_silent", "deaf",
-	"stopped", "late_ack", "bad_frame"}
+	"too_many", "upstream_refused", "connected", "upstream_closed", "bot_closed", "silent", "bot_silent", "stopped",
+	"late_ack", "bad_frame"}
 
 // CountedByConnector is what the Counter of Events gets from a Connector.
 var CountedByConnector = []feishu.Counted{"connected", "disconnected", "refused", "event", "event_refused",
-	"event_late", "bad_frame", "upstream_closed", "silent", "deaf", "stopped", "panic"}
+	"event_late", "bad_frame", "upstream_closed", "silent", "stopped", "panic"}
