@@ -47,8 +47,8 @@ type Config struct {
 	Capabilities []string        `envconfig:"AGENT_CAPABILITIES" unset:"empty" desc:"what the bot can do, for the other agents"`
 	BotName      string          `envconfig:"BOT_NAME" is:"word" unset:"learned from Feishu" desc:"the bot's display name in Feishu"`
 	BotOpenID    relay.OpenID    `envconfig:"BOT_OPEN_ID" is:"id" unset:"learned from Feishu" desc:"the bot's open_id"`
-	AppID        string          `envconfig:"FEISHU_APP_ID" is:"id" unset:"learned from the bot's first connection" desc:"the bot's app; required by CONNECTOR=true and beyond loopback"`
-	AppSecret    Secret          `envconfig:"FEISHU_APP_SECRET" is:"word" unset:"none: the gateway uses the bot's own tokens" desc:"the app's secret; required by CONNECTOR=true"`
+	AppID        string          `envconfig:"FEISHU_APP_ID" is:"id" unset:"learned from the bot" desc:"the bot's app; required by the connector and beyond loopback"`
+	AppSecret    Secret          `envconfig:"FEISHU_APP_SECRET" is:"word" unset:"none" desc:"the app's secret; required by the connector"`
 
 	// BaseURL is nil for https://open.feishu.cn.
 	BaseURL           *url.URL `envconfig:"FEISHU_BASE_URL" default:"https://open.feishu.cn" desc:"Feishu's API; for Lark https://open.larksuite.com"`
@@ -63,16 +63,16 @@ type Config struct {
 	MentionAlways    bool   `envconfig:"INJECT_MENTION" default:"addressed" oneof:"addressed|always" desc:"whether these events mention this bot: if the message does, or always"`
 
 	ListenAddr string `envconfig:"LISTEN_ADDR" default:"127.0.0.1:8787" is:"port" desc:"address of the local API, viewer and metrics"`
-	APIToken   Secret `envconfig:"API_TOKEN" unset:"none: every program of this host may call" desc:"the bot's token, 16 characters or more; required beyond loopback"`
-	AdminToken Secret `envconfig:"ADMIN_TOKEN" unset:"none: API_TOKEN serves people as well" desc:"people's token; with it API_TOKEN cannot steer groups"`
+	APIToken   Secret `envconfig:"API_TOKEN" unset:"none: anybody on this host" desc:"the bot's token, 16 characters or more; required beyond loopback"`
+	AdminToken Secret `envconfig:"ADMIN_TOKEN" unset:"none: API_TOKEN" desc:"people's token; with it API_TOKEN cannot steer groups"`
 
-	InjectURL       string        `envconfig:"INJECT_URL" is:"url" unset:"none: the bot reads /v1/stream" desc:"where messages are posted to the bot"`
+	InjectURL       string        `envconfig:"INJECT_URL" is:"url" unset:"none: /v1/stream" desc:"where messages are posted to the bot"`
 	InjectSecret    Secret        `envconfig:"INJECT_SECRET" is:"secret" unset:"none: not signed" desc:"signs the posts to INJECT_URL; docs/api.md shows how to verify them"`
 	InjectContext   int           `envconfig:"INJECT_CONTEXT" default:"0" range:"0..200" desc:"messages that the bot missed, put in front of its next one; at most 16 KiB"`
 	FileMax         int           `envconfig:"FILE_MAX" default:"31457280" range:"1..104857600" desc:"bytes of the largest file that the local API hands out"`
 	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message"`
 
-	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" unset:"redis where REDIS_URL is set, else file" desc:"where sidecars exchange messages"`
+	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" unset:"redis with REDIS_URL, else file" desc:"where sidecars exchange messages"`
 	RedisURL     Secret `envconfig:"REDIS_URL" is:"redis" unset:"none" desc:"redis://[user:password@]host:6379/0, rediss:// with TLS; also Sentinel and Cluster: docs/redis.md"`
 	RelayChannel string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"the Pub/Sub channel on Redis; the stream is <channel>:log"`
 
@@ -122,7 +122,7 @@ type GatewayConfig struct {
 	TLS        string        `envconfig:"GATEWAY_TLS" default:"off" oneof:"off|auto|file" desc:"auto: a certificate of an own CA, $DATA_DIR/ca.pem; file: your certificate"`
 	CertFile   string        `envconfig:"GATEWAY_CERT_FILE" is:"path" unset:"none" desc:"the certificate (PEM); required by GATEWAY_TLS=file"`
 	KeyFile    string        `envconfig:"GATEWAY_KEY_FILE" is:"path" unset:"none" desc:"the key of GATEWAY_CERT_FILE (PEM); required by GATEWAY_TLS=file"`
-	PublicURL  *url.URL      `envconfig:"GATEWAY_PUBLIC_URL" unset:"the address that the bot used" desc:"the gateway's URL for the bot, for a name with a dot or a translated address"`
+	PublicURL  *url.URL      `envconfig:"GATEWAY_PUBLIC_URL" unset:"the address in use" desc:"the gateway's URL for the bot, for a name with a dot or a translated address"`
 	Allow      []string      `envconfig:"GATEWAY_CONNECT_ALLOW" is:"targets" unset:"none" desc:"local addresses that a bot may reach through the proxy"`
 	Settle     time.Duration `envconfig:"GATEWAY_SETTLE" default:"1500ms" range:"0s..1m" desc:"how long a finished card or broken-off reply waits for a change"`
 	StreamLife time.Duration `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" range:"0s..24h" desc:"how long a streamed card without an end waits, before GATEWAY_EDIT_SETTLE"`
