@@ -106,40 +106,6 @@ func TestOldestKeyGoesFirst(t *testing.T) {
 	}
 }
 
-func TestWhatEndsAProcess(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		end  func(*testing.T, *dedup.Window)
-		want dedup.State
-	}{
-		{"closed", func(t *testing.T, w *dedup.Window) {
-			if err := w.Close(); err != nil {
-				t.Error(err)
-			}
-			if err := w.Close(); err != nil {
-				t.Errorf("closed again: %v", err)
-			}
-		}, dedup.Done},
-		{"killed after a flush", flushed, dedup.Done},
-		{"killed before a flush", func(*testing.T, *dedup.Window) {}, dedup.New},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			root := folder(t)
-			w := open(t, root, 0)
-			settle(t, w, "om_1", `quo"te`, "line\nbreak", "<at>群")
-			w.Claim("pending")
-			tt.end(t, w)
-			w = open(t, root, 0)
-			for _, key := range []string{"om_1", `quo"te`, "line\nbreak", "<at>群"} {
-				wantState(t, w, key, tt.want)
-			}
-			wantState(t, w, "pending", dedup.New)
-		})
-	}
-}
-
-func flushed(t *testing.T, w *dedup.Window) { flush(t, w) }
-
 func TestJournalWithJunk(t *testing.T) {
 	for name, before := range map[string]string{
 		"nothing":           "",

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,21 +116,6 @@ func TestWhatResolveSaysFindFinds(t *testing.T) {
 			t.Errorf("%q (-before +after):\n%s", text.Content, diff)
 		}
 	})
-}
-
-func TestADirectoryIsUsedConcurrently(t *testing.T) {
-	d := team()
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for range 100 {
-				if got, want := flat(d.Find(mention.Text{Content: "@Ann @BotB"})), "ann agent_b"; got != want {
-					t.Errorf("got %q, want %q", got, want)
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func FuzzFind(f *testing.F) {

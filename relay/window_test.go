@@ -1,8 +1,6 @@
 package relay_test
 
 import (
-	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -73,21 +71,6 @@ func TestWindowFollowsTheOldestUnsettledLine(t *testing.T) {
 	}
 }
 
-func TestWindowSkipsOnlyWhenNothingIsOpen(t *testing.T) {
-	w := relay.NewWindow(0)
-	w.Skip(5)
-	settle, _ := w.Begin(t.Context(), 6, 1)
-	w.Skip(9)
-	if at, _ := w.Position(); at != 5 {
-		t.Errorf("with a line open: got %d, want 5", at)
-	}
-	settle()
-	w.Skip(9)
-	if at, _ := w.Position(); at != 9 {
-		t.Errorf("with none: got %d, want 9", at)
-	}
-}
-
 func TestWindowBlocksAtItsLimits(t *testing.T) {
 	for name, tt := range map[string]struct{ size, fits int }{
 		"lines": {size: 1, fits: relay.MaxUnsettled},
@@ -122,31 +105,6 @@ func TestWindowBlocksAtItsLimits(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A line that stays unsettled keeps the position, and no line behind it from being read.
-func TestWindowGoesOnBehindAnUnsettledLine(t *testing.T) {
-	w := relay.NewWindow(0)
-	oldest, _ := w.Begin(t.Context(), 1, 1)
-	for i := range 5 * relay.MaxUnsettled {
-		settle, _ := w.Begin(t.Context(), i+2, 1)
-		settle()
-	}
-	if at, _ := w.Position(); at != 0 || w.Unsettled() != 1 {
-		t.Errorf("position %d, unsettled %d; want 0, 1", at, w.Unsettled())
-	}
-	oldest()
-	if at, _ := w.Position(); at != 5*relay.MaxUnsettled+1 {
-		t.Errorf("position: got %d, want %d", at, 5*relay.MaxUnsettled+1)
-	}
-	for i := range relay.MaxUnsettled {
-		_, _ = w.Begin(t.Context(), i, 1)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := w.Begin(ctx, 0, 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's error", err)
 	}
 }
 

@@ -99,8 +99,6 @@ func TestMain(m *testing.M) {
 	switch dir := os.Getenv("SAFEFILE_TEST_DIR"); os.Getenv(helper) {
 	case "":
 		os.Exit(m.Run())
-	case "try-lock":
-		exitOn(tryLockOf(dir))
 	case "full-disk":
 		exitOn(fillDisk(dir))
 	}
@@ -136,38 +134,6 @@ func openQueue(dir string) (*os.Root, *os.File, error) {
 	}
 	f, err := safefile.Open(root, "queue", appending)
 	return root, f, err
-}
-
-func tryLockOf(dir string) error {
-	_, f, err := openQueue(dir)
-	if err != nil {
-		return err
-	}
-	ok, err := safefile.TryLock(f)
-	if err == nil && !ok {
-		err = errors.New("taken")
-	}
-	return err
-}
-
-func TestALockHoldsBetweenProcesses(t *testing.T) {
-	dir := t.TempDir()
-	f := openFile(t, openDir(t, dir), "queue", appending)
-	if ok, err := safefile.TryLock(f); !ok {
-		t.Fatal(err)
-	}
-	if err := run(t, "try-lock", dir); err == nil || !strings.Contains(err.Error(), "taken") {
-		t.Errorf("while it is held: got %v, want taken", err)
-	}
-	if err := safefile.Unlock(f); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(t, "try-lock", dir); err != nil {
-		t.Error(err)
-	}
-	if ok, err := safefile.TryLock(f); !ok || err != nil {
-		t.Errorf("after the other process ended with the lock: got %v, %v", ok, err)
-	}
 }
 
 // fillDisk appends to a file that may have 100 bytes, which cuts a write short
