@@ -1,7 +1,6 @@
 package entry
 
 import (
-	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -300,7 +299,6 @@ type pair struct {
 	mu      sync.Mutex // guards the fields below
 	cert    tls.Certificate
 	checked time.Time
-	trouble string // the last error, which was logged
 }
 
 func openPair(certFile, keyFile string, n *notices) (*pair, error) {
@@ -322,14 +320,10 @@ func (p *pair) certificate(string) (*tls.Certificate, error) {
 	defer p.mu.Unlock()
 	if time.Since(p.checked) >= pairCheck {
 		p.checked = time.Now()
-		cert, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
-		switch {
-		case err != nil && p.trouble != err.Error():
-			p.trouble = err.Error()
-			p.log.Warn("the changed certificate cannot be used; the previous one stays in use", "err", err)
-		case err == nil && !bytes.Equal(cert.Certificate[0], p.cert.Certificate[0]):
-			p.log.Info("certificate reloaded", "file", p.certFile)
-			p.cert, p.trouble = cert, ""
+		if cert, err := tls.LoadX509KeyPair(p.certFile, p.keyFile); err == nil {
+			p.cert = cert
+		} else {
+			p.once("the changed certificate cannot be used; the previous one stays in use", "err", err)
 		}
 	}
 	current := p.cert

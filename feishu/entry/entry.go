@@ -59,7 +59,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
-	"golang.org/x/net/netutil"
 
 	"feishu-relay/feishu"
 	"feishu-relay/internal/attempts"
@@ -221,8 +220,7 @@ func (e *Entry) Certified(host string) bool {
 // Serve serves connections of l until Shutdown is called, then it returns nil, or until
 // l fails. It closes l.
 func (e *Entry) Serve(l net.Listener) error {
-	under := &remembering{Listener: l}
-	err := e.server.Serve(incoming{netutil.LimitListener(under, maxConns), under, e})
+	err := e.server.Serve(incoming{l, e, make(chan struct{}, maxConns)})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -242,39 +240,22 @@ func (e *Entry) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// incoming is a listener whose connections may be TLS or plain HTTP. under is below its limit.
+// incoming is a listener whose connections may be TLS or plain HTTP. Of maxConns at a time the next waits.
 type incoming struct {
 	net.Listener
-	under *remembering
 	entry *Entry
+	slots chan struct{}
 }
 
 func (l incoming) Accept() (net.Conn, error) {
+	l.slots <- struct{}{}
 	c, err := l.Listener.Accept()
 	if err != nil {
+		<-l.slots
 		return nil, err
 	}
-	return &conn{begun: &begun{Conn: limited{c, l.under.last}}, entry: l.entry}, nil
+	return &conn{begun: &begun{Conn: c}, entry: l.entry, free: sync.OnceFunc(func() { <-l.slots })}, nil
 }
-
-// remembering is a listener that keeps the connection that it returned last.
-type remembering struct {
-	net.Listener
-	last net.Conn
-}
-
-func (l *remembering) Accept() (c net.Conn, err error) {
-	l.last, err = l.Listener.Accept()
-	return l.last, err
-}
-
-// limited is a connection of a netutil.LimitListener that can close its writing side.
-type limited struct {
-	net.Conn
-	under net.Conn
-}
-
-func (c limited) CloseWrite() error { return closeWrite(c.under) }
 
 // closeWrite closes the writing side of c, or all of it if it has no sides.
 func closeWrite(c net.Conn) error {
@@ -322,6 +303,7 @@ func (c *begun) CloseWrite() error { return closeWrite(c.Conn) }
 type conn struct {
 	*begun
 	entry    *Entry
+	free     func()                   // frees its slot; nil inside a tunnel
 	detected bool                     // by the goroutine that reads
 	asked    atomic.Bool              // something of a request was read
 	tls      atomic.Pointer[tls.Conn] // nil: plain, or not known yet
@@ -363,6 +345,9 @@ func (c *conn) CloseWrite() error {
 
 // Close closes the connection. Node checks a certificate only behind the handshake, and leaves without an alert.
 func (c *conn) Close() error {
+	if c.free != nil {
+		c.free()
+	}
 	t := c.tls.Load()
 	if t == nil {
 		return c.Conn.Close()

@@ -91,9 +91,6 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 		}
 		time.Sleep(entry.PairCheck)
 		shown("new.example")
-		if strings.Count(log.String(), "reloaded") != 1 {
-			t.Errorf("got %s", &log)
-		}
 	})
 }
 

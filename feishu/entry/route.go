@@ -451,11 +451,8 @@ func (e *Entry) mayReach(addr string) bool {
 	ip, err := netip.ParseAddr(host)
 	ip = ip.WithZone("")
 	return err != nil || !ip.IsLoopback() && !ip.IsUnspecified() && !ip.IsLinkLocalUnicast() &&
-		!ip.IsLinkLocalMulticast() && !ip.IsInterfaceLocalMulticast() && !thisNetwork.Contains(ip) || e.isAllowed(addr)
+		!ip.IsLinkLocalMulticast() && !ip.IsInterfaceLocalMulticast() || e.isAllowed(addr)
 }
-
-// thisNetwork holds addresses of this machine other than 0.0.0.0 (RFC 1122 3.2.1.3).
-var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
 // isAllowed reports whether addr is in Options.Allow.
 func (e *Entry) isAllowed(addr string) bool {
