@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -167,97 +168,48 @@ func (in *Injected) sender() relay.OpenID {
 // plain names.
 const maxInjectedMentions = 50
 
-// addressed returns the text with keys in it, and their mentions, the receiver's first.
+// addressed returns the text with a key in the place of each "@Name" that package mention finds, with spaces around it
+// as Koishi needs (docs/feishu.md 3.5), and the mentions, the receiver's first.
 func (in *Injected) addressed() (string, []Mention) {
-	var named []addressee
-	var list []Mention
+	var all, list []Mention
 	if in.MentionsSelf {
 		list = append(list, Mention{Key: "@_user_1", OpenID: in.Self.OpenID, Type: SenderBot, Name: in.Self.Name})
-		named = append(named, addressee{name: in.Self.Name, at: 0})
+		all = slices.Clone(list)
 	}
-	all := slices.Clone(list)
 	for _, m := range in.Mentions[:min(len(in.Mentions), maxInjectedMentions)] {
-		if m.OpenID == "" || m.OpenID == in.Self.OpenID {
-			continue
-		}
-		named = append(named, addressee{name: m.Name, at: len(all)})
-		all = append(all, m)
-	}
-	body := harmless(in.Text)
-	text, used := withKeys(body, named, len(all), len(list))
-	for i := len(list); i < len(all); i++ {
-		if used[i] != "" {
-			all[i].Key = used[i]
-			list = append(list, all[i])
+		if m.Key = ""; m.OpenID != "" && m.OpenID != in.Self.OpenID {
+			all = append(all, m)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Mention) int {
-		return cmp.Or(len(a.Key)-len(b.Key), strings.Compare(a.Key, b.Key))
-	})
-	if in.MentionsSelf && used[0] == "" {
-		text = strings.TrimRight("@_user_1 "+text, " ")
+	agents := make([]mention.Agent, 0, len(all))
+	for i, m := range all {
+		agents = append(agents, mention.Agent{ID: strconv.Itoa(i), Names: []string{m.Name}})
 	}
-	return noCommand(prefixSigns.Replace(runes.OneLine(in.Prefix)) + text), list
-}
-
-// addressee is a name that may be in a text: that of mention number at.
-type addressee struct {
-	name string
-	at   int
-}
-
-// withKeys replaces each "@Name" in text that package mention finds by a key, with spaces around it as Koishi
-// needs (docs/feishu.md 3.5); of names that differ only in letter case the exact one counts.
-// It returns the key of each of n mentions, "" for those that are not in the text; the first
-// fixed ones are numbered in their order, the others as they appear.
-func withKeys(text string, named []addressee, n, fixed int) (string, []string) {
-	keys := make([]string, n)
-	next := fixed
-	var anyone mention.Agent // has all names, so that none is ambiguous
-	agents := make([]mention.Agent, 0, len(named))
-	for _, a := range named {
-		agents = append(agents, mention.Agent{ID: a.name})
-		anyone.Names = append(anyone.Names, a.name)
-		anyone.ID = cmp.Or(anyone.ID, a.name)
-	}
-	each := mention.NewDirectory(agents)
-	// who returns the index in named for the text "@Name", -1 for several.
-	who := func(text string) int {
-		_, size := utf8.DecodeRuneInString(text)
-		exact := slices.IndexFunc(named, func(a addressee) bool { return a.name == text[size:] })
-		if exact >= 0 {
-			return exact
+	body, inText, end := harmless(in.Text), false, 0
+	var out strings.Builder
+	for _, hit := range mention.NewDirectory(agents).Plain(body) {
+		i, _ := strconv.Atoi(hit.Agent) // one of those above
+		m := &all[i]
+		if m.Key == "" {
+			m.Key = "@_user_" + strconv.Itoa(len(list)+1)
+			list = append(list, *m)
 		}
-		name, _ := each.Prefix(text)
-		return slices.IndexFunc(named, func(a addressee) bool { return name != "" && a.name == name })
-	}
-	var b strings.Builder
-	end := 0 // of what is written
-	for _, hit := range mention.NewDirectory([]mention.Agent{anyone}).Plain(text) {
-		i := who(text[hit.From:hit.To])
-		if i < 0 {
-			continue
+		inText = inText || in.MentionsSelf && i == 0
+		out.WriteString(body[end:hit.From])
+		if before, _ := utf8.DecodeLastRuneInString(body[end:hit.From]); hit.From > end && !unicode.IsSpace(before) {
+			out.WriteByte(' ')
 		}
-		at := named[i].at
-		if keys[at] == "" {
-			number := at + 1
-			if at >= fixed {
-				next++
-				number = next
-			}
-			keys[at] = fmt.Sprintf("@_user_%d", number)
-		}
-		b.WriteString(text[end:hit.From])
-		if before, _ := utf8.DecodeLastRuneInString(text[end:hit.From]); hit.From > end && !unicode.IsSpace(before) {
-			b.WriteByte(' ')
-		}
-		b.WriteString(keys[at])
-		if after, _ := utf8.DecodeRuneInString(text[hit.To:]); hit.To < len(text) && !unicode.IsSpace(after) {
-			b.WriteByte(' ')
+		out.WriteString(m.Key)
+		if after, _ := utf8.DecodeRuneInString(body[hit.To:]); hit.To < len(body) && !unicode.IsSpace(after) {
+			out.WriteByte(' ')
 		}
 		end = hit.To
 	}
-	return b.String() + text[end:], keys
+	text := out.String() + body[end:]
+	if in.MentionsSelf && !inText {
+		text = strings.TrimRight("@_user_1 "+text, " ")
+	}
+	return noCommand(prefixSigns.Replace(runes.OneLine(in.Prefix)) + text), list
 }
 
 var (

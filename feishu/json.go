@@ -1,10 +1,8 @@
 package feishu
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"regexp"
 
 	"feishu-relay/internal/jsontree"
 	"feishu-relay/relay"
@@ -30,31 +28,11 @@ func lenient(data []byte, v any) error {
 	return jsontree.WithoutText(err)
 }
 
-// compact encodes v as one line of JSON in the form of JSON.stringify, without needless
-// escapes: Node's SDK verifies signatures over its own encoding
-// (docs/feishu.md 2.3).
+// compact encodes v as one line of JSON.
 func compact(v any) []byte {
 	line, err := relay.Marshal(v)
 	if err != nil {
 		panic(err) // a programming error: strings, numbers, and structs and maps of them always encode
 	}
-	return rawSeparators(line)
-}
-
-var escapeRE = regexp.MustCompile(`\\(?:u202[89]|.)`)
-
-// rawSeparators undoes the two escapes that encoding/json always makes.
-func rawSeparators(data []byte) []byte {
-	if !bytes.Contains(data, []byte(`\u202`)) {
-		return data
-	}
-	return escapeRE.ReplaceAllFunc(data, func(escape []byte) []byte {
-		switch string(escape) {
-		case `\u2028`:
-			return []byte("\u2028")
-		case `\u2029`:
-			return []byte("\u2029")
-		}
-		return escape
-	})
+	return line
 }

@@ -20,56 +20,76 @@ func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte) {
 		return feishu.Pass, nil
 	}
 	g.opts.Book.LearnSelf(feishu.Self{Tenant: ev.TenantKey})
-	switch ev.Type {
-	case feishu.EventBotAdded:
-		g.sawChat(ev.ChatID, feishu.ChatGroup)
-		g.joined(ev.ChatID, ev.CreateTime)
-	case feishu.EventBotDeleted, feishu.EventDisbanded:
-		g.left(ev.ChatID, ev.CreateTime)
-	case feishu.EventRecalled:
-		if ev.Recall != nil {
-			g.Forget(ev.Recall.ID)
-			g.recalled(ev.ChatID, ev.Recall.ID, ev.Recall.At)
-		}
-	case feishu.EventReacted, feishu.EventReactionEnded:
-		if r := ev.Reaction; r != nil && r.ByApp && g.opts.Host.OwnReaction(r.ID, r.Emoji) {
+	switch m := ev.Message; {
+	case m != nil:
+		return g.heard(m, ev.Streaming, data)
+	case ev.Recall != nil:
+		g.Forget(ev.Recall.ID)
+		g.opts.Host.Recalled(ev.ChatID, ev.Recall.ID, ev.Recall.At)
+	case ev.Reaction != nil:
+		if r := ev.Reaction; r.ByApp && g.opts.Host.OwnReaction(r.ID, r.Emoji) {
 			return feishu.Keep, nil
 		}
+	case ev.ChatID == "":
+	case ev.Type == feishu.EventBotAdded:
+		g.sawChat(ev.ChatID, feishu.ChatGroup)
+		g.opts.Host.Joined(ev.ChatID, ev.CreateTime)
+	case ev.Type == feishu.EventBotDeleted || ev.Type == feishu.EventDisbanded:
+		g.left(ev.ChatID, ev.CreateTime)
 	}
-	if ev.Message == nil || ev.Message.ID == "" || ev.Message.ChatID == "" {
-		return feishu.Pass, nil
-	}
-	return g.heard(ev, data)
+	return feishu.Pass, nil
 }
 
-func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte) {
-	m := *ev.Message
-	if g.ownMessage(&m) {
+// heard takes a message that Feishu delivered. The host commits it; if it fails, a person's message goes to the bot as
+// it came.
+func (g *Gateway) heard(m *feishu.Message, streaming bool, event []byte) (feishu.Verdict, []byte) {
+	self := g.opts.Book.Self().OpenID
+	if m.Sender.OpenID != "" && m.Sender.OpenID == self || g.own.is(m.Sender.AppID) || g.recent.sent.Contains(m.ID) ||
+		g.drafts.holds(m.ID) { // the bot's own, also while its open_id is not known yet
 		return feishu.Pass, nil
 	}
+	group := m.ChatType == feishu.ChatGroup
 	g.sawChat(m.ChatID, m.ChatType)
-	if m.ChatType == feishu.ChatGroup {
-		g.joined(m.ChatID, m.CreateTime)
+	if group {
+		g.opts.Host.Joined(m.ChatID, m.CreateTime)
 	}
 	g.recent.chats.Add(m.ID, m.ChatID)
 	g.opts.Book.LearnMentions(m.Mentions)
-	if !m.Sender.IsBot() {
-		return g.hear(m, data)
-	}
-	g.opts.Book.LearnBot(feishu.Bot{OpenID: m.Sender.OpenID, AppID: m.Sender.AppID, Name: m.Sender.Name})
-	if m.ChatType == feishu.ChatP2P {
-		return feishu.Pass, nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), tapTime)
 	defer cancel()
-	if err := g.opts.Host.Native(ctx, m, ev.Streaming); err != nil {
-		g.count("native_refused")
-		g.log.Warn("another bot's message cannot be stored; Feishu will deliver it again", "chat", m.ChatID,
-			"message_id", m.ID, "err", err)
-		return feishu.Refuse, nil
+	if m.Sender.IsBot() {
+		g.opts.Book.LearnBot(feishu.Bot{OpenID: m.Sender.OpenID, AppID: m.Sender.AppID, Name: m.Sender.Name})
+		if m.ChatType == feishu.ChatP2P {
+			return feishu.Pass, nil
+		}
+		if err := g.opts.Host.Native(ctx, *m, streaming); err != nil {
+			g.count("native_refused")
+			g.log.Warn("another bot's message cannot be stored; Feishu will deliver it again", "chat", m.ChatID,
+				"message_id", m.ID, "err", err)
+			return feishu.Refuse, nil
+		}
+		g.count("native")
+		return feishu.Keep, nil
 	}
-	g.count("native")
-	return feishu.Keep, nil
+	p, err := g.opts.Host.Heard(ctx, *m, event)
+	switch {
+	case err != nil:
+		g.count("heard_error")
+		g.log.Warn("a person's message cannot be recorded", "chat", m.ChatID, "message_id", m.ID, "err", err)
+		return p.Verdict, nil
+	case !group:
+		return feishu.Pass, nil
+	case p.Verdict != feishu.Pass:
+		g.count("withheld")
+		return p.Verdict, nil
+	case p.Before == "":
+		return feishu.Pass, nil
+	}
+	instead, err := feishu.WithBefore(event, p.Before)
+	if err != nil {
+		g.log.Debug("a person's message passes without its context", "chat", m.ChatID, "message_id", m.ID, "err", err)
+	}
+	return feishu.Pass, instead
 }
 
 // passedUnseen reports to the host a message that the bot got before [Gateway.tapEvent] decided on it.
@@ -80,49 +100,7 @@ func (g *Gateway) passedUnseen(data []byte) {
 	}
 }
 
-// ownMessage reports whether m is the bot's own, also while its open_id is not
-// known yet.
-func (g *Gateway) ownMessage(m *feishu.Message) bool {
-	self := g.opts.Book.Self()
-	if m.Sender.OpenID != "" && m.Sender.OpenID == self.OpenID || g.own.is(m.Sender.AppID) {
-		return true
-	}
-	out := g.recent.sent.Contains(m.ID)
-	return out || g.drafts.holds(m.ID)
-}
-
-// hear has the host commit a person's message. Without an answer the message passes.
-func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instead []byte) {
-	group := m.ChatType == feishu.ChatGroup
-	ctx, cancel := context.WithTimeout(context.Background(), tapTime)
-	defer cancel()
-	p, err := g.opts.Host.Heard(ctx, m, event)
-	switch {
-	case err != nil:
-		g.heardError(&m, err)
-		return p.Verdict, nil
-	case !group:
-	case p.Verdict != feishu.Pass:
-		g.count("withheld")
-		return p.Verdict, nil
-	case p.Before != "":
-		if instead, err = feishu.WithBefore(event, p.Before); err != nil {
-			g.log.Debug("a person's message passes without its context", "chat", m.ChatID,
-				"message_id", m.ID, "err", err)
-		}
-	}
-	return feishu.Pass, instead
-}
-
-func (g *Gateway) heardError(m *feishu.Message, err error) {
-	g.count("heard_error")
-	g.log.Warn("a person's message cannot be recorded", "chat", m.ChatID, "message_id", m.ID, "err", err)
-}
-
 func (g *Gateway) sawChat(id relay.ChatID, kind string) {
-	if id == "" {
-		return
-	}
 	was := g.opts.Book.Chat(id).Kind
 	g.opts.Book.SawChat(id, kind)
 	if was == "" && kind != "" {
@@ -130,10 +108,11 @@ func (g *Gateway) sawChat(id relay.ChatID, kind string) {
 	}
 }
 
-func (g *Gateway) joined(id relay.ChatID, at relay.Millis) {
-	defer g.caught("joined")
+// left records that the bot is no longer in a chat.
+func (g *Gateway) left(id relay.ChatID, at relay.Millis) {
 	if id != "" {
-		g.opts.Host.Joined(id, at)
+		g.opts.Book.LeftChat(id)
+		g.opts.Host.Left(id, at)
 	}
 }
 
@@ -143,19 +122,4 @@ func (g *Gateway) Forget(id relay.MessageID) {
 	if g.drafts.drop(id) {
 		g.count("draft_recalled")
 	}
-}
-
-func (g *Gateway) recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
-	defer g.caught("recalled")
-	g.opts.Host.Recalled(chat, id, at)
-}
-
-// left records that the bot is no longer in a chat.
-func (g *Gateway) left(id relay.ChatID, at relay.Millis) {
-	defer g.caught("left")
-	if id == "" {
-		return
-	}
-	g.opts.Book.LeftChat(id)
-	g.opts.Host.Left(id, at)
 }

@@ -64,7 +64,7 @@ func (g *Gateway) sent(t *call) {
 		return // a private chat never leaves its bot
 	}
 	if !t.peer {
-		g.joined(m.ChatID, m.CreateTime)
+		g.opts.Host.Joined(m.ChatID, m.CreateTime)
 	}
 	if g.recent.sent.Contains(m.ID) || g.drafts.holds(m.ID) {
 		return // the same send again, by its uuid
@@ -242,7 +242,7 @@ func (g *Gateway) deleted(t *call) {
 	}
 	g.Forget(t.message)
 	if !t.peer { // what was sent as mail cannot be taken back
-		g.recalled(g.recent.chatOf(t.message), t.message, relay.MillisOf(time.Now()))
+		g.opts.Host.Recalled(g.recent.chatOf(t.message), t.message, relay.MillisOf(time.Now()))
 	}
 }
 
