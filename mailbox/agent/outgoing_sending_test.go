@@ -3,9 +3,7 @@ package agent
 import (
 	"context"
 	"testing"
-	"time"
 
-	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -42,28 +40,4 @@ func TestFastAnswers(t *testing.T) {
 			})
 		})
 	}
-}
-
-// While Send is putting a message down, Run does not.
-func TestRunKeepsOffWhatIsBeingSent(t *testing.T) {
-	story(t, func(r *rig) {
-		put := r.opts.Store.(*store).put
-		r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
-			time.Sleep(3 * s)
-			return put(ctx, e)
-		}
-		done := make(chan error)
-		go func() { done <- r.Send(r.t.Context(), message("m")) }()
-		r.after(s)
-		r.outgoing.mu.Lock()
-		wait.Wake(r.wake)
-		r.outgoing.mu.Unlock()
-		r.after(s)
-		if err := <-done; err != nil {
-			r.t.Error(err)
-		}
-		r.after(s)
-		r.wantCalls("3s put m 0 k1")
-		r.wantLeft(1, 0)
-	})
 }

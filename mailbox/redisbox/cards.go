@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -23,14 +24,6 @@ const (
 	presenceByKey = "key"
 )
 
-// cardsScript returns the fields and values of the hash KEYS[1], or only how many it has where
-// that is more than ARGV[1].
-var cardsScript = redis.NewScript(`
-local n = redis.call('HLEN', KEYS[1])
-if n > tonumber(ARGV[1]) then return {tostring(n)} end
-return redis.call('HGETALL', KEYS[1])
-`)
-
 const usesCards = "the key " + cardsKey + " (a hash)"
 
 // Cards returns all agents' cards. One of ours whose alive key is gone has the
@@ -46,24 +39,27 @@ func (s *Store) Cards(ctx context.Context) ([]mailbox.Card, error) {
 }
 
 func (s *Store) cards(ctx context.Context) ([]mailbox.Card, error) {
-	list, err := cardsScript.Run(ctx, s.calls, []string{cardsKey}, maxCards).StringSlice()
+	n, err := s.calls.HLen(ctx, cardsKey).Result()
 	if err != nil {
 		return nil, err
 	}
-	if len(list) == 1 {
+	if n > maxCards {
 		return nil, &redislink.Fault{Says: fmt.Sprintf(
-			"the key %s has %s entries, more than %d: delete those of agents that left (HDEL)", cardsKey, list[0], maxCards)}
+			"the key %s has %d entries, more than %d: delete those of agents that left (HDEL)", cardsKey, n, maxCards)}
 	}
-	entries := slices.SortedFunc(slices.Chunk(list, 2), slices.Compare)
+	entries, err := s.calls.HGetAll(ctx, cardsKey).Result()
+	if err != nil {
+		return nil, err
+	}
 	cards := make([]mailbox.Card, 0, len(entries))
 	alive := map[int]*redis.IntCmd{}
 	asks := s.calls.Pipeline()
-	for _, entry := range entries {
-		c, err := mailbox.DecodeCard(mailbox.AgentID(entry[0]), []byte(entry[1]))
+	for _, id := range slices.Sorted(maps.Keys(entries)) {
+		c, err := mailbox.DecodeCard(mailbox.AgentID(id), []byte(entries[id]))
 		if err != nil {
 			continue
 		}
-		if c.Status != mailbox.Offline && byKey(entry[1]) {
+		if c.Status != mailbox.Offline && byKey(entries[id]) {
 			alive[len(cards)] = asks.Exists(ctx, aliveKey(c.AgentID))
 		}
 		cards = append(cards, c)
@@ -93,6 +89,9 @@ func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
 	if err := mailbox.CheckAgent(c.AgentID); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.goals[c.AgentID] = c.Goals
+	s.mu.Unlock()
 	ctx, cancel := within(ctx)
 	defer cancel()
 	err := s.setCard(ctx, c)

@@ -24,7 +24,7 @@ func passes(t *testing.T, url string, raw *redis.Client) {
 	})
 	e := hearing(t, s, "bob")
 	e.want(toGoal(1, "g").ID)
-	listening(t, raw, 1)
+	listening(t, raw, "bob")
 	put(t, s, toGoal(2, "g"))
 	e.want(toGoal(2, "g").ID)
 	key, err := s.Again(t.Context(), key, mailboxtest.Sealed(toGoal(1, "g")))
@@ -32,7 +32,7 @@ func passes(t *testing.T, url string, raw *redis.Client) {
 		t.Fatal(err)
 	}
 	e.want(toGoal(1, "g").ID)
-	publish(t, raw, "agent.inbox.g", peerText("carol", "bob", "x"))
+	publish(t, raw, "agent.inbox.bob", peerText("carol", "bob", "x"))
 	foreign := e.next()
 	for _, mail := range []struct {
 		key   string

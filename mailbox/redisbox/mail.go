@@ -23,30 +23,21 @@ const (
 // putScript puts an envelope into an inbox, in the place of an earlier copy,
 // and publishes it.
 //
-// KEYS: the inbox. ARGV: how many it holds; "" or, if it is in the set of inboxes, its life in
-// milliseconds should this user be unable to end that; or, if it could not be put there, the negative of
-// the life that it gets, by which the next put tries again; the envelope; the entry of the earlier
-// copy or ""; the channel or ""; what is published. With more, a server that wants a
-// password would complain of the length of the call.
+// KEYS: the inbox. ARGV: how many it holds; the envelope; the entry of the earlier
+// copy or ""; the channel or ""; what is published.
 //
-// It returns the new entry; or nothing when the inbox is full; or "" when the inbox has to be put
-// into that set first, since it is new, or could not be put there before. Redis may evict a key with a life, so waiting mail has none. Adding comes first: out of memory, it
-// changes nothing. A user of Redis without the right to publish is no error, since the mail
+// It returns the new entry and whether the inbox was empty; or nothing when it is full. Adding comes first: out of
+// memory, it changes nothing. A user of Redis without the right to publish is no error, since the mail
 // is there: Receive reports it.
 var putScript = redis.NewScript(`
-local inbox, old = KEYS[1], ARGV[4]
-local life = redis.call('PTTL', inbox)
-if life ~= -1 and ARGV[2] == '' then return '' end
+local inbox, old = KEYS[1], ARGV[3]
 local waits = old ~= '' and redis.call('XRANGE', inbox, old, old)[1]
-if not waits and redis.call('XLEN', inbox) >= tonumber(ARGV[1]) then return false end
-local entry = redis.call('XADD', inbox, '*', 'envelope', ARGV[3])
+local n = redis.call('XLEN', inbox)
+if not waits and n >= tonumber(ARGV[1]) then return false end
+local entry = redis.call('XADD', inbox, '*', 'envelope', ARGV[2])
 if waits then redis.call('XDEL', inbox, old) end
-local given = tonumber(ARGV[2]) or 0
-if given < 0 or life >= 0 and type(redis.pcall('PERSIST', inbox)) ~= 'number' then -- a user without that right
-  redis.call('PEXPIRE', inbox, math.abs(given))
-end
-if ARGV[5] ~= '' then redis.pcall('PUBLISH', ARGV[5], ARGV[6]) end
-return entry
+if ARGV[4] ~= '' then redis.pcall('PUBLISH', ARGV[4], ARGV[5]) end
+return {entry, n == 0 and 'new' or ''}
 `)
 
 // whereScript returns 1 where the entry ARGV[1] waits, 2 where it was taken, 3 where it was
@@ -101,19 +92,7 @@ func (s *Store) put(ctx context.Context, m mailbox.Sealed, old, channel string, 
 	ctx, cancel := within(ctx)
 	defer cancel()
 	inbox := inboxKey(m.To)
-	run := func(life any) (string, error) {
-		return putScript.Run(ctx, s.calls, []string{inbox},
-			mailbox.MaxInbox, life, m.Raw, old, channel, payload).Text()
-	}
-	key, err := run("")
-	if err == nil && key == "" {
-		life := mailLife.Milliseconds()
-		if err := s.list(ctx, m.To); err != nil {
-			s.log.Debug("list an inbox; tried again with its next mail", "of", m.To, "err", err)
-			life = -life
-		}
-		key, err = run(life)
-	}
+	got, err := putScript.Run(ctx, s.calls, []string{inbox}, mailbox.MaxInbox, m.Raw, old, channel, payload).StringSlice()
 	if errors.Is(err, redis.Nil) {
 		err = mailbox.ErrFull
 	} else if err != nil {
@@ -122,7 +101,12 @@ func (s *Store) put(ctx context.Context, m mailbox.Sealed, old, channel string, 
 	if err != nil {
 		return "", fmt.Errorf("put into the inbox of %s: %w", m.To, err)
 	}
-	return key, nil
+	if got[1] != "" {
+		if err := s.list(ctx, m.To); err != nil {
+			s.log.Debug("list an inbox; its agent does that when it looks", "of", m.To, "err", err)
+		}
+	}
+	return got[0], nil
 }
 
 // Where implements [mailbox.Store]. What was taken is known among the last 10,000 that were. Mail that is

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
@@ -30,11 +29,7 @@ func TestWhatLiesOnRedis(t *testing.T) {
 	if diff := cmp.Diff([]redis.XMessage{{ID: key, Values: map[string]any{"envelope": string(want)}}}, got); diff != "" {
 		t.Errorf("the stream (-want +got):\n%s", diff)
 	}
-	raw.Expire(ctx, inbox, time.Minute) // as of an inbox that could not be listed
 	put(t, s, e)
-	if life := raw.TTL(ctx, inbox).Val(); life != -1 {
-		t.Errorf("after another Put the inbox lives for %s", life)
-	}
 	if err := s.Settle(ctx, "bob", key, mailbox.Taken); err != nil {
 		t.Fatal(err)
 	}

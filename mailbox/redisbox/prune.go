@@ -66,62 +66,42 @@ func (s *Store) keep(ctx context.Context, agent mailbox.AgentID) error {
 }
 
 // prune deletes, now and then until ctx is done, inboxes whose agents do not come back, and keeps
-// that of agent, which is here. What fails is tried again an hour later. Its error is ctx's.
+// that of agent, which is here. What fails is logged, once as a warning, and tried again an hour later.
+// Its error is ctx's.
 func (s *Store) prune(ctx context.Context, agent mailbox.AgentID) error {
 	for {
-		s.pruneAll(ctx, agent)
+		err := errors.Join(s.keep(ctx, agent), s.pruneOnce(ctx))
+		if err != nil && ctx.Err() == nil {
+			level, text := slog.LevelWarn, "unused inboxes stay for another hour"
+			if redis.HasErrorPrefix(err, "NOPERM") {
+				text = "unused inboxes stay; give the user in REDIS_URL the line of docs/redis.md"
+			}
+			if _, again := s.warned.LoadOrStore(text, true); again {
+				level = slog.LevelDebug
+			}
+			s.log.Log(ctx, level, text, "err", err)
+		}
 		if err := wait.Sleep(ctx, pruneEvery); err != nil {
 			return err
 		}
 	}
 }
 
-// pruneAll is one round of prune. What fails is logged, once as a warning.
-func (s *Store) pruneAll(ctx context.Context, agent mailbox.AgentID) {
-	err := errors.Join(s.keep(ctx, agent), s.pruneOnce(ctx))
-	if err == nil || ctx.Err() != nil {
-		return
-	}
-	level, text := slog.LevelWarn, "unused inboxes stay for another hour"
-	if redis.HasErrorPrefix(err, "NOPERM") {
-		text = "unused inboxes stay; give the user in REDIS_URL the line of docs/redis.md"
-	}
-	if _, again := s.warned.LoadOrStore(text, true); again {
-		level = slog.LevelDebug
-	}
-	s.log.Log(context.Background(), level, text, "err", err)
-}
-
-// pruneOnce looks at the inboxes that may be unused. A fault at one does not stop it; one whose
-// node does not answer is looked at again when the others were.
+// pruneOnce looks at the inboxes that may be unused. A fault at one does not stop it; one that
+// cannot be looked at is so again behind the others.
 func (s *Store) pruneOnce(ctx context.Context) error {
-	began := time.Now()
-	before := began.Add(-mailLife).UnixMilli()
-	asking, cancel := within(ctx)
-	agents, err := s.calls.ZRangeByScore(asking, inboxesKey,
+	ctx, cancel := context.WithTimeout(ctx, pruneLimit)
+	defer cancel()
+	before := time.Now().Add(-mailLife).UnixMilli()
+	agents, err := s.calls.ZRangeByScore(ctx, inboxesKey,
 		&redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(before, 10), Count: pruneMost}).Result()
-	cancel()
-	if err != nil {
-		return err
-	}
-	var faults []error
 	for _, agent := range agents {
-		if ctx.Err() != nil || time.Since(began) > pruneLimit {
-			break
-		}
-		err := s.pruneInbox(ctx, mailbox.AgentID(agent), before)
-		if err == nil {
-			continue
-		}
-		faults = append(faults, fmt.Errorf("inbox of %s: %w", agent, err))
-		if _, answered := errors.AsType[redis.Error](err); !answered {
-			behind := redis.Z{Score: float64(before + pruneEvery.Milliseconds()), Member: agent}
-			asking, cancel := within(ctx)
-			faults = append(faults, s.calls.ZAddXX(asking, inboxesKey, behind).Err())
-			cancel()
+		if fault := s.pruneInbox(ctx, mailbox.AgentID(agent), before); fault != nil {
+			err = errors.Join(err, fmt.Errorf("inbox of %s: %w", agent, fault),
+				s.calls.ZAddXX(ctx, inboxesKey, redis.Z{Score: float64(before), Member: agent}).Err())
 		}
 	}
-	return errors.Join(faults...)
+	return err
 }
 
 // pruneInbox deletes an inbox if it is unused, and takes it from the set, where it was before that time.

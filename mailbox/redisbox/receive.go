@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -37,10 +38,12 @@ type reader struct {
 	// caughtUp is called, and then nil, when all that was there at the start was shown.
 	caughtUp func()
 
-	client redis.UniversalClient
-	cursor redislink.EntryID
-	first  redislink.EntryID // of the entries there up to cursor, at the last look; zero: there were none
-	looked time.Time
+	client   redis.UniversalClient
+	channels *redis.PubSub
+	goals    []string // those that it listens for
+	cursor   redislink.EntryID
+	first    redislink.EntryID // of the entries there up to cursor, at the last look; zero: there were none
+	looked   time.Time
 }
 
 // Receive shows the inbox over connections of its own, and puts into it what
@@ -65,20 +68,20 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 // is seldom dead for one of them alone.
 func (r *reader) run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
-	channels := r.client.PSubscribe(ctx) // to nothing yet: no I/O
+	r.channels = r.client.Subscribe(ctx) // to nothing yet: no I/O
 	parts.Go(func() error {
 		<-ctx.Done() // a blocked read ends only with its connection
-		return errors.Join(channels.Close(), r.client.Close())
+		return errors.Join(r.channels.Close(), r.client.Close())
 	})
 	parts.Go(func() error {
 		if err := r.look(ctx); err != nil {
 			return err
 		}
-		if err := subscribe(ctx, channels); err != nil {
+		if err := redislink.Subscribed(ctx, r.channels, ioLimit); err != nil {
 			return err
 		}
 		parts.Go(func() error {
-			return redislink.Listen(ctx, channels, block, readLimit, func(m *redis.Message) { r.heard(ctx, m) })
+			return redislink.Listen(ctx, r.channels, block, readLimit, func(m *redis.Message) { r.heard(ctx, m) })
 		})
 		parts.Go(func() error { return r.store.prune(ctx, r.agent) })
 		return r.read(ctx)
@@ -124,9 +127,13 @@ func (r *reader) read(ctx context.Context) error {
 
 // look begins again at the start of a stream that was replaced: in one stream the first entry only moves
 // towards the end, so one before it was not shown. What a new stream has behind the cursor comes anyway.
+// It also listens for the goals of now.
 func (r *reader) look(ctx context.Context) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
+	if err := r.listen(ctx); err != nil {
+		return err
+	}
 	entries, err := r.client.XRangeN(ctx, r.inbox, "-", r.cursor.String(), 1).Result()
 	if err != nil {
 		return err
@@ -173,13 +180,36 @@ func goodGoal(goal string) bool {
 		!strings.ContainsFunc(goal, unicode.IsControl)
 }
 
-func subscribe(ctx context.Context, channels *redis.PubSub) error {
-	ctx, cancel := within(ctx)
-	defer cancel()
-	if err := channels.PSubscribe(ctx, peerChannels); err != nil {
-		return err
+// listen subscribes to the channels of the agent's goals as its card has them now: without goals it has one, its
+// own name.
+func (r *reader) listen(ctx context.Context) error {
+	r.store.mu.Lock()
+	goals := r.store.goals[r.agent]
+	r.store.mu.Unlock()
+	if len(goals) == 0 {
+		goals = []string{string(r.agent)}
 	}
-	return redislink.Subscribed(ctx, channels, ioLimit)
+	goals = slices.DeleteFunc(slices.Clone(goals), func(goal string) bool { return !goodGoal(goal) })
+	added, gone := channelsOf(goals, r.goals), channelsOf(r.goals, goals)
+	r.goals = goals
+	var err error
+	if len(added) > 0 {
+		err = r.channels.Subscribe(ctx, added...)
+	}
+	if len(gone) > 0 {
+		err = errors.Join(err, r.channels.Unsubscribe(ctx, gone...))
+	}
+	return err
+}
+
+// channelsOf are the channels of goals, but for those of others.
+func channelsOf(goals, others []string) (channels []string) {
+	for _, goal := range goals {
+		if !slices.Contains(others, goal) {
+			channels = append(channels, peerPrefix+goal)
+		}
+	}
+	return channels
 }
 
 // heard puts another program's message to the agent into its inbox: there it

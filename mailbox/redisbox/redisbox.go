@@ -29,7 +29,7 @@
 //
 // [Store.Receive] reads the stream with a cursor of its own and looks, once a
 // second, whether the first entry is one that it was shown there: of another
-// stream it begins at the start. Beside it it listens on all peer channels. A
+// stream it begins at the start. Beside it it listens on the channels of the agent's goals. A
 // payload for its agent without an "id" is another program's, and is put into
 // the agent's inbox. A channel remembers nothing: what is published while
 // nobody listens is lost, as it is for every reader of peer inboxes.
@@ -94,6 +94,9 @@ type Store struct {
 	dropped atomic.Int64
 
 	warned sync.Map // of what prune could not do: the texts that were logged
+
+	mu    sync.Mutex
+	goals map[mailbox.AgentID][]string // of the cards that were set; guarded by mu
 }
 
 var _ mailbox.Store = (*Store)(nil)
@@ -109,7 +112,7 @@ func Open(opts Options) (*Store, error) {
 	}
 	s := &Store{
 		conn: conn, log: opts.Logger.With("agent", string(opts.Self)), self: opts.Self, signing: opts.Signing,
-		life: max(time.Millisecond, cmp.Or(opts.HeartbeatTimeout, defaultHeartbeatTimeout)),
+		goals: map[mailbox.AgentID][]string{}, life: max(time.Millisecond, cmp.Or(opts.HeartbeatTimeout, defaultHeartbeatTimeout)),
 	}
 	s.calls = s.client(callPool)
 	return s, nil

@@ -146,11 +146,28 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// listening waits until n Receives listen on the channels.
-func listening(t testing.TB, raw *redis.Client, n int64) {
+// hearingGoals is hearing for an agent with these goals, on whose channels it listens then.
+func hearingGoals(t testing.TB, raw *redis.Client, s *Store, agent mailbox.AgentID, goals ...string) *ear {
 	t.Helper()
-	eventually(t, "listening", func() bool { return raw.PubSubNumPat(t.Context()).Val() == n })
-	// The server counts patterns, not who has them: two with one pattern are one.
+	c := mailboxtest.Card(agent, 1)
+	c.Goals = goals
+	if err := s.SetCard(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	e := hearing(t, s, agent)
+	listening(t, raw, goals...)
+	return e
+}
+
+// listening waits until somebody listens for each goal.
+func listening(t testing.TB, raw *redis.Client, goals ...string) {
+	t.Helper()
+	for _, goal := range goals {
+		channel := peerPrefix + goal
+		eventually(t, "listening for "+goal, func() bool {
+			return raw.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+		})
+	}
 }
 
 func put(t testing.TB, s *Store, list ...mailbox.Envelope) []string {
