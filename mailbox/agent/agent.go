@@ -53,7 +53,6 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
 	"feishu-relay/internal/wait"
@@ -195,13 +194,12 @@ type Agent struct {
 	line        atomic.Pointer[line] // the bot's WebSocket; nil: it keeps none open
 	cards       cardCache
 	state       *state
-	moving      sync.Mutex // steps and results of tasks, one at a time
+	moving      sync.Mutex // of what is sent and of tasks: one at a time
 	again       chan struct{}
 	postponed   postponed
 	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
 	handedOut   *lru.Cache[string, []string] // names of the messages that drains handed out, by cursor
 	signatures  *lru.Cache[string, []string] // of the items in the inbox, by the store's key
-	sends       singleflight.Group           // by the id that the bot gave a message
 	looked      chan struct{}                // closed when all that was in the inbox at the start was seen
 	lookedOnce  func()                       // closes it
 	turn        *semaphore.Weighted          // of who writes the card
@@ -402,7 +400,7 @@ type TaskDraft struct {
 
 // TaskUpdate is a step of a task that this agent took.
 type TaskUpdate struct {
-	TaskID string            `json:"task_id"`        // "": the only open one
+	TaskID string            `json:"task_id"`        // "": the oldest open one
 	From   mailbox.AgentID   `json:"from,omitempty"` // who gave it; needed where two gave the same id
 	State  mailbox.TaskState `json:"state"`
 	Text   string            `json:"text,omitempty"` // the result, the reason or the progress

@@ -41,7 +41,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 	room := semaphore.NewWeighted(maxInProgress)
 	for {
 		more, opened := a.queue.Changed(), a.opts.Channels.Changed()
-		m, fresh, at := a.queue.next(time.Now(), inChat)
+		m, at := a.queue.next(time.Now(), inChat)
 		if m == nil {
 			if err := wait.Change(ctx, at, more); err != nil {
 				return err
@@ -61,7 +61,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			}()
 			written := sync.OnceFunc(func() { first <- nil })
 			on := Progress{Written: func() { a.queue.written(m); written() }, Next: func() { a.queue.release(m) }}
-			err = a.deliverOne(ctx, m, fresh, on)
+			err = a.deliverOne(ctx, m, on)
 			a.queue.release(m)
 			a.ended(ctx, m, err, opened)
 		})
@@ -162,17 +162,10 @@ func (a *Agent) withTaskState(e mailbox.Envelope) mailbox.Envelope {
 	return e
 }
 
-// maxFresh is how long the text of a message that has just come need not be read again.
-const maxFresh = time.Second
-
-// fetch reads a message that is to be delivered, unless it is fresh; false: the bot does not get
+// fetch reads a message that is to be delivered; false: the bot does not get
 // it any more, and it has left the inbox.
-func (a *Agent) fetch(ctx context.Context, m *queued, fresh *arrival) (e mailbox.Envelope, ok bool, err error) {
-	if fresh != nil && time.Since(fresh.came) <= maxFresh {
-		e = a.withTaskState(fresh.Envelope)
-	} else {
-		e, err = a.read(ctx, m)
-	}
+func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bool, err error) {
+	e, err = a.read(ctx, m)
 	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
 		a.queue.remove(m)
 		return e, false, nil
@@ -201,8 +194,8 @@ func (a *Agent) fetch(ctx context.Context, m *queued, fresh *arrival) (e mailbox
 
 // deliverOne gives one message to the bot and settles it. It returns when the bot has
 // answered; an error means that it has to be tried again.
-func (a *Agent) deliverOne(ctx context.Context, m *queued, fresh *arrival, on Progress) error {
-	e, ok, err := a.fetch(ctx, m, fresh)
+func (a *Agent) deliverOne(ctx context.Context, m *queued, on Progress) error {
+	e, ok, err := a.fetch(ctx, m)
 	if err == nil && !ok && m.givesTask {
 		a.queue.nextTask(m.from)
 	}
@@ -336,7 +329,7 @@ func (a *Agent) clear(ctx context.Context, m *queued, how mailbox.Outcome) error
 		if err := a.settle(ctx, key, how); err != nil {
 			again := a.queue.now(m)
 			again.keys, again.progress = keys, progress{fails: firstTries, hold: time.Now().Add(awayMax)}
-			a.queue.add(again, m.name, nil)
+			a.queue.add(again, m.name)
 			return awayError{err}
 		}
 	}

@@ -89,7 +89,7 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 				a.queue.stop(m)
 				continue
 			}
-			e, ok, err := a.fetch(ctx, m, nil)
+			e, ok, err := a.fetch(ctx, m)
 			if !ok || err != nil {
 				a.queue.stop(m)
 				if err != nil {

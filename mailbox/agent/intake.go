@@ -173,7 +173,7 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 		}
 	}
 	what := EventReceived
-	if !a.queue.add(m, e.UniqueID(), &e) {
+	if !a.queue.add(m, e.UniqueID()) {
 		what = EventDuplicate
 	}
 	a.observe(what, e, "")

@@ -78,7 +78,6 @@ type queue struct {
 	byItem   map[string]*queued // by the store's key: the last message under it
 	arrived  int
 	occupied map[string]*queued // by conversation, what its other messages wait for
-	newest   *arrival           // nil: the last one that came has had its turn
 	drains   int                // drains that are taking what is ready: nothing is delivered meanwhile
 	openings int                // how often a delivery channel has opened, or may have
 	changed  chan struct{}      // closed at the next change
@@ -132,17 +131,9 @@ func (q *queue) show(n int) ([]*queued, int) {
 	return all[:min(n, len(all))], len(all)
 }
 
-// arrival is a message that has just come, with its text.
-type arrival struct {
-	*queued
-	mailbox.Envelope
-	came time.Time
-}
-
 // add puts a message into the queue, and reports false where it is known: then its further keys
-// are noted. unique is the name that it gets where another one has its name; e is its envelope if it
-// has just come.
-func (q *queue) add(m queued, unique string, e *mailbox.Envelope) (added bool) {
+// are noted. unique is the name that it gets where another one has its name.
+func (q *queue) add(m queued, unique string) (added bool) {
 	q.update(func() {
 		known := q.byKey[m.key]
 		if added = known == nil; added {
@@ -155,9 +146,6 @@ func (q *queue) add(m queued, unique string, e *mailbox.Envelope) (added bool) {
 			i, _ := slices.BinarySearchFunc(q.list, known, (*queued).order)
 			q.list = slices.Insert(q.list, i, known)
 			q.byKey[m.key], q.byName[m.name] = known, known
-			if e != nil {
-				q.newest = &arrival{known, *e, time.Now()}
-			}
 		}
 		for _, key := range m.keys {
 			if !slices.Contains(known.keys, key) {
@@ -170,17 +158,13 @@ func (q *queue) add(m queued, unique string, e *mailbox.Envelope) (added bool) {
 }
 
 // next returns the message whose turn it is, marked as being delivered, of those that belong in a
-// conversation or of the others; with its text, if it is the one that came last. Without one, it
+// conversation or of the others. Without one, it
 // returns when there may be one, if nothing else happens; zero: never.
-func (q *queue) next(now time.Time, inChat bool) (m *queued, fresh *arrival, at time.Time) {
+func (q *queue) next(now time.Time, inChat bool) (m *queued, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.drains > 0 {
-		return nil, nil, time.Time{}
-	}
-	newest := q.newest
-	if newest != nil && newest.inChat == inChat {
-		q.newest = nil // if its turn is later, it may have left the inbox by then
+		return nil, time.Time{}
 	}
 	for _, m := range q.list {
 		turn := m.hold
@@ -193,15 +177,12 @@ func (q *queue) next(now time.Time, inChat bool) (m *queued, fresh *arrival, at 
 		case !now.Before(turn):
 			m.delivering, m.over, m.tried = true, false, q.openings
 			q.occupied[m.conversation] = m
-			if newest != nil && newest.queued == m {
-				fresh = newest
-			}
-			return m, fresh, time.Time{}
+			return m, time.Time{}
 		case at.IsZero() || turn.Before(at):
 			at = turn
 		}
 	}
-	return nil, nil, at
+	return nil, at
 }
 
 // copyWindow is how far apart the copies of one message for several goals are sent.

@@ -32,51 +32,13 @@ func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 		code, message := mailbox.Refusal(e)
 		return Sent{ID: mailbox.Original(e)}, a.Nack(ctx, mailbox.Original(e), code, message)
 	}
-	if e.ID == "" {
-		e.ID = mailbox.NewID(a.opts.Self, e.Timestamp)
-		return a.sendOnce(ctx, e, d.ForwardOf)
-	}
-	for sum := e.Fingerprint(); ; { // of two messages under one id, the later waits for the earlier
-		type outcome struct {
-			Sent
-			sum string
-		}
-		got, err, _ := a.sends.Do(e.ID, func() (any, error) {
-			sent, err := a.sendNamed(ctx, e, d.ForwardOf)
-			return outcome{sent, sum}, err
-		})
-		if got := got.(outcome); got.sum == sum {
-			return got.Sent, err
-		}
-	}
-}
-
-// sendNamed sends e, which has an id of the bot's.
-func (a *Agent) sendNamed(ctx context.Context, e mailbox.Envelope, forwardOf string) (Sent, error) {
-	if sent, ok := a.wasSent(e); ok {
-		return sent, nil
-	}
-	key := sentKey(e.ID) + "#" + e.Fingerprint()
-	if a.seen(sentKey(e.ID)) {
-		e.ID = e.UniqueID() // the bot gave another message this id
-	}
-	sent, err := a.sendOnce(ctx, e, forwardOf)
-	if err == nil {
-		a.remember(kindSeen, e.ID, key, sentKey(e.ID))
+	a.moving.Lock()
+	sent, err := a.sendOnce(ctx, e, d.ForwardOf)
+	a.moving.Unlock()
+	if err == nil && !e.Type.TaskStep() {
+		sent.Note = a.receiverNote(ctx, e.To, sent.ExpiresAt)
 	}
 	return sent, err
-}
-
-// wasSent is the answer to a repeat of e.
-func (a *Agent) wasSent(e mailbox.Envelope) (Sent, bool) {
-	if !a.seen(sentKey(e.ID) + "#" + e.Fingerprint()) {
-		return Sent{}, false
-	}
-	id := e.ID
-	if a.seen(sentKey(e.UniqueID())) {
-		id = e.UniqueID()
-	}
-	return Sent{ID: id, TaskID: cmp.Or(taskID(e), a.taskOf(id).ID)}, true
 }
 
 // senderID is the id that a message has for its sender, to, which the bot was given as id.
@@ -94,11 +56,25 @@ func (a *Agent) senderID(id string, to mailbox.AgentID) string {
 	return id
 }
 
-// sendOnce sends e, which has an id.
+// sendOnce sends e, unless the bot has sent it under its id before. a.moving is held, here and below.
 func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf string) (Sent, error) {
+	var noted []book.Record
+	if e.ID == "" {
+		e.ID = mailbox.NewID(a.opts.Self, e.Timestamp)
+	} else {
+		said, other := sentKey(e.ID)+"#"+e.Fingerprint(), e.UniqueID()
+		repeat := a.seen(said)
+		if repeat && a.seen(sentKey(other)) || !repeat && a.seen(sentKey(e.ID)) {
+			e.ID = other // the bot gave another message this id
+		}
+		if repeat {
+			return Sent{ID: e.ID, TaskID: cmp.Or(taskID(e), a.taskOf(e.ID).ID)}, nil
+		}
+		noted = marks(kindSeen, said, sentKey(e.ID))
+	}
 	e.ReplyTo, e.Metadata.CorrelationID = a.senderID(e.ReplyTo, e.To), a.senderID(e.Metadata.CorrelationID, e.To)
 	if e.Type.TaskStep() { // who gave the task gets it, whomever else this agent may write to
-		return a.sendStep(ctx, e)
+		return a.sendStep(ctx, e, noted)
 	}
 	if err := a.checkReceiver(e.To); err != nil {
 		return Sent{}, err
@@ -125,10 +101,10 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	if late {
 		return Sent{}, mailbox.Invalid("task.deadline", "has passed already")
 	}
-	if err := a.post(m); err != nil {
+	if err := a.post(m, noted); err != nil {
 		return Sent{}, err
 	}
-	return Sent{ID: e.ID, TaskID: taskID(e), ExpiresAt: e.Expires(), Note: a.receiverNote(ctx, e.To, e.Expires())}, nil
+	return Sent{ID: e.ID, TaskID: taskID(e), ExpiresAt: e.Expires()}, nil
 }
 
 // taskLife is how many seconds a task waits to be taken: until its deadline, and
@@ -177,13 +153,13 @@ func (a *Agent) delegate(to mailbox.AgentID) bool {
 }
 
 // sendStep is for bots that write the envelopes of their tasks' steps themselves.
-func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) {
+func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope, with []book.Record) (Sent, error) {
 	u := TaskUpdate{TaskID: taskID(e), From: e.To, State: e.Type.State(), Parts: e.Content.Parts}
 	if e.Task != nil {
 		u.State = cmp.Or(u.State, e.Task.State)
 	}
 	u.State = cmp.Or(u.State, mailbox.Working) // it only reports progress
-	r, err := a.update(ctx, u, e.ID)
+	r, err := a.update(ctx, u, e.ID, with)
 	if err != nil {
 		return Sent{}, err
 	}
@@ -191,13 +167,11 @@ func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) 
 }
 
 // post counts a message and lets it go, with a note of the task that it gives or the question that it answers.
-func (a *Agent) post(m mailbox.Sealed) error {
-	a.moving.Lock()
-	defer a.moving.Unlock()
-	e, with, counts := m.Envelope, []book.Record(nil), limited(m.Type)
+func (a *Agent) post(m mailbox.Sealed, with []book.Record) error {
+	e, counts := m.Envelope, limited(m.Type)
 	if botResult(e.Type) {
 		answered := a.asked(e)
-		with, counts = marks(kindSeen, answered), answered == ""
+		with, counts = append(with, marks(kindSeen, answered)...), answered == ""
 	}
 	var given *task
 	if e.Type.GivesTask() {

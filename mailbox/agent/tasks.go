@@ -164,13 +164,13 @@ func silent(e mailbox.Envelope) bool {
 
 // UpdateTask moves a task that this agent took, and sends that to who gave it.
 func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (TaskRecord, error) {
-	return a.update(ctx, u, "")
-}
-
-// update is UpdateTask with an id for the news; "": a new one.
-func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord, error) {
 	a.moving.Lock()
 	defer a.moving.Unlock()
+	return a.update(ctx, u, "", nil)
+}
+
+// update is UpdateTask with an id for the news, "": a new one, and records that go with it. a.moving is held.
+func (a *Agent) update(ctx context.Context, u TaskUpdate, id string, with []book.Record) (TaskRecord, error) {
 	t, err := a.taken(u.TaskID, u.From)
 	if err != nil {
 		return TaskRecord{}, err
@@ -193,7 +193,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	if !t.open() {
 		t.Said = e.Fingerprint()
 	}
-	if err := a.send(a.stepFor(ctx, e), t.record()); err != nil {
+	if err := a.send(a.stepFor(ctx, e), append(with, t.record())...); err != nil {
 		return TaskRecord{}, err
 	}
 	a.ledger.set(t)
