@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -87,9 +86,12 @@ func cutSignature(line []byte) (unsigned []byte, sig string, ok bool) {
 
 // takeSignature removes the signature from a line, at any place in it.
 func takeSignature(line []byte) (unsigned []byte, sig string, err error) {
-	fields, err := members(line)
-	if err != nil {
-		return nil, "", err
+	var fields map[string]json.RawMessage
+	if _, err := jcs.Transform(line); err != nil { // also of a field that occurs twice
+		return nil, "", errors.New("no canonical form")
+	}
+	if err := json.Unmarshal(line, &fields); err != nil {
+		return nil, "", withoutText(err)
 	}
 	if json.Unmarshal(fields["sig"], &sig) != nil || sig == "" {
 		return nil, "", errors.New("the message is not signed")
@@ -99,37 +101,6 @@ func takeSignature(line []byte) (unsigned []byte, sig string, err error) {
 		return nil, "", withoutText(err)
 	}
 	return unsigned, sig, nil
-}
-
-// members returns the fields of the JSON object line.
-func members(line []byte) (map[string]json.RawMessage, error) {
-	dec := json.NewDecoder(bytes.NewReader(line))
-	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
-		return nil, errors.New("not a JSON object")
-	}
-	fields := map[string]json.RawMessage{}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, withoutText(err)
-		}
-		key := fmt.Sprint(name) // always a string here
-		if _, twice := fields[key]; twice {
-			return nil, errors.New("a field occurs twice")
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, withoutText(err)
-		}
-		fields[key] = value
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, withoutText(err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one JSON object")
-	}
-	return fields, nil
 }
 
 func mac(message []byte, secret string) ([]byte, error) {
