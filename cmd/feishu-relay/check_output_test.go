@@ -84,8 +84,8 @@ func serve(t *testing.T, status int, body string) (url string) {
 	return srv.URL
 }
 
-// bot takes connections and answers nothing.
-func bot(t *testing.T) (addr string) {
+// listener takes connections and answers nothing.
+func listener(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -149,14 +149,14 @@ func TestCheckOutput(t *testing.T) {
 		},
 		"mailbox-off": func(t *testing.T) string {
 			data := configured(t)
-			setenv(t, "MAILBOX", "off", "BOT_REPLY_LLM_CHECK", "off", "INJECT_URL", "http://"+bot(t)+"/in")
+			setenv(t, "MAILBOX", "off", "BOT_REPLY_LLM_CHECK", "off", "INJECT_URL", "http://"+listener(t)+"/in")
 			write(t, data+"/groups.json", `{"agents":{"agent_b":{"name":"BotB"}},"groups":{"oc_x":{"members":["agent_b"]}}}`)
 			return data
 		},
 		"bot-away": func(t *testing.T) string {
 			data := configured(t)
 			setenv(t, "INJECT_URL", "http://127.0.0.1:1/in", "OPENAI_API_KEY", "k", "OPENAI_MODEL", "tiny", "OPENAI_BASE_URL",
-				serve(t, 404, `{"error":{"message":"no such model"}}`), "LISTEN_ADDR", bot(t))
+				serve(t, 404, `{"error":{"message":"no such model"}}`), "LISTEN_ADDR", listener(t))
 			return data
 		},
 		"judge": func(t *testing.T) string {
@@ -199,7 +199,7 @@ func TestCheckOutput(t *testing.T) {
 		},
 		"gateway-taken": func(t *testing.T) string {
 			data := configured(t)
-			setenv(t, "GATEWAY_ADDR", bot(t), "GATEWAY_TLS", "file", "GATEWAY_CERT_FILE", "/none", "GATEWAY_KEY_FILE", "/none",
+			setenv(t, "GATEWAY_ADDR", listener(t), "GATEWAY_TLS", "file", "GATEWAY_CERT_FILE", "/none", "GATEWAY_KEY_FILE", "/none",
 				"FEISHU_BASE_URL", serve(t, 200, `<html>`))
 			return data
 		},
@@ -223,7 +223,7 @@ func TestCheckOutput(t *testing.T) {
 			data, in := withTenant(t)
 			in.releases()
 			setenv(t, "GATEWAY_ADDR", freePort(t), "BOT_WEBHOOK_URL", serve(t, 500, ""), "FEISHU_ENCRYPT_KEY", "key",
-				"WEBHOOK_ADDR", bot(t))
+				"WEBHOOK_ADDR", listener(t))
 			return data
 		},
 		"connector": func(t *testing.T) string {

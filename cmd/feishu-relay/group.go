@@ -1,41 +1,148 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"feishu-relay/internal/words"
 	"feishu-relay/relay"
-	"feishu-relay/steer"
 )
 
 const groupHelp = `Shows and changes how the bots of a group behave, as /relay does in the group.
-Without CHAT it lists the groups; without COMMAND it shows the group's status.
-CHAT is a chat id (oc_x), channel/chat_id, the group's name, or the beginning of an
-id, as far as only one group has it. The commands, in English or Chinese:
+Without CHAT it lists the groups; without COMMAND it shows one. CHAT is a chat id (oc_x),
+channel/chat_id, the group's name, or the beginning of an id, as far as only one group has it.
+The commands, after which the group is shown:
 
-  status                        help
   pause [30m]                   resume
   mute BOT… [2h]                unmute BOT…
   answer all|named|default|one|BOT
   limit 5                       threshold 1
   judge on|off                  budget 100
   continue [BOT…]               stop
-  why [MESSAGE_ID]              forget
+  status                        forget
 
 It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
 
   feishu-relay group
   feishu-relay group oc_a1b2 mute BotB 2h`
+
+// group is a group as GET /v1/groups has it.
+type group struct {
+	Channel  string       `json:"channel"`
+	ChatID   relay.ChatID `json:"chat_id"`
+	Name     string       `json:"name,omitempty"`
+	Depth    int          `json:"depth"`
+	Bots     []bot        `json:"bots"`
+	Settings struct {
+		Answer     string               `json:"answer"`
+		DefaultBot relay.AgentName      `json:"default_bot"`
+		Limit      int                  `json:"limit"`
+		Threshold  int                  `json:"threshold"`
+		Judge      bool                 `json:"judge"`
+		Budget     int                  `json:"budget"`
+		Paused     *pauseEnd            `json:"paused"`
+		Muted      map[string]*pauseEnd `json:"muted"`
+	} `json:"settings"`
+	LastStop *struct {
+		MessageID relay.MessageID   `json:"message_id"`
+		Sender    relay.AgentName   `json:"sender"`
+		Bots      []relay.AgentName `json:"bots"`
+		Reason    relay.Reason      `json:"reason"`
+		At        relay.Millis      `json:"at"`
+	} `json:"last_stop,omitempty"`
+}
+
+type bot struct {
+	Agent  relay.AgentName `json:"agent"`
+	Name   string          `json:"name"`
+	Online bool            `json:"online"`               // its sidecar is
+	Away   relay.Millis    `json:"away_since,omitempty"` // since when it is not connected though its sidecar is online
+}
+
+// pauseEnd is the end of a pause; nil: until somebody ends it.
+type pauseEnd struct {
+	Until *relay.Millis `json:"until"`
+}
+
+func (u *pauseEnd) holds(at time.Time) bool {
+	return u != nil && (u.Until == nil || at.Before(u.Until.Time()))
+}
+
+// id is how a group is called here: by its id, with its channel where that is not the usual one.
+func (g *group) id() string {
+	if g.Channel == relay.DefaultChannel {
+		return neutral(string(g.ChatID))
+	}
+	return neutral(g.Channel + "/" + string(g.ChatID))
+}
+
+// title is how a group is called in texts: by its name, and its id behind that.
+func (g *group) title() string {
+	if g.Name == "" {
+		return g.id()
+	}
+	return cell(g.Name) + " (" + g.id() + ")"
+}
+
+// path is a path of the API with a query, and the channel where that is not the usual one.
+func (g *group) path(path string, query url.Values) string {
+	if g.Channel != relay.DefaultChannel {
+		query.Set("channel", g.Channel)
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path
+}
+
+func (g *group) botName(agent relay.AgentName) string {
+	for _, b := range g.Bots {
+		if b.Agent == agent {
+			return neutral(cmp.Or(b.Name, string(agent)))
+		}
+	}
+	return neutral(string(agent))
+}
+
+// findGroup returns the group that text names: by its id, as the only one of that name, or as
+// the only one whose id begins so.
+func findGroup(groups []group, text string) (*group, error) {
+	ids := func(g *group) []string { return []string{string(g.ChatID), g.Channel + "/" + string(g.ChatID)} }
+	begins := func(id string) bool { return strings.HasPrefix(id, text) }
+	for _, is := range []func(g *group) bool{
+		func(g *group) bool { return slices.Contains(ids(g), text) },
+		func(g *group) bool { return g.Name == text && text != "" },
+		func(g *group) bool { return slices.ContainsFunc(ids(g), begins) },
+	} {
+		found := slices.DeleteFunc(slices.Clone(groups), func(g group) bool { return !is(&g) })
+		if len(found) == 1 {
+			return &found[0], nil
+		}
+		if len(found) > 1 {
+			return nil, fmt.Errorf("%q names several groups: %s", text, groupNames(found))
+		}
+	}
+	if len(groups) == 0 {
+		return nil, fmt.Errorf("there is no group %q: the sidecar knows of none", text)
+	}
+	return nil, fmt.Errorf("there is no group %q; known: %s", text, groupNames(groups))
+}
+
+func groupNames(groups []group) string {
+	names := make([]string, len(groups))
+	for i := range groups {
+		names[i] = groups[i].title()
+	}
+	return words.Words{}.List(names)
+}
 
 // groupCommand steers a group over the local API of the running sidecar.
 type groupCommand struct {
@@ -47,298 +154,211 @@ type groupCommand struct {
 	} `positional-args:"yes"`
 }
 
-func (g *groupCommand) run(p *cli, _ []string) error {
-	ctx, c := p.ctx, groupCall{out: p.stdout, now: time.Now(), json: g.JSON}
-	var err error
-	if c.api, err = newLocalAPI(g.Addr); err != nil {
-		return err
-	}
-	groups, data, err := c.groups(ctx)
+type groupList struct {
+	Groups []group `json:"groups"`
+}
+
+func (c *groupCommand) run(p *cli, _ []string) error {
+	a, err := c.client(p, c.JSON, words.Words{Chinese: inChinese("")})
 	if err != nil {
 		return err
 	}
-	if g.Args.Chat == "" {
-		return c.list(groups, data)
-	}
-	if c.group, err = findGroup(groups, g.Args.Chat); err != nil {
-		return err
-	}
-	asked, about, mistake := c.parse(strings.Fields(strings.Join(g.Args.Command, " ")))
-	if mistake != "" {
-		return p.misused("%s", neutral(mistake))
-	}
-	return c.do(ctx, asked, about)
-}
-
-// groupCall is one use of the command.
-type groupCall struct {
-	out   io.Writer
-	api   *localAPI
-	json  bool
-	now   time.Time
-	group steer.Group
-}
-
-func (c *groupCall) groups(ctx context.Context) ([]steer.Group, []byte, error) {
-	data, err := c.api.call(ctx, http.MethodGet, "/v1/groups", nil)
+	data, err := a.call(p.ctx, http.MethodGet, "/v1/groups", nil)
 	if err != nil {
-		return nil, nil, err
-	}
-	var answer struct{ Groups []steer.Group }
-	err = c.read(data, &answer)
-	return answer.Groups, data, err
-}
-
-func (c *groupCall) read(data []byte, to any) error {
-	if err := json.Unmarshal(data, to); err != nil {
-		return fmt.Errorf("the sidecar's answer has an unknown form (is it one of this version? --json shows it): %w", err)
-	}
-	return nil
-}
-
-// raw prints an answer as it is.
-func (c *groupCall) raw(data []byte) error {
-	_, err := c.out.Write(append(bytes.TrimSuffix(neutralJSON(data), []byte{'\n'}), '\n'))
-	return err
-}
-
-func (c *groupCall) list(groups []steer.Group, data []byte) error {
-	if c.json {
-		return c.raw(data)
-	}
-	if len(groups) == 0 {
-		_, err := fmt.Fprintln(c.out, "There are no groups yet: "+
-			"the sidecar knows one when its bot was heard or heard something there.")
 		return err
 	}
-	rows := make([][]string, len(groups))
-	for i, g := range groups {
-		state := "-"
+	var all groupList
+	if err := decode(data, &all); err != nil {
+		return err
+	}
+	if c.Args.Chat == "" {
+		return display(a, data, func(l groupList) error { return a.printGroups(a.out, l.Groups) })
+	}
+	g, err := findGroup(all.Groups, c.Args.Chat)
+	if err != nil {
+		return err
+	}
+	method, path, body, err := g.request(c.Args.Command)
+	if err != nil {
+		return p.misused("%s", neutral(err.Error()))
+	}
+	done := "group" + path
+	path = g.path("/v1/groups/"+url.PathEscape(string(g.ChatID))+path, url.Values{})
+	return ask(p.ctx, a, method, path, body, func(g group) error {
+		if words.Has(done) {
+			fmt.Fprintln(a.out, a.say(done))
+		}
+		return a.printGroup(&g)
+	})
+}
+
+// groupCommands are the words of which a command begins with one.
+var groupCommands = []string{"status", "pause", "resume", "mute", "unmute", "answer", "limit", "threshold", "judge", "budget",
+	"continue", "stop", "forget"}
+
+// request is the call of the API that a command is, below the group's path. What a value may be, the sidecar says.
+func (g *group) request(command []string) (method, path string, body any, err error) {
+	if len(command) == 0 {
+		return http.MethodGet, "", nil, nil
+	}
+	verb, bots, value := command[0], []relay.AgentName{}, ""
+	for _, word := range command[1:] {
+		i := slices.IndexFunc(g.Bots, func(b bot) bool {
+			return strings.EqualFold(b.Name, word) || strings.EqualFold(string(b.Agent), word)
+		})
 		switch {
-		case g.Settings.Paused.Holds(c.now):
-			state = "paused"
-		case len(g.Settings.Muted) > 0:
-			state = fmt.Sprintf("%d muted", len(g.Settings.Muted))
+		case i >= 0:
+			bots = append(bots, g.Bots[i].Agent)
+		case value == "":
+			value = word
+		default:
+			return "", "", nil, fmt.Errorf("%s: unexpected %q", verb, word)
 		}
-		rows[i] = []string{cmp.Or(cell(g.Name), "-"), groupName(g), canHear(g),
-			neutral(string(g.Settings.Answer)), fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), state}
 	}
-	return writeTable(c.out, "NAME|CHAT|ONLINE|ANSWER|DEPTH|STATE", rows)
+	end := any(true)
+	if value != "" {
+		end = value
+	}
+	number := any(value)
+	if n, err := strconv.Atoi(value); err == nil {
+		number = n
+	}
+	muted := map[relay.AgentName]any{}
+	for _, b := range bots {
+		if muted[b] = any(false); verb == "mute" {
+			muted[b] = end
+		}
+	}
+	patch := func(set map[string]any) (string, string, any, error) { return http.MethodPatch, "", set, nil }
+	switch {
+	case (verb == "mute" || verb == "unmute") && len(bots) == 0:
+		return "", "", nil, fmt.Errorf("%s: which bot? Here are %s", verb, g.botNames())
+	case verb == "mute" || verb == "unmute":
+		return patch(map[string]any{"muted": muted})
+	case verb == "answer" && len(bots) == 1:
+		return patch(map[string]any{"answer": "default", "default_bot": bots[0]})
+	case verb == "continue":
+		return http.MethodPost, "/continue", map[string]any{"bots": bots}, nil
+	case len(bots) > 0:
+		return "", "", nil, fmt.Errorf("%s: unexpected %q", verb, bots[0])
+	case verb == "answer":
+		return patch(map[string]any{"answer": value})
+	case verb == "pause":
+		return patch(map[string]any{"paused": end})
+	case verb == "limit" || verb == "threshold" || verb == "budget":
+		return patch(map[string]any{verb: number})
+	case verb == "judge" && (value == "on" || value == "off"):
+		return patch(map[string]any{verb: value == "on"})
+	case value != "":
+		return "", "", nil, fmt.Errorf("%s: unexpected %q", verb, value)
+	case verb == "resume":
+		return patch(map[string]any{"paused": false})
+	case verb == "status":
+		return http.MethodGet, "", nil, nil
+	case verb == "stop":
+		return http.MethodPost, "/stop", nil, nil
+	case verb == "forget":
+		return http.MethodDelete, "/settings", nil, nil
+	}
+	return "", "", nil, fmt.Errorf("there is no command %s%s; there are %s", verb, didYouMean(verb, groupCommands),
+		strings.Join(groupCommands, ", "))
 }
 
-// canHear is how many of a group's bots can hear: those that are connected to a sidecar that is online.
-func canHear(g steer.Group) string {
-	n := 0
+func (g *group) botNames() string {
+	var names []string
 	for _, b := range g.Bots {
-		if b.Online && b.Away == 0 {
-			n++
+		names = append(names, cmp.Or(b.Name, string(b.Agent)))
+	}
+	return strings.Join(names, ", ")
+}
+
+// printGroups writes a table of groups.
+func (c *client) printGroups(w io.Writer, groups []group) error {
+	if len(groups) == 0 {
+		_, err := fmt.Fprintln(w, c.say("no groups"))
+		return err
+	}
+	var rows [][]string
+	for i := range groups {
+		g := &groups[i]
+		state, stop, here := "-", "-", 0
+		switch {
+		case g.Settings.Paused.holds(c.now):
+			state = c.say("paused")
+		case len(g.Settings.Muted) > 0:
+			state = c.say("muted", len(g.Settings.Muted))
 		}
-	}
-	return fmt.Sprintf("%d/%d", n, len(g.Bots))
-}
-
-// groupName is how a group is called here: by its id, with its channel where that is not the
-// usual one.
-func groupName(g steer.Group) string {
-	if g.Channel == relay.DefaultChannel {
-		return neutral(string(g.ChatID))
-	}
-	return neutral(g.Channel + "/" + string(g.ChatID))
-}
-
-// groupTitle is how a group is called in texts: by its name, and its id behind that.
-func groupTitle(g steer.Group) string {
-	if g.Name == "" {
-		return groupName(g)
-	}
-	return cell(g.Name) + " (" + groupName(g) + ")"
-}
-
-// findGroup returns the group that text names: by its id, as the only one of that name, or as
-// the only one whose id begins so.
-func findGroup(groups []steer.Group, text string) (steer.Group, error) {
-	ids := func(g steer.Group) []string { return []string{string(g.ChatID), g.Channel + "/" + string(g.ChatID)} }
-	begins := func(id string) bool { return strings.HasPrefix(id, text) }
-	for _, is := range []func(g steer.Group) bool{
-		func(g steer.Group) bool { return slices.Contains(ids(g), text) },
-		func(g steer.Group) bool { return g.Name == text && text != "" },
-		func(g steer.Group) bool { return slices.ContainsFunc(ids(g), begins) },
-	} {
-		var found []steer.Group
-		for _, g := range groups {
-			if is(g) {
-				found = append(found, g)
+		if s := g.LastStop; s != nil {
+			stop = c.say("stop", neutral(string(s.Reason)), c.words.Age(c.now.Sub(s.At.Time())), neutral(string(s.MessageID)))
+		}
+		for _, b := range g.Bots {
+			if b.Online && b.Away == 0 {
+				here++
 			}
 		}
-		switch len(found) {
-		case 0:
-		case 1:
-			return found[0], nil
-		default:
-			return steer.Group{}, fmt.Errorf("%q names several groups: %s", text, groupNames(found))
+		rows = append(rows, []string{cmp.Or(cell(g.Name), "-"), g.id(), fmt.Sprintf("%d/%d", here, len(g.Bots)),
+			neutral(g.Settings.Answer), fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), state, stop})
+	}
+	return writeTable(w, c.say("group columns"), rows)
+}
+
+// printGroup writes how the bots of a group behave.
+func (c *client) printGroup(g *group) error {
+	var b strings.Builder
+	line := func(key string, args ...any) { b.WriteString(c.say(key, args...) + "\n") }
+	online, offline, muted := []string{}, []string{}, []string{}
+	for _, one := range g.Bots {
+		list := &offline
+		if one.Online {
+			list = &online
+		}
+		*list = append(*list, g.botName(one.Agent))
+		if end := g.Settings.Muted[string(one.Agent)]; end.holds(c.now) {
+			muted = append(muted, g.botName(one.Agent)+c.end(end))
 		}
 	}
-	if len(groups) == 0 {
-		return steer.Group{}, fmt.Errorf("there is no group %q: the sidecar knows of none", text)
+	b.WriteString(c.paint.text(bold, g.title()) + "\n")
+	line("group online", len(online), c.words.List(online))
+	if len(offline) > 0 {
+		line("group offline", len(offline), c.words.List(offline))
 	}
-	return steer.Group{}, fmt.Errorf("there is no group %q; known: %s", text, groupNames(groups))
-}
-
-func groupNames(groups []steer.Group) string {
-	names := make([]string, len(groups))
-	for i, g := range groups {
-		names[i] = groupTitle(g)
+	if s := &g.Settings; s.Answer == "default" && s.DefaultBot != "" {
+		line("group answer/default bot", g.botName(s.DefaultBot))
+	} else if key := "group answer/" + s.Answer; words.Has(key) {
+		line(key)
 	}
-	return words.Words{}.List(names)
-}
-
-// word is what stands for the command word in texts.
-func (c *groupCall) word() string { return "feishu-relay group " + string(c.group.ChatID) }
-
-// parse reads a command as the sidecars do in the group; about is the message that `why` asks for.
-// A mistake is a sentence.
-func (c *groupCall) parse(said []string) (asked steer.Asked, about relay.MessageID, mistake string) {
-	read := func(said []string) steer.Asked {
-		text := steer.Said{Text: c.word() + " " + strings.Join(said, " ")}
-		asked, _ := steer.ParseCommand(text, []string{c.word()}, c.group.Bots)
-		return asked
+	line("group limits", g.Depth, g.Settings.Limit, g.Settings.Threshold, map[bool]string{true: "on", false: "off"}[g.Settings.Judge])
+	if n := g.Settings.Budget; n > 0 {
+		line("group budget", n)
 	}
-	if asked = read(said); asked.Verb == steer.VerbWhy && len(said) == 2 {
-		asked, about = read(said[:1]), relay.MessageID(said[1])
+	if end := g.Settings.Paused; end.holds(c.now) {
+		line("group paused", c.end(end))
 	}
-	asked.Chinese = inChinese("") || len(said) > 0 && steer.HanIn(said[0])
-	if asked.Mistake != nil {
-		mistake = asked.Mistake.Text(asked.Chinese)
+	if len(muted) > 0 {
+		line("group muted", len(muted), c.words.List(muted))
 	}
-	return asked, about, mistake
-}
-
-// do carries a command out and prints its answer.
-func (c *groupCall) do(ctx context.Context, asked steer.Asked, about relay.MessageID) error {
-	switch asked.Verb {
-	case steer.VerbHelp:
-		return c.print(c.help(asked.Chinese))
-	case steer.VerbWhy:
-		return c.why(ctx, about, asked.Chinese)
+	if s := g.LastStop; s != nil {
+		var at []string
+		for _, agent := range s.Bots {
+			at = append(at, g.botName(agent))
+		}
+		line("group stop", c.words.Age(c.now.Sub(s.At.Time())), g.botName(s.Sender), c.words.List(at), neutral(string(s.Reason)))
 	}
-	method, path, body := request(asked)
-	data, err := c.api.call(ctx, method, c.path("/v1/groups/"+url.PathEscape(string(c.group.ChatID))+path, nil), body)
-	if err != nil {
-		return err
-	}
-	if c.json {
-		return c.raw(data)
-	}
-	var g steer.Group
-	if err := c.read(data, &g); err != nil {
-		return err
-	}
-	if asked.Verb == steer.VerbBudget && asked.N == 0 {
-		g.Operator = g.Settings.Budget // what is left is the operator's
-	}
-	return c.print(asked.AnswerText(g, c.now))
-}
-
-// help is that of the group, but `why` is given an id: there is nothing to reply to.
-func (c *groupCall) help(chinese bool) string {
-	args, means := " [MESSAGE_ID]: ", "what happened to that message; without it, to the last one that was stopped"
-	if chinese {
-		args, means = " [MESSAGE_ID]：", "这条消息的处理结果；不写则查看最近被停止的那条"
-	}
-	lines := strings.Split(steer.HelpText([]string{c.word()}, chinese), "\n")
-	i := slices.Index(steer.Verbs, steer.VerbWhy)
-	usage, _, _ := strings.Cut(lines[i], args[len(" [MESSAGE_ID]"):])
-	lines[i] = usage + args + means
-	return strings.Join(lines, "\n")
-}
-
-// path adds a query, with the channel where that is not the usual one.
-func (c *groupCall) path(path string, query url.Values) string {
-	if query == nil {
-		query = url.Values{}
-	}
-	if c.group.Channel != relay.DefaultChannel {
-		query.Set("channel", c.group.Channel)
-	}
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	return path
-}
-
-func (c *groupCall) print(text string) error {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		lines[i] = neutral(line)
-	}
-	_, err := fmt.Fprintln(c.out, strings.Join(lines, "\n"))
+	_, err := io.WriteString(c.out, b.String())
 	return err
 }
 
-// request is the call of the API that a command is, below the group's path.
-func request(asked steer.Asked) (method, path string, body any) {
-	pause := any(true)
-	if asked.For > 0 {
-		pause = fmt.Sprintf("%dm", int(asked.For.Minutes()))
+// end says until when a pause holds.
+func (c *client) end(u *pauseEnd) string {
+	if u.Until == nil {
+		return ""
 	}
-	set := map[string]any{}
-	switch asked.Verb {
-	case steer.VerbStatus:
-		return http.MethodGet, "", nil
-	case steer.VerbStop:
-		return http.MethodPost, "/stop", nil
-	case steer.VerbContinue:
-		return http.MethodPost, "/continue", map[string]any{"bots": asked.Bots}
-	case steer.VerbForget:
-		return http.MethodDelete, "/settings", nil
-	case steer.VerbPause:
-		set["paused"] = pause
-	case steer.VerbResume:
-		set["paused"] = false
-	case steer.VerbMute, steer.VerbUnmute:
-		muted := map[relay.AgentName]any{}
-		for _, bot := range asked.Bots {
-			if muted[bot] = any(false); asked.Verb == steer.VerbMute {
-				muted[bot] = pause
-			}
-		}
-		set["muted"] = muted
-	case steer.VerbAnswer:
-		set["answer"] = asked.Mode
-		if len(asked.Bots) > 0 {
-			set["default_bot"] = asked.Bots[0]
-		}
-	case steer.VerbLimit, steer.VerbThreshold, steer.VerbBudget:
-		set[string(asked.Verb)] = asked.N
-	case steer.VerbJudge:
-		set["judge"] = asked.On
-	}
-	return http.MethodPatch, "", set
+	return c.say("until", moment(u.Until.Time()))
 }
 
-// why tells what became of a message, else of the last one that stopped.
-func (c *groupCall) why(ctx context.Context, about relay.MessageID, chinese bool) error {
-	w := whyCall{groupCall: *c, inline: inline{chinese}, paint: newPaint(c.out), limit: answerLimit}
-	w.settings(ctx)
-	if about == "" {
-		all, _, err := w.outcomes(ctx, "")
-		if err != nil {
-			return err
-		}
-		for _, o := range all {
-			if o.Stopped != "" {
-				about = o.RelayMsgID
-			}
-		}
-	}
-	return w.explainIn(ctx, []steer.Group{c.group}, about, "")
-}
-
-func (c *groupCall) botName(agent relay.AgentName) string {
-	for _, b := range c.group.Bots {
-		if b.Agent == agent {
-			return cmp.Or(b.Name, string(agent))
-		}
-	}
-	return string(agent)
+// groups are those of the sidecar.
+func (c *client) groups(ctx context.Context) ([]group, error) {
+	var all groupList
+	err := c.get(ctx, "/v1/groups", &all)
+	return all.Groups, err
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"feishu-relay/relay"
-	"feishu-relay/steer"
 )
 
 // The commands of a group, by nothing but the program, at the one sidecar; the other one has
@@ -28,7 +27,7 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 	t.Setenv("GROUPS_FILE", groups)
 	t.Setenv("API_TOKEN", "0123456789abcdef")
 	a := startSidecar(t, "agent_a", data)
-	t.Setenv("BOT_NAME", "Code Bot")
+	t.Setenv("BOT_NAME", "Code_Bot")
 	b := startSidecar(t, "agent_b", data)
 	call := func(addr, line string) (int, string, string) {
 		return program(t, append([]string{"group", "--addr", addr}, strings.Fields(line)...)...)
@@ -46,8 +45,8 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 			}
 		}
 	}
-	until(a, "", `(?m)^研发群 +oc_dev +2/2 +all +0/3 +-$`)
-	until(a, "oc_d", `Online \(2\): agent_a and Code Bot\nAll bots answer`)
+	until(a, "", `(?m)^研发群 +oc_dev +2/2 +all +0/3 +- +-$`)
+	until(a, "oc_d", `^研发群 \(oc_dev\)\nOnline \(2\): agent_a, Code_Bot\nAll bots answer`)
 	t.Setenv("LC_ALL", "zh_CN.UTF-8")
 	until(a, "oc_d", `在线.*agent_a`)
 	t.Setenv("LC_ALL", "en_US.UTF-8")
@@ -57,41 +56,38 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 		want   string // of what is printed
 		status string // at the other sidecar, then
 	}{
-		{"oc_dev pause 90m", 0, `^Bots' messages are paused until .*\n$`, "paused until"},
-		{"oc_dev resume", 0, "no longer paused", ""},
-		{"oc_dev mute Code Bot", 0, "Code Bot is muted until somebody ends it", `Muted \(1\): Code Bot\n?`},
-		{"oc_dev unmute agent_b", 0, "Code Bot is no longer muted", ""},
-		{"oc_dev mute agent_a, agent_b 2h", 0, "agent_a and Code Bot are muted until", `Muted \(2\)`},
-		{"oc_dev limit 2", 0, "The limit is 2", "limit 2, threshold 1"},
-		{"oc_dev threshold 0", 0, "The threshold is 0", "threshold 0, judge on"},
-		{"oc_dev judge off", 0, "The judge is off", "judge off"},
-		{"oc_dev budget 100", 0, "The budget is 100", "Budget: 100 bots"},
-		{"oc_dev budget 0", 0, "budget is removed", ""},
-		{"oc_dev answer Code Bot", 0, "Code Bot answers messages that mention no bot", "Code Bot answers"},
-		{"oc_dev answer one", 0, "Code Bot answers", ""},
-		{"oc_dev 暂停 30分钟", 0, "机器人之间的消息已暂停", "paused until"},
-		{"oc_dev stop", 0, "Stopped", ""},
+		{"oc_dev pause 90m", 0, `Bots' messages are paused until .*\n`, "paused until"},
+		{"oc_dev resume", 0, "judge on\n$", ""},
+		{"oc_dev mute Code_Bot", 0, `Muted \(1\): Code_Bot\n`, `Muted \(1\): Code_Bot`},
+		{"oc_dev unmute agent_b", 0, "judge on\n$", ""},
+		{"oc_dev mute agent_a agent_b 2h", 0, `Muted \(2\): agent_a until .*, Code_Bot until`, `Muted \(2\)`},
+		{"oc_dev limit 2", 0, "limit 2", "limit 2, threshold 1"},
+		{"oc_dev threshold 0", 0, "threshold 0", "threshold 0, judge on"},
+		{"oc_dev judge off", 0, "judge off", "judge off"},
+		{"oc_dev budget 100", 0, "Budget: 100", "Budget: 100 bots"},
+		{"oc_dev budget 0", 0, "judge off", ""},
+		{"oc_dev answer code_bot", 0, "Code_Bot answers messages that mention no bot", "Code_Bot answers"},
+		{"oc_dev answer one", 0, "One bot answers", ""},
+		{"oc_dev pause", 0, "are paused\n", ""},
+		{"oc_dev stop", 0, "^Stopped", ""},
 		{"oc_dev continue agent_b", 1, "paused. Resume them first", ""},
-		{"oc_dev resume", 0, "no longer paused", ""},
-		{"oc_dev continue agent_b", 0, "Code Bot continues", ""},
-		{"oc_dev forget", 0, "are removed", "All bots answer"},
-		{"oc_dev help", 0, `feishu-relay group oc_dev mute Bot \[2h\]`, ""},
-		{"oc_dev help", 0, `feishu-relay group oc_dev why \[MESSAGE_ID\]: what happened to that message`, ""},
-		{"oc_dev 帮助", 0, `feishu-relay group oc_dev 为什么 \[MESSAGE_ID\]：这条消息`, ""},
+		{"oc_dev resume", 0, "Online", ""},
+		{"oc_dev continue agent_b", 0, "^The bots continue", ""},
+		{"oc_dev forget", 0, "are removed(?s:.*)All bots answer", "All bots answer"},
 		{"研发群", 0, `Online \(2\)`, ""},
 		{"研发", 1, `there is no group "研发"`, ""},
-		{"oc_dev why", 1, "nobody has said anything in", ""},
-		{"oc_dev why om_1", 1, `no message "om_1" is among the newest`, ""},
 		{"oc_dev --json", 0, `^\{"channel":"feishu","chat_id":"oc_dev","name":"研发群",`, ""},
 		{"--json", 0, `^\{"groups":\[\{"channel"`, ""},
 		{"--help", 0, "feishu-relay \\[OPTIONS\\] group", ""},
-		{"oc_dev pasue", 2, "pause", ""},
+		{"oc_dev pasue", 2, "did you mean pause", ""},
 		{"oc_dev limit many", 1, "limit: want a whole number from 1 to 10", ""},
 		{"oc_dev limit", 1, "limit: want a whole number from 1 to 10", ""},
 		{"oc_dev budget none", 1, "budget: want a whole number from 0 to", ""},
-		{"oc_dev mute agent_c", 2, "agent_c", ""},
-		{"oc_dev status now", 2, "now", ""},
-		{"oc_dev pause 8d", 2, "8d", ""},
+		{"oc_dev mute agent_c", 2, "which bot\\? Here are agent_a, Code_Bot", ""},
+		{"oc_dev status now", 2, `status: unexpected "now"`, ""},
+		{"oc_dev limit agent_a", 2, `limit: unexpected "agent_a"`, ""},
+		{"oc_dev judge maybe", 2, `judge: unexpected "maybe"`, ""},
+		{"oc_dev pause 8d", 1, "paused", ""},
 		{"oc_dev limit 11", 1, "limit: want a whole number from 1 to 10", ""},
 		{"oc_dev threshold 4", 1, "threshold: want a whole number from 0 to 3", ""},
 		{"oc_fixed pause", 1, "locked", ""},
@@ -117,11 +113,12 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 }
 
 func TestFindGroup(t *testing.T) {
-	groups := []steer.Group{{Channel: "feishu", ChatID: "oc_a", Name: "研发"}, {Channel: "feishu", ChatID: "oc_b", Name: "测试"},
+	groups := []group{{Channel: "feishu", ChatID: "oc_a", Name: "研发"}, {Channel: "feishu", ChatID: "oc_b", Name: "测试"},
 		{Channel: "feishu", ChatID: "oc_c", Name: "测试"}, {Channel: "feishu", ChatID: "oc_d", Name: "oc_a"}}
 	for text, want := range map[string]relay.ChatID{"oc_a": "oc_a", "feishu/oc_b": "oc_b", "研发": "oc_a", "测试": "", "": "", "oc_": ""} {
-		if got, err := findGroup(groups, text); got.ChatID != want || err == nil != (want != "") {
-			t.Errorf("%q: %s, %v", text, got.ChatID, err)
+		got, err := findGroup(groups, text)
+		if err == nil != (want != "") || err == nil && got.ChatID != want {
+			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
 }
@@ -132,7 +129,7 @@ func TestGroupCommandHostile(t *testing.T) {
 	answer := `{"groups":[{"channel":"feishu","chat_id":"oc_x\u001b[2J","name":"\u202eevil","bots":[{"agent":"a","name":"\u001b[1mBot","online":true}],
 		"settings":{"answer":"all","paused":{"until":null},"muted":{}}}]}`
 	addr := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(answer)) }))
-	for _, args := range [][]string{{}, {"oc_x"}, {"--json"}, {"oc_x", "help"}} {
+	for _, args := range [][]string{{}, {"oc_x"}, {"--json"}, {"oc_x", "limit", "x"}} {
 		_, stdout, stderr := program(t, append([]string{"group", "--addr", addr}, args...)...)
 		if strings.ContainsAny(stdout+stderr, "\x1b\u202e") {
 			t.Errorf("%q: control characters in %q %q", args, stdout, stderr)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,10 +8,10 @@ import (
 	"net/url"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/jessevdk/go-flags"
 
+	"feishu-relay/internal/words"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 )
@@ -55,40 +53,14 @@ type mailboxFlags struct {
 
 // mailboxCall is one use of the mailbox.
 type mailboxCall struct {
-	in   io.Reader
-	out  io.Writer
-	now  func() time.Time
-	json bool
-	api  *localAPI
+	*client
+	in io.Reader
 }
 
 // call finds the sidecar.
 func (f *mailboxFlags) call(p *cli) (*mailboxCall, error) {
-	api, err := newLocalAPI(f.Addr)
-	return &mailboxCall{in: os.Stdin, out: p.stdout, now: time.Now, json: f.JSON, api: api}, err
-}
-
-// ask makes a call and displays the answer. A body of nil sends nothing.
-func ask[T any](ctx context.Context, m *mailboxCall, method, path string, body any, show func(T) error) error {
-	data, err := m.api.call(ctx, method, path, body)
-	if err != nil {
-		return err
-	}
-	return display(m, data, show)
-}
-
-// display prints an answer: by show, or as it is with --json.
-func display[T any](m *mailboxCall, data []byte, show func(T) error) error {
-	if m.json {
-		_, err := m.out.Write(append(bytes.TrimSuffix(neutralJSON(data), []byte{'\n'}), '\n'))
-		return err
-	}
-	var answer T
-	if err := json.Unmarshal(data, &answer); err != nil {
-		return fmt.Errorf("the sidecar's answer has an unknown form "+
-			"(is it one of this version? --json shows it): %w", err)
-	}
-	return show(answer)
+	c, err := f.client(p, f.JSON, words.Words{})
+	return &mailboxCall{c, os.Stdin}, err
 }
 
 type mailboxAgentsCommand struct{ mailboxFlags }
@@ -99,7 +71,7 @@ func (c *mailboxAgentsCommand) run(p *cli, _ []string) error {
 		return err
 	}
 	type answer struct{ Agents []mailbox.Card }
-	return ask(p.ctx, m, http.MethodGet, "/v1/mailbox/agents", nil,
+	return ask(p.ctx, m.client, http.MethodGet, "/v1/mailbox/agents", nil,
 		func(a answer) error { return m.printAgents(a.Agents) })
 }
 
@@ -118,12 +90,12 @@ func (c *mailboxInboxCommand) run(p *cli, _ []string) error {
 	query := "?limit=" + strconv.Itoa(c.Limit)
 	if c.Drain {
 		const route = "/v1/mailbox/inbox/drain"
-		data, err := m.api.call(ctx, http.MethodPost, route+query, nil)
+		data, err := m.call(ctx, http.MethodPost, route+query, nil)
 		if err == nil {
-			err = display(m, data, m.printDrained)
+			err = display(m.client, data, m.printDrained)
 		}
 		if d := (agent.Drained{}); err == nil && json.Unmarshal(data, &d) == nil && d.Cursor != "" {
-			_, err = m.api.call(ctx, http.MethodPost, route+"?limit=0&cursor="+url.QueryEscape(d.Cursor), nil)
+			_, err = m.call(ctx, http.MethodPost, route+"?limit=0&cursor="+url.QueryEscape(d.Cursor), nil)
 		}
 		return err
 	}
@@ -131,7 +103,7 @@ func (c *mailboxInboxCommand) run(p *cli, _ []string) error {
 		Messages []agent.Mail
 		Total    int
 	}
-	return ask(ctx, m, http.MethodGet, "/v1/mailbox/inbox"+query, nil,
+	return ask(ctx, m.client, http.MethodGet, "/v1/mailbox/inbox"+query, nil,
 		func(w waiting) error { return m.printWaiting(w.Messages, w.Total) })
 }
 
@@ -145,7 +117,7 @@ func (c *mailboxDeadLettersCommand) run(p *cli, _ []string) error {
 	type answer struct {
 		DeadLetters []agent.DeadLetter `json:"dead_letters"`
 	}
-	return ask(p.ctx, m, http.MethodGet, "/v1/mailbox/dead-letters", nil,
+	return ask(p.ctx, m.client, http.MethodGet, "/v1/mailbox/dead-letters", nil,
 		func(a answer) error { return m.printDeadLetters(a.DeadLetters) })
 }
 
@@ -165,7 +137,7 @@ func (c *mailboxReplayCommand) run(p *cli, _ []string) error {
 		return p.misused("which ID? `feishu-relay mailbox dead-letters` names them")
 	}
 	path := "/v1/mailbox/dead-letters/" + url.PathEscape(c.Args.ID) + "/replay"
-	return ask(p.ctx, m, http.MethodPost, path, nil, func(struct{}) error {
+	return ask(p.ctx, m.client, http.MethodPost, path, nil, func(struct{}) error {
 		_, err := fmt.Fprintf(m.out, "%s is on its way again\n", neutral(c.Args.ID))
 		return err
 	})

@@ -73,7 +73,7 @@ func (m *mailboxCall) printDrained(d agent.Drained) error {
 // printMail prints messages and what follows them, with one Write.
 func (m *mailboxCall) printMail(list []agent.Mail, more string) error {
 	var b strings.Builder
-	p := newPaint(m.out)
+	p := m.paint
 	for i, mail := range list {
 		if i > 0 {
 			b.WriteByte('\n')
@@ -171,7 +171,7 @@ func (m *mailboxCall) printTasks(list []agent.TaskRecord) error {
 
 func (m *mailboxCall) printTaskDetails(list []agent.TaskRecord) error {
 	var b strings.Builder
-	p := newPaint(m.out)
+	p := m.paint
 	for i, r := range list {
 		if i > 0 {
 			b.WriteByte('\n')
@@ -262,7 +262,7 @@ func (m *mailboxCall) ago(t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	d := m.now().Sub(t)
+	d := m.now.Sub(t)
 	switch {
 	case d < time.Second:
 		return "now"

@@ -51,7 +51,7 @@ func (c *mailboxSendCommand) run(p *cli, _ []string) error {
 		return err
 	}
 	c.to = c.Args.Agent
-	if err := c.check(m.now()); err != nil {
+	if err := c.check(m.now); err != nil {
 		return p.misused("%v", err)
 	}
 	text, err := m.text(p.ctx, c.Args.Text)
@@ -62,12 +62,12 @@ func (c *mailboxSendCommand) run(p *cli, _ []string) error {
 		return m.broadcast(p.ctx, c.Correlation, text)
 	}
 	path, body := c.request(text)
-	return ask(p.ctx, m, http.MethodPost, path, body, func(sent agent.Sent) error { return m.printSent(c.to, sent) })
+	return ask(p.ctx, m.client, http.MethodPost, path, body, func(sent agent.Sent) error { return m.printSent(c.to, sent) })
 }
 
 // broadcast gives all peers a message.
 func (m *mailboxCall) broadcast(ctx context.Context, correlation, text string) error {
-	return ask(ctx, m, http.MethodPost, "/v1/peers/*/messages", struct {
+	return ask(ctx, m.client, http.MethodPost, "/v1/peers/*/messages", struct {
 		Message       string `json:"message"`
 		CorrelationID string `json:"correlation_id,omitempty"`
 	}{text, correlation}, m.printReached)

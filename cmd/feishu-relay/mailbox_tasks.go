@@ -45,7 +45,7 @@ func (c *mailboxTasksCommand) run(p *cli, args []string) error {
 		}
 	}
 	type answer struct{ Tasks []agent.TaskRecord }
-	return ask(p.ctx, m, http.MethodGet, path, nil, func(a answer) error {
+	return ask(p.ctx, m.client, http.MethodGet, path, nil, func(a answer) error {
 		if one {
 			return m.printTaskDetails(a.Tasks)
 		}
@@ -86,5 +86,5 @@ func (c *mailboxUpdateCommand) run(p *cli, _ []string) error {
 			return err
 		}
 	}
-	return ask(p.ctx, m, http.MethodPost, "/v1/mailbox/tasks/"+url.PathEscape(c.Args.ID), update, m.printStep)
+	return ask(p.ctx, m.client, http.MethodPost, "/v1/mailbox/tasks/"+url.PathEscape(c.Args.ID), update, m.printStep)
 }

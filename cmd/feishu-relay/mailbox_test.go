@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/internal/words"
 	"feishu-relay/mailbox"
 )
 
@@ -48,7 +49,7 @@ func TestMailboxText(t *testing.T) {
 		"nothing but space":     {[]string{"-"}, " \n\t\n", "", "empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &mailboxCall{in: strings.NewReader(tt.in)}
+			m := &mailboxCall{&client{}, strings.NewReader(tt.in)}
 			got, err := m.text(t.Context(), tt.words)
 			if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("got %.40q (%d bytes), %v; want %.40q, %q", got, len(got), err, tt.want, tt.err)
@@ -63,7 +64,7 @@ func TestMailboxTextInterrupted(t *testing.T) {
 	defer w.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	m := &mailboxCall{in: r}
+	m := &mailboxCall{&client{}, r}
 	if _, err := m.text(ctx, []string{"-"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
@@ -77,7 +78,7 @@ func TestMailboxCallInterrupted(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer s.Close()
-	api, err := newLocalAPI(s.Listener.Addr().String())
+	api, err := reach{s.Listener.Addr().String()}.client(newCLI(t.Context(), io.Discard, io.Discard), false, words.Words{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestMailboxCallFollowsNoRedirect(t *testing.T) {
 	defer elsewhere.Close()
 	s := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	defer s.Close()
-	api, err := newLocalAPI(s.Listener.Addr().String())
+	api, err := reach{s.Listener.Addr().String()}.client(newCLI(t.Context(), io.Discard, io.Discard), false, words.Words{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestMailboxCallBrokenOff(t *testing.T) {
 		_, _ = io.WriteString(w, `{"agents":[`)
 	}))
 	defer s.Close()
-	api, err := newLocalAPI(s.Listener.Addr().String())
+	api, err := reach{s.Listener.Addr().String()}.client(newCLI(t.Context(), io.Discard, io.Discard), false, words.Words{})
 	if err != nil {
 		t.Fatal(err)
 	}

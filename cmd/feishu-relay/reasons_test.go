@@ -6,13 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	diffs "github.com/google/go-cmp/cmp"
 
-	"feishu-relay/outcome"
+	"feishu-relay/internal/words"
 	"feishu-relay/relay"
 )
 
@@ -27,24 +26,19 @@ var reasonTables = []struct {
 
 // The pages explain each reason in the words of `why`; -update writes the tables.
 func TestStopReasonsAreThoseOfWhy(t *testing.T) {
-	var reasons []relay.Reason
-	for _, a := range outcome.Advices {
-		reasons = append(reasons, a.Reason)
-		if a.Means.ZH == "" || a.Do.ZH == "" {
-			t.Errorf("%s is not explained in Chinese", a.Reason)
-		}
-	}
-	if slices.Sort(reasons); !slices.Equal(reasons, slices.Sorted(slices.Values(relay.Reasons()))) {
-		t.Errorf("there is advice on %v", reasons)
-	}
 	for _, table := range reasonTables {
 		var rows strings.Builder
 		rows.WriteString("\n" + strings.Repeat("|---", strings.Count(table.head, "|")-1) + "|\n")
-		for _, a := range outcome.Advices {
-			fmt.Fprintf(&rows, "| `%s` | %s | %s", a.Reason, a.Means.In(table.chinese), a.Do.In(table.chinese))
-			if more := a.More.In(table.chinese); more != "" {
-				format := outcome.Text{EN: "; [more](%s)", ZH: "；[详见](%s)"}.In(table.chinese)
-				fmt.Fprintf(&rows, format, cmp.Or(strings.TrimPrefix(more, filepath.Base(table.page)), more))
+		w, link := words.Words{Chinese: table.chinese}, map[bool]string{true: "；[详见](%s)", false: "; [more](%s)"}[table.chinese]
+		for _, why := range relay.Reasons() {
+			key := "reason/" + string(why)
+			if !words.Has(key) || !words.Has(key+"/do") {
+				t.Errorf("%s is not explained", why)
+			}
+			fmt.Fprintf(&rows, "| `%s` | %s | %s", why, w.Say(key), w.Say(key+"/do"))
+			if words.Has(key + "/more") {
+				more := w.Say(key + "/more")
+				fmt.Fprintf(&rows, link, cmp.Or(strings.TrimPrefix(more, filepath.Base(table.page)), more))
 			}
 			rows.WriteString(" |\n")
 		}

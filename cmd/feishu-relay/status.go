@@ -6,8 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -17,12 +16,7 @@ import (
 
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/wait"
-	"feishu-relay/internal/words"
-	"feishu-relay/mailbox"
-	"feishu-relay/outcome"
 	"feishu-relay/relay"
-	"feishu-relay/sidecar"
-	"feishu-relay/steer"
 )
 
 const statusHelp = `One screen: who is online, the groups with their depth and last stop, what waits,
@@ -35,7 +29,7 @@ Without one it says so, and exits with status 1.
 
 const (
 	statusEvery  = 2 * time.Second // between two screens of --watch
-	maxStatus    = 20              // groups, agents or errors on a screen
+	maxStatus    = 20              // groups or agents on a screen
 	statusErrors = 5
 )
 
@@ -47,90 +41,105 @@ type statusCommand struct {
 }
 
 func (c *statusCommand) run(p *cli, _ []string) error {
-	api, err := newLocalAPI(c.Addr)
+	a, err := c.client(p, c.JSON, c.words())
 	if err != nil {
 		return err
 	}
-	api.inline = inline{inChinese(c.Lang)}
-	s := statusCall{groupCall: groupCall{out: p.stdout, api: api, json: c.JSON}, inline: api.inline,
-		paint: newPaint(p.stdout)}
-	ctx := p.ctx
 	for {
-		s.now = time.Now()
-		err := s.show(ctx, c.Watch)
-		if !c.Watch || ctx.Err() != nil {
+		a.now = time.Now()
+		err := a.status(p.ctx, c.Watch)
+		if !c.Watch || p.ctx.Err() != nil || err != nil && !errors.Is(err, errFailed) {
 			return err
 		}
-		if err != nil && !errors.Is(err, errFailed) {
-			return err
-		}
-		if wait.Sleep(ctx, statusEvery) != nil {
+		if wait.Sleep(p.ctx, statusEvery) != nil {
 			return nil
 		}
 	}
 }
 
-// statusCall is one use of the command.
-type statusCall struct {
-	groupCall
-	inline
-	paint *paint
-}
-
-// statusShown is what a screen shows.
-type statusShown struct {
-	Sidecar    *sidecarShown `json:"sidecar"` // nil: none answers
-	Error      string        `json:"error,omitempty"`
-	Groups     []groupShown  `json:"groups"`
+// shownStatus is what a screen shows.
+type shownStatus struct {
+	Sidecar    *sidecarStatus `json:"sidecar"` // nil: none answers
+	Error      string         `json:"error,omitempty"`
+	Groups     []group        `json:"groups"`
 	Deliveries []struct {
 		ID    relay.MessageID `json:"relay_msg_id"`
 		Chat  relay.ChatID    `json:"chat_id"`
 		Door  string          `json:"door"`
 		Since relay.Millis    `json:"since"`
 	} `json:"deliveries"` // that the bot has and has not answered
-	Agents []sidecar.AgentStatus `json:"agents"`
 }
 
-// sidecarShown is what of GET /v1/status is shown.
-type sidecarShown struct {
-	Version  string                         `json:"version"`
-	Identity sidecar.Identity               `json:"identity"`
-	Started  time.Time                      `json:"started"`
-	Ready    bool                           `json:"ready"`
-	NotReady string                         `json:"not_ready,omitempty"`
-	Backend  string                         `json:"backend"`
-	Door     sidecar.DoorStatus             `json:"door"`
-	Waiting  sidecar.WaitingStatus          `json:"waiting"`
-	Queues   map[string]sidecar.QueueStatus `json:"queues"`
-	Mailbox  *sidecar.MailboxStatus         `json:"mailbox,omitempty"`
-	Agents   []sidecar.AgentStatus          `json:"agents"`
-	Errors   []sidecar.Problem              `json:"last_errors"`
+// sidecarStatus is what of GET /v1/status is shown.
+type sidecarStatus struct {
+	Version  string `json:"version"`
+	Identity struct {
+		Agent string `json:"agent_name"`
+		Name  string `json:"bot_name,omitempty"`
+	} `json:"identity"`
+	Started  time.Time `json:"started"`
+	Ready    bool      `json:"ready"`
+	NotReady string    `json:"not_ready,omitempty"`
+	Backend  string    `json:"backend"`
+	Door     struct {
+		Name      string `json:"name"`
+		Connected *bool  `json:"connected,omitempty"`
+	} `json:"door"`
+	Waiting struct {
+		Messages int          `json:"messages"`
+		Oldest   relay.Millis `json:"oldest_ms"`
+	} `json:"waiting"`
+	Queues map[string]struct {
+		Unsettled int `json:"unsettled"`
+		Outbox    struct {
+			Pending int `json:"pending"`
+		} `json:"outbox"`
+	} `json:"queues"`
+	Mailbox *struct {
+		Waiting int `json:"waiting"`
+	} `json:"mailbox,omitempty"`
+	Agents []struct {
+		Agent  string `json:"agent_name"`
+		Name   string `json:"bot_name,omitempty"`
+		Online bool   `json:"online"`
+		Bot    *struct {
+			Connected bool      `json:"connected"`
+			Since     time.Time `json:"since"`
+		} `json:"bot,omitempty"`
+	} `json:"agents"`
+	Errors []struct {
+		Part  string    `json:"part"`
+		Error string    `json:"error"`
+		At    time.Time `json:"at"`
+		Count int       `json:"count"`
+	} `json:"last_errors"`
 }
 
-// groupShown is a group, and the last message that stopped there as far as it is recorded.
-type groupShown struct {
-	steer.Group
-	Stop *outcome.Outcome `json:"last_stopped,omitempty"`
-}
-
-// show prints one screen.
-func (s *statusCall) show(ctx context.Context, watch bool) error {
-	shown, err := s.ask(ctx)
-	if _, ok := errors.AsType[noSidecar](err); ok {
-		shown = &statusShown{Error: err.Error(), Groups: []groupShown{}, Agents: []sidecar.AgentStatus{}}
+// status prints one screen.
+func (c *client) status(ctx context.Context, watch bool) error {
+	shown := &shownStatus{}
+	err := c.get(ctx, "/v1/status", &shown.Sidecar)
+	if err == nil {
+		err = c.get(ctx, "/v1/deliveries", shown)
+	}
+	if err == nil {
+		shown.Groups, err = c.groups(ctx)
+	}
+	if _, none := errors.AsType[noSidecar](err); none {
+		shown.Error = err.Error()
 	} else if err != nil {
 		return err
 	}
-	if s.json {
-		if err := writeLine(s.out, shown); err != nil {
+	if c.json {
+		if err := writeLine(c.out, shown); err != nil {
 			return err
 		}
 	} else {
-		text := s.screen(shown)
-		if f, ok := s.out.(*os.File); ok && watch && term.IsTerminal(int(f.Fd())) {
-			text = "\x1b[H\x1b[2J" + text // the screen before it goes
+		screen := c.screen(shown)
+		if f, ok := c.out.(*os.File); ok && watch && term.IsTerminal(int(f.Fd())) {
+			screen = "\x1b[H\x1b[2J" + screen // the screen before it goes
 		}
-		if _, err := io.WriteString(s.out, text); err != nil {
+		if _, err := io.WriteString(c.out, screen); err != nil {
 			return err
 		}
 	}
@@ -140,235 +149,98 @@ func (s *statusCall) show(ctx context.Context, watch bool) error {
 	return nil
 }
 
-// ask asks the running sidecar.
-func (s *statusCall) ask(ctx context.Context) (*statusShown, error) {
-	shown := &statusShown{Groups: []groupShown{}}
-	data, err := s.api.call(ctx, http.MethodGet, "/v1/status", nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.read(data, &shown.Sidecar); err != nil {
-		return nil, err
-	}
-	shown.Agents = shown.Sidecar.Agents
-	groups, _, err := s.groups(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, g := range groups {
-		s.group = g
-		stop, err := s.lastStop(ctx)
-		if err != nil {
-			return nil, err
-		}
-		shown.Groups = append(shown.Groups, groupShown{g, stop})
-	}
-	if data, err = s.api.call(ctx, http.MethodGet, "/v1/deliveries", nil); err != nil {
-		return nil, err
-	}
-	return shown, s.read(data, shown)
-}
-
-// lastStop is the newest message of the group that was stopped and that somebody may wonder about.
-func (s *statusCall) lastStop(ctx context.Context) (*outcome.Outcome, error) {
-	query := url.Values{"chat_id": {string(s.group.ChatID)}, "limit": {"200"}}
-	data, err := s.api.call(ctx, http.MethodGet, s.path("/v1/outcomes", query), nil)
-	if err != nil {
-		return nil, err
-	}
-	var answer struct{ Outcomes []outcome.Outcome }
-	if err := s.read(data, &answer); err != nil {
-		return nil, err
-	}
-	for _, o := range slices.Backward(answer.Outcomes) {
-		if o.Stopped != "" && o.Stopped != relay.Command && o.Stopped != relay.Continue && o.Stopped != relay.NotForMe {
-			return &o, nil
-		}
-	}
-	return nil, nil
-}
-
 // screen is a screen for people.
-func (s *statusCall) screen(x *statusShown) string {
+func (c *client) screen(x *shownStatus) string {
+	s := x.Sidecar
+	if s == nil {
+		return c.paint.text(red, "✗") + " " + neutral(x.Error) + "\n" + c.say("start it") + "\n"
+	}
 	var b strings.Builder
-	line := func(title, text string) {
-		fmt.Fprintf(&b, "%s  %s\n", padded(s.paint.text(bold, title), title, 8), text)
+	line := func(key, text string) {
+		title := c.say(key)
+		fmt.Fprintf(&b, "%s%s  %s\n", c.paint.text(bold, title), strings.Repeat(" ", max(0, 8-runes.Columns(title))), text)
 	}
-	if x.Sidecar == nil {
-		fmt.Fprintf(&b, "%s %s\n", s.paint.text(red, "✗"), neutral(x.Error))
-		b.WriteString(s.say("Start it with the bot's environment: `feishu-relay`, or `feishu-relay run --env-file bot.env`; "+
-			"`feishu-relay check` says what is missing.\n", "用机器人的环境启动它：`feishu-relay`，或 `feishu-relay run --env-file bot.env`；"+
-			"`feishu-relay check` 会说缺什么。\n"))
-	} else {
-		s.sidecarLines(line, x)
+	name := neutral(s.Identity.Agent)
+	if s.Identity.Name != "" && s.Identity.Name != name {
+		name += " (" + neutral(s.Identity.Name) + ")"
 	}
-	if agents := s.agents(x.Agents); agents != "" {
-		line(s.say("Agents", "智能体"), agents)
+	ready := c.paint.text(green, c.say("is ready"))
+	if !s.Ready {
+		ready = c.paint.text(red, c.say("is not ready", neutral(s.NotReady)))
 	}
-	b.WriteString(s.groupTable(x))
-	if x.Sidecar != nil {
-		s.errorLines(&b, x.Sidecar.Errors)
+	line("Sidecar", c.say("the sidecar", name, ready, neutral(s.Backend), neutral(cmp.Or(s.Version, "?")),
+		c.words.Age(c.now.Sub(s.Started))))
+	bot := c.say("posted to")
+	if s.Door.Connected != nil {
+		bot = c.paint.text(yellow, c.say("not connected", neutral(s.Door.Name)))
+		if *s.Door.Connected {
+			bot = c.paint.text(green, c.say("connected", neutral(s.Door.Name)))
+		}
+	}
+	line("Bot", bot)
+	line("Waits", cmp.Or(strings.Join(c.waits(x), "; "), c.say("nothing")))
+	line("Agents", c.agents(s))
+	b.WriteByte('\n')
+	_ = c.printGroups(&b, x.Groups[:min(len(x.Groups), maxStatus)]) // a Builder never fails
+	if more := len(x.Groups) - maxStatus; more > 0 {
+		fmt.Fprintln(&b, c.say("more groups", more))
+	}
+	if len(s.Errors) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", c.paint.text(bold, c.say("last errors")))
+		for _, e := range s.Errors[:min(len(s.Errors), statusErrors)] {
+			fmt.Fprintf(&b, "%s %s (%d×, %s): %s\n", c.paint.text(yellow, "!"), neutral(e.Part), e.Count,
+				c.say("since", c.words.Age(c.now.Sub(e.At))), runes.Fit(neutral(strings.Join(strings.Fields(e.Error), " ")), 300))
+		}
+		fmt.Fprintln(&b, c.say("about errors"))
 	}
 	return b.String()
 }
 
-func (s *statusCall) sidecarLines(line func(title, text string), x *statusShown) {
-	c := x.Sidecar
-	name := neutral(string(c.Identity.Agent))
-	if c.Identity.Name != "" && c.Identity.Name != name {
-		name += " (" + neutral(c.Identity.Name) + ")"
-	}
-	ready := s.paint.text(green, s.say("ready", "就绪"))
-	if !c.Ready {
-		ready = s.paint.text(red, s.say("not ready: ", "未就绪：")+neutral(c.NotReady))
-	}
-	up := ""
-	if !c.Started.IsZero() {
-		up = s.say(", started %s ago", "，%s前启动", s.age(s.now.Sub(c.Started)))
-	}
-	line(s.say("Sidecar", "边车"), strings.Join([]string{name, ready, c.Backend,
-		neutral(cmp.Or(c.Version, "?"))}, s.say(", ", "，"))+up)
-	bot := s.say("posted to (webhook)", "投递到 webhook")
-	if c.Door.Connected != nil {
-		bot = s.paint.text(yellow, s.say("not connected (%s)", "未连接（%s）", neutral(c.Door.Name)))
-		if *c.Door.Connected {
-			bot = s.paint.text(green, s.say("connected (%s)", "已连接（%s）", neutral(c.Door.Name)))
-		}
-	}
-	line(s.say("Bot", "机器人"), bot)
-	line(s.say("Waits", "等待"), s.waits(x))
-}
-
-// waits is what waits, in one line.
-func (s *statusCall) waits(x *statusShown) string {
-	var parts []string
+// waits is what waits.
+func (c *client) waits(x *shownStatus) (parts []string) {
 	if n := len(x.Deliveries); n > 0 {
 		oldest := x.Deliveries[0].Since
 		for _, d := range x.Deliveries {
 			oldest = min(oldest, d.Since)
 		}
-		parts = append(parts, s.say("%d given to the bot and not answered, the oldest for %s", "%d 条已给机器人、未回答，最久已等 %s", n,
-			s.age(s.now.Sub(oldest.Time()))))
+		parts = append(parts, c.say("waits/given", n, c.words.Age(c.now.Sub(oldest.Time()))))
 	}
 	if w := x.Sidecar.Waiting; w.Messages > 0 {
-		parts = append(parts, s.say("%d not given to the bot yet, the oldest for %s", "%d 条还没有给机器人，最久已等 %s", w.Messages,
-			s.age(time.Duration(w.Oldest)*time.Millisecond)))
+		parts = append(parts, c.say("waits/not given", w.Messages, c.words.Age(time.Duration(w.Oldest)*time.Millisecond)))
 	}
-	for name, whose := range map[string]string{"outbound": s.say("of bots' messages", "机器人消息"),
-		"inbound": s.say("of people's messages", "人的消息")} {
+	for _, name := range slices.Sorted(maps.Keys(x.Sidecar.Queues)) {
 		q := x.Sidecar.Queues[name]
 		if q.Outbox.Pending > 0 {
-			parts = append(parts, s.say("%d %s that the backend has not taken", "%d 条%s后端还没有收", q.Outbox.Pending, whose))
+			parts = append(parts, c.say("waits/not taken", q.Outbox.Pending, neutral(name)))
 		}
 		if q.Unsettled > 0 {
-			parts = append(parts, s.say("%d %s in progress", "%d 条%s处理中", q.Unsettled, whose))
+			parts = append(parts, c.say("waits/in progress", q.Unsettled, neutral(name)))
 		}
 	}
 	if m := x.Sidecar.Mailbox; m != nil && m.Waiting > 0 {
-		parts = append(parts, s.say("%d letters", "%d 封信", m.Waiting))
+		parts = append(parts, c.say("waits/letters", m.Waiting))
 	}
-	slices.Sort(parts)
-	if len(parts) == 0 {
-		return s.say("nothing", "没有")
-	}
-	return strings.Join(parts, s.say("; ", "；"))
+	return parts
 }
 
-func (s *statusCall) agents(all []sidecar.AgentStatus) string {
+func (c *client) agents(s *sidecarStatus) string {
 	var names []string
-	for _, a := range all[:min(len(all), maxStatus)] {
-		name := neutral(string(a.Agent))
-		if a.Name != "" && a.Name != string(a.Agent) {
+	for _, a := range s.Agents[:min(len(s.Agents), maxStatus)] {
+		name := neutral(a.Agent)
+		if a.Name != "" && a.Name != a.Agent {
 			name = fmt.Sprintf("%s (%s)", runes.Fit(neutral(a.Name), 64), name)
 		}
 		switch {
 		case a.Online && a.Bot != nil && !a.Bot.Connected:
-			names = append(names, s.paint.text(yellow, "◐")+" "+name+s.away(a.Bot))
+			names = append(names, c.paint.text(yellow, "◐")+" "+c.say("agent away", name, moment(a.Bot.Since)))
 		case a.Online:
-			names = append(names, s.paint.text(green, "●")+" "+name)
+			names = append(names, c.paint.text(green, "●")+" "+name)
 		default:
-			names = append(names, s.paint.text(dim, "○ "+name+s.say(" (offline)", "（离线）")))
+			names = append(names, c.paint.text(dim, "○ "+c.say("agent offline", name)))
 		}
 	}
-	if more := len(all) - maxStatus; more > 0 {
-		names = append(names, s.say("%d more", "另有 %d 个", more))
+	if more := len(s.Agents) - maxStatus; more > 0 {
+		names = append(names, c.say("more agents", more))
 	}
 	return strings.Join(names, "  ")
-}
-
-// away says since when a bot is not connected.
-func (s *statusCall) away(b *mailbox.Bot) string {
-	return s.say(" (sidecar online, bot not connected since %s)", "（边车在线，机器人自 %s 起未连接）", moment(b.Since))
-}
-
-func (s *statusCall) groupTable(x *statusShown) string {
-	if len(x.Groups) == 0 {
-		if x.Sidecar == nil {
-			return ""
-		}
-		return "\n" + s.say("No group yet: the sidecar knows one when its bot was heard or heard something there.\n",
-			"还没有群：机器人在群里说过或听过话之后，边车才知道它。\n")
-	}
-	rows := make([][]string, 0, maxStatus)
-	for _, g := range x.Groups[:min(len(x.Groups), maxStatus)] {
-		row := []string{cmp.Or(cell(g.Name), "-"), groupName(g.Group)}
-		if x.Sidecar != nil {
-			row = append(row, s.groupCells(g)...)
-		}
-		rows = append(rows, row)
-	}
-	head := s.say("GROUP|CHAT", "群|会话")
-	if x.Sidecar != nil {
-		head += s.say("|DEPTH|ONLINE|STATE|LAST STOP", "|深度|在线|状态|最近一次停下")
-	}
-	var b strings.Builder
-	b.WriteByte('\n')
-	_ = writeTable(&b, head, rows) // a Builder never fails
-	if more := len(x.Groups) - maxStatus; more > 0 {
-		fmt.Fprintln(&b, s.say("%d more: `feishu-relay group` lists all", "另有 %d 个：`feishu-relay group` 列出全部", more))
-	}
-	return b.String()
-}
-
-func (s *statusCall) groupCells(g groupShown) []string {
-	state := "-"
-	switch {
-	case g.Settings.Paused.Holds(s.now):
-		state = s.say("paused", "已暂停")
-	case len(g.Settings.Muted) > 0:
-		state = s.say("%d muted", "%d 个静音", len(g.Settings.Muted))
-	}
-	stop := "-"
-	if o := g.Stop; o != nil {
-		s.group = g.Group
-		stop = s.say("%s, %s ago: %s of %s at %s", "%s，%s前：%[4]s 的 %[3]s，在 %[5]s 处", neutral(string(o.Stopped)),
-			s.age(s.now.Sub(o.At.Time())), neutral(string(o.RelayMsgID)), neutral(s.botName(o.Sender)), neutral(s.botName(o.Agent)))
-	}
-	return []string{fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), canHear(g.Group), state, stop}
-}
-
-// errorLines are the newest errors, one line each.
-func (s *statusCall) errorLines(b *strings.Builder, all []sidecar.Problem) {
-	if len(all) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "\n%s\n", s.paint.text(bold, s.say("Last errors", "最近的错误")))
-	for _, e := range all[:min(len(all), statusErrors)] {
-		when := e.At
-		if at, err := time.Parse(time.RFC3339, e.At); err == nil {
-			when = s.say("%s ago", "%s前", s.age(s.now.Sub(at)))
-		}
-		fmt.Fprintf(b, "%s %s (%d×, %s): %s\n", s.paint.text(yellow, "!"), neutral(e.Part), e.Count, when,
-			runes.Fit(neutral(strings.Join(strings.Fields(e.Error), " ")), 300))
-	}
-	fmt.Fprintln(b, s.say("`feishu-relay check` looks for what is behind them; `feishu-relay why MESSAGE_ID` explains a message.",
-		"`feishu-relay check` 查找原因；`feishu-relay why 消息ID` 解释一条消息。"))
-}
-
-// age is a span of time as people say it.
-func (w inline) age(d time.Duration) string { return words.Words{Chinese: w.chinese}.Age(d) }
-
-// padded is text, which shows as plain, at least n columns wide.
-func padded(text, plain string, n int) string {
-	return text + strings.Repeat(" ", max(0, n-runes.Columns(plain)))
 }

@@ -2,11 +2,12 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io"
+	"hash/maphash"
 	"io/fs"
-	"math"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/jessevdk/go-flags"
 
+	"feishu-relay/internal/selftest"
+	"feishu-relay/internal/wait"
 	"feishu-relay/internal/words"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
@@ -21,23 +24,26 @@ import (
 )
 
 const (
-	// maxShown is the most messages that -n may ask for, since they stand in
-	// memory; a larger number is refused.
+	// maxShown is the most messages that -n may ask for, since they stand in memory.
 	maxShown = 100_000
+	// maxPage is the most messages of a page of the API.
+	maxPage = 1000
 	// maxNotices is the most notices of a chat that are looked at.
 	maxNotices = 1000
+	// minLookBack is how many of a chat's messages are read at once: more than these do not come between two looks.
+	minLookBack = 250
+	// lookEvery is how often tail -f looks for new messages.
+	lookEvery = 500 * time.Millisecond
 )
 
 const transcriptHelp = `list names the groups, the one that spoke last first; show prints the end of one;
 tail -f goes on with what is said from now on, in all groups without CHAT. People's
 commands, the answers to them, and stops that the group was shown are listed between the
-messages and do not count for -n. Where the sidecar of this environment runs (LISTEN_ADDR, API_TOKEN), the
-depth of each message of a bot follows, and what became of it at each bot: delivered, waits, or the
-reason why it stopped.
+messages and do not count for -n.
 
 CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as only
-one group begins so. The folder is --dir, else TRANSCRIPT_DIR, else
-DATA_DIR/transcripts; list, show and tail only read it.
+one group begins so. It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN), and
+without one, or with --dir, reads the folder: --dir, else TRANSCRIPT_DIR, else DATA_DIR/transcripts.
 
 redact removes the text of a message; its --help tells more.
 
@@ -51,50 +57,46 @@ func (p *cli) addTranscript(c *flags.Command) {
 	p.add(c, "redact", "remove the text of a message", redactHelp, &transcriptRedactCommand{})
 }
 
+// source is where transcripts are read: the running sidecar, or a folder.
+type source interface {
+	// chats are the recorded ones, of which LastTS and Modified say when they spoke last.
+	chats(ctx context.Context) ([]transcript.Chat, error)
+	// tail returns the last n messages of a chat, and the notices of their time.
+	tail(ctx context.Context, c transcript.Chat, n int) ([]shownEntry, error)
+	// place is what errors call it.
+	place() string
+}
+
 // folder is the flags of the commands that read transcripts.
 type folder struct {
 	Dir  flags.Filename `long:"dir" value-name:"FOLDER"`
 	JSON bool           `long:"json"`
 }
 
-// view is what the verbs that read have in common.
-type view struct {
-	dir      string
-	json     bool
-	store    *transcript.Store
-	marks    *transcript.Store // what the sidecars did and showed; nil: there is nothing
-	out, err io.Writer
-	silent   bool // the running sidecar does not answer
-}
-
-// open opens the folder.
-func (f *folder) open(p *cli) (v *view, err error) {
-	v = &view{out: p.stdout, err: p.stderr, json: f.JSON}
-	if v.dir, err = transcriptDir(string(f.Dir)); err != nil {
-		return nil, err
-	}
-	if v.store, err = transcript.Open(v.dir, &transcript.Options{ReadOnly: true}); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("there is no folder %s", v.dir)
+// open finds the record, and its chats.
+func (f *folder) open(p *cli) (source, []transcript.Chat, error) {
+	if f.Dir == "" {
+		if c, err := (reach{}).client(p, f.JSON, words.Words{}); err == nil {
+			if chats, err := (sidecarRecord{c}).chats(p.ctx); err == nil {
+				return sidecarRecord{c}, chats, nil
+			}
 		}
-		return nil, fmt.Errorf("TRANSCRIPT_DIR or --dir: %w", err)
 	}
-	v.openMarks()
-	return v, nil
-}
-
-// openMarks opens the folder of the notices, if there is one by now.
-func (v *view) openMarks() {
-	if v.marks == nil {
-		v.marks, _ = transcript.Open(filepath.Join(v.dir, sidecar.MarksFolder), &transcript.Options{ReadOnly: true})
+	dir, err := transcriptDir(string(f.Dir))
+	if err != nil {
+		return nil, nil, err
 	}
-}
-
-func (v *view) close() {
-	if v.marks != nil {
-		_ = v.marks.Close() // only read
+	store, err := transcript.Open(dir, &transcript.Options{ReadOnly: true})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("there is no folder %s", dir)
 	}
-	_ = v.store.Close() // only read
+	if err != nil {
+		return nil, nil, fmt.Errorf("TRANSCRIPT_DIR or --dir: %w", err)
+	}
+	context.AfterFunc(p.ctx, func() { _ = store.Close() }) // only read
+	files := fileRecord{dir, store}
+	chats, err := files.chats(p.ctx)
+	return files, chats, err
 }
 
 // transcriptDir finds the folder as the sidecar does. Mistakes in the rest of its
@@ -111,119 +113,288 @@ func transcriptDir(given string) (string, error) {
 	return dir, nil
 }
 
+// sidecarRecord is that of the running sidecar.
+type sidecarRecord struct{ *client }
+
+func (r sidecarRecord) place() string { return "the sidecar at " + r.addr }
+
+func (r sidecarRecord) chats(ctx context.Context) (chats []transcript.Chat, err error) {
+	var all struct {
+		Transcripts []struct {
+			Channel  string
+			ChatID   string `json:"chat_id"`
+			Bytes    int64
+			Modified relay.Millis
+			Last     *transcript.Entry
+		}
+	}
+	err = r.get(ctx, fmt.Sprintf("/v1/transcripts?limit=%d", maxPage), &all)
+	for _, t := range all.Transcripts {
+		c := transcript.Chat{Channel: t.Channel, ChatID: t.ChatID, Size: t.Bytes, Modified: t.Modified.Time()}
+		if t.Last != nil {
+			c.LastTS = t.Last.TS
+		}
+		chats = append(chats, c)
+	}
+	return newestFirst(chats), err
+}
+
+func (r sidecarRecord) tail(ctx context.Context, c transcript.Chat, n int) (entries []shownEntry, err error) {
+	path := "/v1/transcripts/" + url.PathEscape(c.Channel) + "/" + url.PathEscape(c.ChatID)
+	for before := ""; ; {
+		var page struct {
+			Entries []shownEntry
+			Earlier string
+		}
+		query := url.Values{"limit": {fmt.Sprint(min(max(n, 1), maxPage))}, "before": {before}}
+		if err := r.get(ctx, path+"?"+query.Encode(), &page); err != nil {
+			return nil, err
+		}
+		entries = append(page.Entries, entries...)
+		if before = page.Earlier; before == "" || beginOf(entries, n) > 0 {
+			return entries, nil
+		}
+	}
+}
+
+// fileRecord is a folder.
+type fileRecord struct {
+	dir   string
+	store *transcript.Store
+}
+
+func (r fileRecord) place() string { return r.dir }
+
+func (r fileRecord) chats(context.Context) ([]transcript.Chat, error) {
+	chats, err := r.store.Chats()
+	if marks := r.marks(); marks != nil {
+		noticed, _ := marks.Chats() // as far as there are any
+		_ = marks.Close()           // only read
+		for _, n := range noticed {
+			i := slices.IndexFunc(chats, func(c transcript.Chat) bool { return c.Channel == n.Channel && c.ChatID == n.ChatID })
+			if i >= 0 && n.Modified.After(chats[i].Modified) {
+				chats[i].Modified = n.Modified
+			}
+		}
+	}
+	return newestFirst(chats), err
+}
+
+// marks are what the sidecars did and showed; nil: there is nothing.
+func (r fileRecord) marks() *transcript.Store {
+	marks, _ := transcript.Open(filepath.Join(r.dir, sidecar.MarksFolder), &transcript.Options{ReadOnly: true})
+	return marks
+}
+
+func (r fileRecord) tail(_ context.Context, c transcript.Chat, n int) (out []shownEntry, err error) {
+	entries, err := r.store.Tail(c.Channel, c.ChatID, n)
+	if err != nil {
+		return nil, err
+	}
+	if marks := r.marks(); marks != nil {
+		notices, _ := marks.Tail(c.Channel, c.ChatID, maxNotices) // as far as there are any
+		_ = marks.Close()                                         // only read
+		from := int64(0)
+		if i := slices.IndexFunc(entries, func(e transcript.Entry) bool { return e.TS != 0 }); i >= 0 && len(entries) >= n {
+			from = entries[i].TS
+		}
+		notices = slices.DeleteFunc(notices, func(e transcript.Entry) bool { return e.TS < from })
+		slices.SortStableFunc(notices, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
+		for _, notice := range notices {
+			at := len(entries)
+			for at > 0 && (entries[at-1].TS > notice.TS || entries[at-1].TS == 0) {
+				at--
+			}
+			entries = slices.Insert(entries, at, notice)
+		}
+	}
+	for _, e := range entries {
+		out = append(out, shownEntry{Entry: e})
+	}
+	return out, nil
+}
+
+func newestFirst(chats []transcript.Chat) []transcript.Chat {
+	spoke := func(c transcript.Chat) int64 { return cmp.Or(c.LastTS, c.Modified.UnixMilli()) }
+	slices.SortStableFunc(chats, func(a, b transcript.Chat) int { return cmp.Compare(spoke(b), spoke(a)) })
+	return chats
+}
+
+func isNotice(e transcript.Entry) bool { return e.Role == transcript.RoleNotice }
+
+// beginOf is where the last n messages begin; notices do not count.
+func beginOf(entries []shownEntry, n int) int {
+	begin := len(entries)
+	for i := len(entries) - 1; i >= 0 && n > 0; i-- {
+		if begin = i; !isNotice(entries[i].Entry) {
+			n--
+		}
+	}
+	return begin
+}
+
 type transcriptListCommand struct{ folder }
 
 func (c *transcriptListCommand) run(p *cli, _ []string) error {
-	stdout := p.stdout
-	v, err := c.open(p)
+	r, chats, err := c.open(p)
 	if err != nil {
 		return err
 	}
-	defer v.close()
-	chats, err := v.store.Chats()
-	if err != nil {
-		return err
-	}
-	slices.SortStableFunc(chats, func(a, b transcript.Chat) int { return cmp.Compare(spoke(b), spoke(a)) })
-	if v.json {
-		return listJSON(stdout, chats)
-	}
-	if len(chats) == 0 {
-		_, err := fmt.Fprintf(stdout, "There are no transcripts in %s yet: "+
-			"they begin with the first message of a group.\n", neutral(v.dir))
-		return err
-	}
-	rows := make([][]string, len(chats))
-	for i, c := range chats {
-		last := "-"
-		if c.LastTS != 0 {
-			last = time.UnixMilli(c.LastTS).Format("2006-01-02 15:04:05")
+	var rows [][]string
+	for _, chat := range chats {
+		if c.JSON {
+			err := writeLine(p.stdout, struct {
+				Channel string `json:"channel"`
+				ChatID  string `json:"chat_id"`
+				Size    int64  `json:"size"`
+				LastTS  int64  `json:"last_ts"`
+			}{chat.Channel, chat.ChatID, chat.Size, chat.LastTS})
+			if err != nil {
+				return err
+			}
 		}
-		rows[i] = []string{neutral(c.Channel), neutral(c.ChatID), bytesText(c.Size), last}
+		last := "-"
+		if chat.LastTS != 0 {
+			last = moment(time.UnixMilli(chat.LastTS))
+		}
+		rows = append(rows, []string{neutral(chat.Channel), neutral(chat.ChatID), selftest.Size(chat.Size), last})
 	}
-	return writeTable(stdout, "CHANNEL|CHAT|SIZE|LAST MESSAGE", rows)
+	switch {
+	case c.JSON:
+		return nil
+	case len(chats) == 0:
+		_, err := fmt.Fprintf(p.stdout, "There are no transcripts in %s yet: they begin with the first message of a group.\n",
+			neutral(r.place()))
+		return err
+	}
+	return writeTable(p.stdout, "CHANNEL|CHAT|SIZE|LAST MESSAGE", rows)
 }
 
-// spoke is when the chat's last message was sent, in Unix milliseconds; without
-// one, when its file was written.
-func spoke(c transcript.Chat) int64 { return cmp.Or(c.LastTS, c.Modified.UnixMilli()) }
+type transcriptShowCommand struct {
+	folder
+	N    int `short:"n" default:"50"`
+	Args struct {
+		Chat string `positional-arg-name:"CHAT" required:"yes"`
+	} `positional-args:"yes"`
+}
 
-func listJSON(w io.Writer, chats []transcript.Chat) error {
-	for _, c := range chats {
-		err := writeLine(w, struct {
-			Channel string `json:"channel"`
-			ChatID  string `json:"chat_id"`
-			Size    int64  `json:"size"`
-			LastTS  int64  `json:"last_ts"`
-		}{c.Channel, c.ChatID, c.Size, c.LastTS})
+func (c *transcriptShowCommand) run(p *cli, _ []string) error {
+	if c.Args.Chat == "" {
+		return p.misused("which CHAT? `feishu-relay transcript list` names them")
+	}
+	return c.show(p, c.Args.Chat, c.N, false)
+}
+
+type transcriptTailCommand struct {
+	folder
+	Follow bool `short:"f" long:"follow"`
+	N      int  `short:"n" default:"10"`
+	Args   struct {
+		Chat string `positional-arg-name:"CHAT"`
+	} `positional-args:"yes"`
+}
+
+func (c *transcriptTailCommand) run(p *cli, _ []string) error {
+	return c.show(p, c.Args.Chat, c.N, c.Follow)
+}
+
+// show prints the last n messages of a chat, "" for all, and goes on if that is wanted.
+func (f *folder) show(p *cli, chat string, n int, follow bool) error {
+	if n < 0 || n > maxShown {
+		return p.misused("-n: want a number from 0 to %d, got %d", maxShown, n)
+	}
+	r, chats, err := f.open(p)
+	if err != nil {
+		return err
+	}
+	if chat != "" {
+		one, err := findChat(p.ctx, r, chats, chat)
 		if err != nil {
 			return err
 		}
+		chats = []transcript.Chat{one}
 	}
-	return nil
-}
-
-// writeLine writes v as one line of JSON, with one Write.
-func writeLine(w io.Writer, v any) error {
-	line, err := relay.Marshal(v)
+	t := follower{source: r, lookBack: max(n, minLookBack), seed: maphash.MakeSeed(), known: map[string]map[uint64]bool{},
+		looked: map[string]time.Time{}}
+	out := &printer{w: p.stdout, paint: newPaint(p.stdout), json: f.JSON, led: chat == ""}
+	last, err := t.look(p.ctx, chats)
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(neutralJSON(line), '\n'))
-	return err
+	entries := make([]shownEntry, len(last))
+	for i, s := range last {
+		entries[i] = s.entry
+	}
+	last = last[beginOf(entries, n):]
+	for {
+		for _, s := range last {
+			if err := out.print(s.chat, s.entry); err != nil {
+				return err
+			}
+		}
+		if !follow || wait.Sleep(p.ctx, lookEvery) != nil {
+			return nil
+		}
+		all, err := r.chats(p.ctx)
+		if err != nil {
+			return cmp.Or(p.ctx.Err(), err)
+		}
+		if chat == "" {
+			chats = all
+		} else if i := slices.IndexFunc(all, func(c transcript.Chat) bool { return chatName(c) == chatName(chats[0]) }); i >= 0 {
+			chats[0] = all[i]
+		}
+		if last, err = t.look(p.ctx, chats); err != nil {
+			return err
+		}
+	}
 }
 
-func bytesText(n int64) string {
-	const units = "KMGT"
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, unit := float64(n)/(1<<10), 0
-	for size >= 1<<10 && unit < len(units)-1 {
-		size, unit = size/(1<<10), unit+1
-	}
-	return fmt.Sprintf("%.1f %ciB", size, units[unit])
+// said is one message and where it was said.
+type said struct {
+	chat  transcript.Chat
+	entry shownEntry
 }
 
-// notices are the newest ones of a chat, in the order of their times.
-func (v *view) notices(c transcript.Chat) ([]transcript.Entry, error) {
-	if v.marks == nil {
-		return nil, nil
-	}
-	notices, err := v.marks.Tail(c.Channel, c.ChatID, maxNotices)
-	slices.SortStableFunc(notices, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
-	return notices, err
+// follower reads what is new in chats.
+type follower struct {
+	source
+	lookBack int
+	seed     maphash.Seed
+	known    map[string]map[uint64]bool // by chat, hashes of the newest entries
+	looked   map[string]time.Time       // by chat, when it was changed, as of the last look
 }
 
-// among puts notices between entries, by time; those before the first entry only where that is
-// the chat's first.
-func among(entries, notices []transcript.Entry, all bool) []transcript.Entry {
-	from := int64(math.MinInt64)
-	if i := slices.IndexFunc(entries, func(e transcript.Entry) bool { return e.TS != 0 }); i >= 0 && !all {
-		from = entries[i].TS
-	}
-	out := make([]transcript.Entry, 0, len(entries)+len(notices))
-	next := 0
-	for _, n := range notices {
-		if n.TS < from {
+// look returns what was said in chats since the last look, by time. An edited or recalled message is new.
+func (f *follower) look(ctx context.Context, chats []transcript.Chat) (fresh []said, err error) {
+	for _, c := range chats {
+		name := c.Channel + "/" + c.ChatID
+		if at, is := f.looked[name]; is && at.Equal(c.Modified) && !at.IsZero() {
 			continue
 		}
-		for next < len(entries) && entries[next].TS <= n.TS {
-			out = append(out, entries[next])
-			next++
+		f.looked[name] = c.Modified
+		newest, err := f.tail(ctx, c, f.lookBack)
+		if err != nil {
+			return nil, cmp.Or(ctx.Err(), err)
 		}
-		out = append(out, n)
+		known := make(map[uint64]bool, len(newest))
+		for _, e := range newest {
+			line, _ := relay.Marshal(e) // never fails
+			hash := maphash.Bytes(f.seed, line)
+			if known[hash] = true; !f.known[name][hash] {
+				fresh = append(fresh, said{c, e})
+			}
+		}
+		f.known[name] = known
 	}
-	return append(out, entries[next:]...)
+	if len(chats) > 1 {
+		slices.SortStableFunc(fresh, func(a, b said) int { return cmp.Compare(a.entry.TS, b.entry.TS) })
+	}
+	return fresh, nil
 }
 
-// find returns the chat that text names: exactly, or as the only one that
-// begins so.
-func (v *view) find(text string) (transcript.Chat, error) {
-	chats, err := v.store.Chats()
-	if err != nil {
-		return transcript.Chat{}, err
-	}
+// findChat returns the chat that text names: exactly, or as the only one that begins so.
+func findChat(ctx context.Context, r source, chats []transcript.Chat, text string) (transcript.Chat, error) {
 	channel, id, ok := strings.Cut(text, "/")
 	if !ok {
 		channel, id = relay.DefaultChannel, text
@@ -240,17 +411,18 @@ func (v *view) find(text string) (transcript.Chat, error) {
 			return found[0], nil
 		}
 		if len(found) > 1 {
-			return transcript.Chat{}, fmt.Errorf("%[2]q names several chats in %[1]s: %[3]s", v.dir, text, named(found))
+			return transcript.Chat{}, fmt.Errorf("%[2]q names several chats in %[1]s: %[3]s", r.place(), text, named(found))
 		}
 	}
 	// A chat whose id is too long for a file name is in no list.
-	if entries, err := v.store.Tail(channel, id, 1); err == nil && len(entries) > 0 {
-		return transcript.Chat{Channel: channel, ChatID: id}, nil
+	one := transcript.Chat{Channel: channel, ChatID: id}
+	if entries, err := r.tail(ctx, one, 1); err == nil && len(entries) > 0 {
+		return one, nil
 	}
 	if len(chats) == 0 {
-		return transcript.Chat{}, fmt.Errorf("there is no chat %q: there are no transcripts in %s", text, v.dir)
+		return one, fmt.Errorf("there is no chat %q: there are no transcripts in %s", text, r.place())
 	}
-	return transcript.Chat{}, fmt.Errorf("there is no chat %q in %s; known: %s", text, v.dir, named(chats))
+	return one, fmt.Errorf("there is no chat %q in %s; known: %s", text, r.place(), named(chats))
 }
 
 // named lists chats for an error.
@@ -265,8 +437,5 @@ func named(chats []transcript.Chat) string {
 // chatName is how a chat is called here: by its id, with its channel where that
 // is not the usual one.
 func chatName(c transcript.Chat) string {
-	if c.Channel == relay.DefaultChannel {
-		return neutral(c.ChatID)
-	}
-	return neutral(c.Channel + "/" + c.ChatID)
+	return (&group{Channel: c.Channel, ChatID: relay.ChatID(c.ChatID)}).id()
 }

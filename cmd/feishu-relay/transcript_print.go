@@ -10,9 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"feishu-relay/outcome"
 	"feishu-relay/relay"
-	"feishu-relay/steer"
 	"feishu-relay/transcript"
 )
 
@@ -26,43 +24,20 @@ type printer struct {
 	day   string // of the entry printed last
 }
 
-func (v *view) printer(led bool) *printer {
-	return &printer{w: v.out, paint: newPaint(v.out), json: v.json, led: led}
-}
-
-// printWith writes e, and what is known of it as a line of its own; in JSON as further fields.
-func (p *printer) printWith(c transcript.Chat, e transcript.Entry, known fates) error {
-	if !p.json {
-		if err := p.print(c, e); err != nil {
-			return err
-		}
-		return p.fate(c, known.of(p.paint, e.MessageID))
-	}
-	line := struct {
-		Channel string `json:"channel,omitempty"`
-		ChatID  string `json:"chat_id,omitempty"`
-		transcript.Entry
-		Depth    int               `json:"depth,omitempty"`
-		Outcomes []outcome.Outcome `json:"outcomes,omitempty"`
-	}{Entry: e, Depth: known.depth[e.MessageID], Outcomes: known.outcomes[e.MessageID]}
-	if p.led {
-		line.Channel, line.ChatID = c.Channel, c.ChatID
-	}
-	return writeLine(p.w, line)
-}
-
 // print writes e with one Write, so that nobody reads a half of it.
-func (p *printer) print(c transcript.Chat, e transcript.Entry) error {
-	switch {
-	case p.json && p.led:
-		return writeLine(p.w, struct {
-			Channel string `json:"channel"`
-			ChatID  string `json:"chat_id"`
-			transcript.Entry
-		}{c.Channel, c.ChatID, e})
-	case p.json:
-		return writeLine(p.w, e)
+func (p *printer) print(c transcript.Chat, shown shownEntry) error {
+	if p.json {
+		line := struct {
+			Channel string `json:"channel,omitempty"`
+			ChatID  string `json:"chat_id,omitempty"`
+			shownEntry
+		}{shownEntry: shown}
+		if p.led {
+			line.Channel, line.ChatID = c.Channel, c.ChatID
+		}
+		return writeLine(p.w, line)
 	}
+	e := shown.Entry
 	if e.EditOf != "" || e.Edited {
 		e.Content = "(edited) " + e.Content
 	}
@@ -99,7 +74,7 @@ func (p *printer) print(c transcript.Chat, e transcript.Entry) error {
 func (p *printer) who(e transcript.Entry) string {
 	sender, name := neutral(e.Sender), neutral(e.SenderName)
 	if e.Role == transcript.RoleNotice {
-		if e.Mark != nil && e.Kind == string(steer.Command) {
+		if e.Mark != nil && e.Kind == "command" {
 			return p.paint.text(bold, cmp.Or(neutral(e.By), "?")+" (command)")
 		}
 		return p.paint.text(dim, "notice")
@@ -159,4 +134,14 @@ func settingsText(set json.RawMessage) string {
 		}
 	}
 	return strings.Join(words, ", ")
+}
+
+// writeLine writes v as one line of JSON, with one Write.
+func writeLine(w io.Writer, v any) error {
+	line, err := relay.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(neutralJSON(line), '\n'))
+	return err
 }

@@ -132,7 +132,7 @@ func TestTranscriptColours(t *testing.T) {
 	var out bytes.Buffer
 	p := &printer{w: &out, paint: &paint{on: true}}
 	for _, e := range talk() {
-		if err := p.print(transcript.Chat{Channel: "feishu", ChatID: "oc_x"}, e); err != nil {
+		if err := p.print(transcript.Chat{Channel: "feishu", ChatID: "oc_x"}, shownEntry{Entry: e}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/web"
-	"feishu-relay/outcome"
+	"feishu-relay/internal/words"
 	"feishu-relay/relay"
 )
 
@@ -88,13 +88,13 @@ const reasonsFile = "reasons.js"
 
 // reasons is a module with what each reason of a stop means and what to do, by language.
 func reasons() []byte {
-	type text struct {
-		Means string `json:"means"`
-		Do    string `json:"do"`
-	}
-	all := map[relay.Reason]map[string]text{}
-	for _, a := range outcome.Advices {
-		all[a.Reason] = map[string]text{"en": {a.Means.EN, a.Do.EN}, "zh": {a.Means.ZH, a.Do.ZH}}
+	all := map[relay.Reason]map[string]map[string]string{}
+	for _, why := range relay.Reasons() {
+		all[why] = map[string]map[string]string{}
+		for _, lang := range []string{"en", "zh"} {
+			w, key := words.In(lang), "reason/"+string(why)
+			all[why][lang] = map[string]string{"means": w.Say(key), "do": w.Say(key + "/do")}
+		}
 	}
 	data, _ := json.Marshal(all) // always possible
 	return append([]byte("export const reasons = "), data...)

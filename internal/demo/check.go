@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"feishu-relay/outcome"
+	"feishu-relay/internal/words"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -211,8 +211,8 @@ func (s *stage) summary(t tally, transcripts string) {
 	for _, why := range slices.Sorted(maps.Keys(t.stopped)) {
 		means := say("PEER_MAX_EXCHANGES messages between two agents in 10 minutes",
 			"两个智能体 10 分钟内往来达到 PEER_MAX_EXCHANGES 条")
-		if known, ok := outcome.Advise(why); ok {
-			means = known.Means.In(s.out.chinese)
+		if key := "reason/" + string(why); words.Has(key) {
+			means = words.Words{Chinese: s.out.chinese}.Say(key)
 		}
 		row("  "+string(why), t.stopped[why], means)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/subprocess"
-	"feishu-relay/outcome"
 )
 
 // Widths of the columns, in cells of a terminal.
@@ -162,7 +161,7 @@ type language struct{ chinese bool }
 
 // say is a text in it.
 func (l language) say(en, zh string, args ...any) string {
-	return fmt.Sprintf(outcome.Text{EN: en, ZH: zh}.In(l.chinese), args...)
+	return fmt.Sprintf(map[bool]string{false: en, true: zh}[l.chinese], args...)
 }
 
 // user is the name of the person who plays.
