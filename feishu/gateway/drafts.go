@@ -328,18 +328,6 @@ func (s *drafts) holds(id relay.MessageID) bool {
 	return s.find(id, "") != nil
 }
 
-// retry makes due what could not be published in a chat.
-func (s *drafts) retry(chat relay.ChatID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, d := range s.all {
-		if d.Message.ChatID == chat && d.tries > 0 {
-			d.Due, d.tries = relay.MillisOf(time.Now()), 0
-		}
-	}
-	s.poke()
-}
-
 // drop forgets the draft of a message and reports whether it would have been published.
 func (s *drafts) drop(id relay.MessageID) bool {
 	s.mu.Lock()
@@ -421,6 +409,8 @@ func (g *Gateway) goesOn(d *draft) func(*draft) {
 const (
 	// lookAgain is how often the drafts are looked at when nothing happens.
 	lookAgain = time.Minute
+	// retryMost is the longest pause before what could not be published is tried again.
+	retryMost = 15 * time.Second
 	// lastWait bounds the last pass when the gateway stops, and what is published before it.
 	lastWait = 5 * time.Second
 )
@@ -562,7 +552,7 @@ func (g *Gateway) settle(ctx context.Context, d *draft, asks bool) bool {
 	case err != nil && !now.Before(expires):
 		g.drop(d, "draft_expired", true, err.Error())
 	case err != nil:
-		d.Due = relay.MillisOf(time.Now().Add(wait.Doubled(time.Second, time.Minute, d.tries)))
+		d.Due = relay.MillisOf(time.Now().Add(wait.Doubled(time.Second, retryMost, d.tries)))
 		d.tries++
 		g.keep(d)
 	case d.Card == nil && !d.Patched && !d.toPeer():

@@ -649,11 +649,13 @@ func TestDraftsAreBounded(t *testing.T) {
 		published := d.send(group, "interactive", d.card("done", false))
 		d.after(settle, "done")
 		first := d.send(group, "interactive", d.card("first", true))
-		for i := range maxDrafts - 1 {
-			chat := fmt.Sprint("oc_", i)
-			d.book.SawChat(relay.ChatID(chat), feishu.ChatGroup)
-			d.send(chat, "interactive", d.card("x", true))
+		d.drafts.mu.Lock()
+		for i := range maxDrafts - 2 {
+			d.drafts.all = append(d.drafts.all, &draft{Message: feishu.Message{ID: relay.MessageID(fmt.Sprint("om_x", i)),
+				ChatID: "oc_x"}, Touched: relay.MillisOf(time.Now()), Due: relay.MillisOf(time.Now().Add(time.Minute))})
 		}
+		d.drafts.mu.Unlock()
+		d.send(group, "interactive", d.card("second", true))
 		if d.drafts.holds(relay.MessageID(published)) || d.counts.of("draft_lost") != 0 {
 			t.Errorf("what is published does not go first; %d are lost", d.counts.of("draft_lost"))
 		}

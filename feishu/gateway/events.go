@@ -32,7 +32,7 @@ func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte) {
 		}
 	case ev.ChatID == "":
 	case ev.Type == feishu.EventBotAdded:
-		g.sawChat(ev.ChatID, feishu.ChatGroup)
+		g.opts.Book.SawChat(ev.ChatID, feishu.ChatGroup)
 		g.opts.Host.Joined(ev.ChatID, ev.CreateTime)
 	case ev.Type == feishu.EventBotDeleted || ev.Type == feishu.EventDisbanded:
 		g.left(ev.ChatID, ev.CreateTime)
@@ -49,7 +49,7 @@ func (g *Gateway) heard(m *feishu.Message, streaming bool, event []byte) (feishu
 		return feishu.Pass, nil
 	}
 	group := m.ChatType == feishu.ChatGroup
-	g.sawChat(m.ChatID, m.ChatType)
+	g.opts.Book.SawChat(m.ChatID, m.ChatType)
 	if group {
 		g.opts.Host.Joined(m.ChatID, m.CreateTime)
 	}
@@ -97,14 +97,6 @@ func (g *Gateway) passedUnseen(data []byte) {
 	ev, err := feishu.ParseEvent(data)
 	if err == nil && g.own.is(ev.AppID) && ev.Message != nil {
 		g.opts.Host.Passed(ev.Message.ID)
-	}
-}
-
-func (g *Gateway) sawChat(id relay.ChatID, kind string) {
-	was := g.opts.Book.Chat(id).Kind
-	g.opts.Book.SawChat(id, kind)
-	if was == "" && kind != "" {
-		g.drafts.retry(id)
 	}
 }
 

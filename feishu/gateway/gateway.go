@@ -463,7 +463,6 @@ type recents struct {
 	typing      *lru.Cache[string, relay.MessageID]         // reaction id: the message it is on
 	typingStays atomic.Bool                                 // a sign outlasted editQuiet: some bots remove none
 	gone        *lru.Cache[relay.MessageID, struct{}]       // recalled messages
-	cards       *lru.Cache[string, struct{}]                // those of CardKit that were sent to Feishu's chats
 }
 
 func newRecents() *recents {
@@ -472,7 +471,6 @@ func newRecents() *recents {
 		sent:   newLRU[relay.MessageID, feishu.Message](maxRecent),
 		typing: newLRU[string, relay.MessageID](maxRecent),
 		gone:   newLRU[relay.MessageID, struct{}](maxRecent),
-		cards:  newLRU[string, struct{}](maxRecent),
 	}
 }
 

@@ -140,7 +140,6 @@ func (g *Gateway) chatAnswer(t *call) {
 	chat.Kind = cmp.Or(chat.Kind, feishu.ChatGroup)
 	chat.ID = relay.ChatID(t.path.PathValue("chat"))
 	g.opts.Book.SetChat(chat)
-	g.drafts.poke()
 }
 
 // chatBotsAnswer reads a chat's bots (docs/feishu.md 4.2).

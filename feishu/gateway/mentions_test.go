@@ -93,16 +93,6 @@ func TestNamesInRepliesBecomeMentions(t *testing.T) {
 	}
 }
 
-func TestNamesPassByDefault(t *testing.T) {
-	r := newRig(t, nil).knowGroup()
-	r.login()
-	r.members(ann, botB)
-	r.text("@BotB hi")
-	if got := r.lastSend().Body; strings.Contains(got, "ou_b") {
-		t.Errorf("Feishu got %s", got)
-	}
-}
-
 // Where Feishu tells nobody's name the bot's message passes as it is; bots that were met count.
 func TestNamesThatFeishuDoesNotTell(t *testing.T) {
 	r := newRig(t, rewriting).knowGroup()

@@ -14,13 +14,8 @@ import (
 // namesPeer reports whether a call is one for a chat with another agent, as far as its body was read. A message whose
 // receiver cannot be read is one, too: it is refused.
 func (g *Gateway) namesPeer(t *call) bool {
-	if card := t.path.PathValue("card"); card != "" {
-		_, found := g.opts.Peers.WithCard(card)
-		if found && !g.recent.cards.Contains(card) { // else Feishu's chat is to see the change, too
-			return true
-		}
-	}
-	return t.cut && t.sends || peerchat.Named(t.http, t.request)
+	_, card := g.opts.Peers.WithCard(t.path.PathValue("card"))
+	return card || t.cut && t.sends || peerchat.Named(t.http, t.request)
 }
 
 // answerPeer answers a call for a chat with another agent.

@@ -167,17 +167,6 @@ func TestTextsAboutPeersPass(t *testing.T) {
 		"multipart/form-data; boundary=x")
 }
 
-// What no message is of is refused, whatever its size.
-func TestUnknownTypesForPeersAreRefused(t *testing.T) {
-	r, mail := peerRig(t)
-	for _, kind := range []string{"", "bogus", strings.Repeat("z", 500<<10)} {
-		_, answer := r.call("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply", js(map[string]any{"msg_type": kind, "content": "{}"}))
-		if !strings.Contains(answer, "230001") {
-			t.Errorf("a message of type %.20q is answered %.200s", kind, answer)
-		}
-	}
-}
-
 // callWith makes a call with headers of its own.
 func (r *rig) callWith(method, target, body string, header http.Header) (int, string) {
 	r.t.Helper()
@@ -307,28 +296,6 @@ func codeIn(t testing.TB, answer string) int {
 		t.Fatalf("an answer without a code: %s", answer)
 	}
 	return *ans.Code
-}
-
-// The changes of a card that is in a chat of Feishu's as well reach Feishu, and the agent gets its text.
-func TestACardForAPeerAndAChat(t *testing.T) {
-	r, mail := peerRig(t)
-	r.knowGroup()
-	r.sendsCard(mail)
-	r.writesCard("for the agent only", 1)
-	if seen := r.up.seen(); len(seen) > 0 {
-		t.Errorf("%s %s reached Feishu", seen[0].Method, seen[0].URI)
-	}
-	r.send(typeCard, `{"type":"card","data":{"card_id":"71"}}`)
-	before := len(r.up.seen())
-	r.writesCard("for both", 2)
-	if len(r.up.seen()) == before {
-		t.Error("the change did not reach Feishu")
-	}
-	for m := r.said(); m.Text != "for both"; m = r.said() {
-		if m.ChatID != mail.Chat {
-			t.Errorf("the host got %+v", m)
-		}
-	}
 }
 
 // A message whose receiver cannot be read goes nowhere: the bot is to send it again, or Feishu would refuse it as well.

@@ -77,9 +77,6 @@ func (g *Gateway) sent(t *call) {
 	d := &draft{Message: m}
 	if m.Type == typeCard {
 		d.setCard(m.Content)
-		if d.CardID != "" && !t.peer && g.opts.Peers != nil {
-			g.recent.cards.Add(d.CardID, struct{}{})
-		}
 	}
 	g.keepSent(d)
 }

@@ -59,29 +59,6 @@ func TestTextIsRecordedBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-func TestMentionsOfSends(t *testing.T) {
-	r := newRig(t, nil).knowGroup()
-	r.book.LearnBot(feishu.Bot{OpenID: "ou_b", AppID: "cli_b", Name: "BotB"})
-	r.up.say("POST /open-apis/im/v1/messages", 200, fmt.Sprintf(`{"code":0,"data":{"message_id":"om_m","chat_id":"%s","msg_type":"text",
-		"sender":{"id":"%s","id_type":"app_id","sender_type":"app"},"body":{"content":"{\"text\":\"@_user_1 look\"}"},
-		"mentions":[{"key":"@_user_1","id":"ou_b","id_type":"open_id","name":""}]}}`, group, r.app))
-	r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{}"}`)
-	m := r.said()
-	if m.Text != "@BotB look" || len(m.Mentions) != 1 || m.Mentions[0].AppID != "cli_b" || m.Mentions[0].Type != feishu.SenderBot {
-		t.Errorf("text %q, mentions %+v", m.Text, m.Mentions)
-	}
-}
-
-func TestMentionsOfCards(t *testing.T) {
-	r := newRig(t, nil).knowGroup()
-	r.book.LearnBot(feishu.Bot{OpenID: "ou_b", AppID: "cli_b", Name: "BotB"})
-	r.send("interactive", `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"<at id=ou_b></at> look"}]}}`)
-	m := r.said()
-	if m.Text != "@BotB look" || len(m.Mentions) != 1 || m.Mentions[0].Name != "BotB" || m.Mentions[0].AppID != "cli_b" {
-		t.Errorf("text %q, mentions %+v", m.Text, m.Mentions)
-	}
-}
-
 func TestPrivateChatsStay(t *testing.T) {
 	r := newRig(t, nil)
 	for _, query := range []string{"open_id", "user_id", "union_id", "email"} {
