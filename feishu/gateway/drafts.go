@@ -200,16 +200,13 @@ type drafts struct {
 	store *feishu.Store
 	wake  chan struct{} // something changed; of size 1
 
-	mu         sync.Mutex
-	all        []*draft        // the oldest first
-	publishing map[string]bool // by conversation: its drafts are published one by one, in their order
-
-	workers sync.WaitGroup // that publish
+	mu  sync.Mutex
+	all []*draft // the oldest first
 }
 
 // loadDrafts reads what an earlier run left.
 func loadDrafts(o *Options) *drafts {
-	s := &drafts{Options: o, store: o.Book.Store(), wake: make(chan struct{}, 1), publishing: map[string]bool{}}
+	s := &drafts{Options: o, store: o.Book.Store(), wake: make(chan struct{}, 1)}
 	now := relay.MillisOf(time.Now())
 	err := s.store.Each(func(kind, _ string, value json.RawMessage) {
 		d := &draft{saved: true, bytes: len(value)}
@@ -356,30 +353,35 @@ func (s *drafts) waiting() (n int) {
 // poke wakes Run, which looks at all of them again.
 func (s *drafts) poke() { wait.Wake(s.wake) }
 
-// add keeps a new draft of a message, and publishes what is due in its conversation. A message that is known already is
-// left as it is.
+// add publishes a message that is final, or keeps a draft of it. One that is known already is left as it is.
 func (g *Gateway) add(ctx context.Context, d *draft) {
 	s := g.drafts
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if d.Message.ID != "" && s.find(d.Message.ID, "") != nil {
-		s.mu.Unlock()
 		return
 	}
-	d.Created = relay.MillisOf(time.Now())
+	now := relay.MillisOf(time.Now())
+	d.Created = now
 	g.touch(d, false, false)
-	s.all = append(s.all, d)
 	s.before(d, g.goesOn(d))
-	s.mu.Unlock()
-	g.publishDue(ctx, d.conversation(), false)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if slices.Contains(s.all, d) && !d.saved {
-		if d.Message.ID != "" {
-			g.count("draft")
+	waits := slices.ContainsFunc(s.all, func(o *draft) bool {
+		return o.Due <= now && o.conversation() == d.conversation()
+	})
+	out := d.finished()
+	if d.Due <= now && !waits && g.kind(out.ChatID) == feishu.ChatGroup && len(g.nameless(&out)) == 0 {
+		var err error
+		if g.unlocked(func() { err = g.publish(ctx, out) }); err == nil || s.find(d.Message.ID, "") != nil {
+			return
 		}
-		s.save(d)
-		s.poke()
+		d.tries, d.Due = 1, now+1000
 	}
+	if d.Message.ID != "" {
+		g.count("draft")
+	}
+	s.all = append(s.all, d)
+	s.save(d)
+	s.poke()
 }
 
 // goesOn returns what happens to each draft before d in its conversation. d takes the place of one that is unfinished
@@ -415,50 +417,45 @@ const (
 	lastWait = 5 * time.Second
 )
 
-// Run publishes drafts as they become final, until ctx is done, in each conversation on a goroutine of its own. A last
-// pass then publishes what would be lost since no disk holds it; the rest waits for the next run.
+// Run publishes drafts as they become final, one after another, until ctx is done. A last pass then publishes what
+// would be lost since no disk holds it; the rest waits for the next run.
 func (g *Gateway) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			wait.Group(&g.drafts.workers, lastWait)
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
 			defer cancel()
-			g.drafts.look(true, func(in string) { g.publishDue(last, in, true) })
-			wait.Group(&g.drafts.workers, lastWait)
+			g.publishDue(last, g.drafts.store.Refused() > 0)
 			return
 		case <-g.drafts.wake:
 		case <-timer.C:
 		}
-		timer.Reset(g.drafts.look(false, func(in string) { g.publishDue(ctx, in, true) }))
+		timer.Reset(g.publishDue(ctx, false))
 	}
 }
 
-// look calls publish for each conversation in which drafts are due, on a goroutine of its own, and returns when to look
-// again. last: what is not final is due as well, if the disk does not hold it.
-func (s *drafts) look(last bool, publish func(conversation string)) (next time.Duration) {
+// publishDue settles what is due, the oldest first, and returns when to look again. last: all that have a text are.
+func (g *Gateway) publishDue(ctx context.Context, last bool) (next time.Duration) {
+	next = lookAgain
+	s := g.drafts
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, due := relay.MillisOf(time.Now()), map[string]bool{}
-	next = lookAgain
-	for _, d := range s.all {
+	defer g.caught("settle")
+	for _, d := range slices.Clone(s.all) {
+		now := relay.MillisOf(time.Now())
 		if early := d.Touched - now; early > 0 { // the clock was put back
 			d.Touched, d.Due = d.Touched-early, d.Due-early
 		}
-		if last && d.Shown == "" && d.ready() && s.store.Refused() > 0 {
+		if last && d.Shown == "" && d.ready() {
 			d.Due = now
 		}
-		if d.Due <= now {
-			due[d.conversation()] = true
-		} else {
-			next = min(next, d.Due.Time().Sub(now.Time()))
+		if d.Due <= now && ctx.Err() == nil && slices.Contains(s.all, d) {
+			g.settle(ctx, d)
 		}
-	}
-	for in := range due {
-		if !s.publishing[in] {
-			s.workers.Go(func() { publish(in) })
+		if slices.Contains(s.all, d) {
+			next = min(next, max(time.Until(d.Due.Time()), 0))
 		}
 	}
 	return next
@@ -469,102 +466,75 @@ var (
 	errUnknownChat = errors.New("it is not known whether the chat is a group")
 )
 
-// publishDue publishes what is due in a conversation, the oldest first, unless another goroutine is at it. asks: it may
-// ask Feishu what kind a chat is, or for names, for which the bot is not to wait.
-func (g *Gateway) publishDue(ctx context.Context, in string, asks bool) {
-	s := g.drafts
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.publishing[in] {
-		s.poke()
-		return
-	}
-	s.publishing[in] = true
-	defer s.poke() // its due times are others now
-	defer delete(s.publishing, in)
-	defer g.caught("settle")
-	for ctx.Err() == nil {
-		now := relay.MillisOf(time.Now())
-		i := slices.IndexFunc(s.all, func(d *draft) bool { return d.Due <= now && d.conversation() == in })
-		if i < 0 || !g.settle(ctx, s.all[i], asks) {
-			return
+// settle publishes d, which is due, or what the bot made of it since it was published, or drops it, or sets another
+// due time. What was published is shown to readers when it changes, and given to other bots if it became another answer
+// that the bot does not go on with. drafts.mu is held, and released meanwhile.
+func (g *Gateway) settle(ctx context.Context, d *draft) {
+	now, touched, expires := time.Now(), d.Touched, d.expires(&g.opts)
+	out, sum, quiet := d.finished(), d.doc().Sum(), touched.Time().Add(editQuiet)
+	due := func(at time.Time) {
+		if d.Touched == touched { // else a write has set it
+			d.Due = relay.MillisOf(at)
 		}
+		g.keep(d)
+	}
+	first := d.Shown == ""
+	news := d.ready() && (first || d.Given != "" && content.Another(d.Given, out.Text))
+	shows := d.ready() && !first && sum != d.Shown && !d.toPeer()
+	switch {
+	case news && (first || d.Ended || !now.Before(quiet)):
+		g.decide(ctx, d, out)
+	case shows || news:
+		if d.Shown = sum; shows {
+			g.unlocked(func() { g.show(out) })
+		}
+		if due(expires); news {
+			due(quiet)
+		}
+	case now.Before(expires):
+		due(expires)
+	default:
+		g.drop(d, "draft_expired", first, "it never got a text")
 	}
 }
 
-// settle publishes d, which is due, or what the bot made of it since it was published, or drops it, or sets another
-// due time. What was published is shown to readers when it changes, and given to other bots if it became another answer
-// that the bot does not go on with. It returns false if it may not ask what it has to. drafts.mu is held, and released
-// meanwhile.
-func (g *Gateway) settle(ctx context.Context, d *draft, asks bool) bool {
-	now, expires := time.Now(), d.expires(&g.opts)
-	out, ready, sum, touched := d.finished(), d.ready(), d.doc().Sum(), d.Touched
-	first, quiet := d.Shown == "", touched.Time().Add(editQuiet)
-	news := ready && (first || d.Given != "" && content.Another(d.Given, out.Text))
-	wakes := news && (first || d.Ended || !now.Before(quiet))
-	switch {
-	case wakes:
-	case ready && !first && sum != d.Shown && !d.toPeer():
-		d.Shown = sum
-		g.unlocked(func() { g.show(out) })
-	case !now.Before(expires):
-		g.drop(d, "draft_expired", first, "it never got a text")
-		return true
-	}
-	if !wakes {
-		if d.Touched == touched {
-			d.Due = relay.MillisOf(expires)
-			if news {
-				d.Due = relay.MillisOf(quiet)
-			}
-		}
-		g.keep(d)
-		return true
-	}
-	if g.kind(out.ChatID) == "" || !d.toPeer() && g.opts.API.Ready() && len(g.unnamed(&out)) > 0 {
-		if !asks {
-			return false
-		}
-		g.unlocked(func() {
-			if g.kind(out.ChatID) == "" {
-				_ = g.opts.Book.AskChat(ctx, out.ChatID, askWait) // asked again below
-			}
-			g.askNames(ctx, &out)
-		})
-	}
+// decide publishes d as out, unless it is not known where to, or it may not be.
+func (g *Gateway) decide(ctx context.Context, d *draft, out Sent) {
+	now, touched, sum, expires := time.Now(), d.Touched, d.doc().Sum(), d.expires(&g.opts)
 	err := errUnknownChat
-	switch g.kind(out.ChatID) {
-	case feishu.ChatP2P:
+	g.unlocked(func() {
+		if g.kind(out.ChatID) == "" {
+			_ = g.opts.Book.AskChat(ctx, out.ChatID, askWait) // asked again below
+		}
+		if g.kind(out.ChatID) == feishu.ChatGroup {
+			g.askNames(ctx, &out)
+			err = g.publish(ctx, out)
+		}
+	})
+	switch {
+	case g.kind(out.ChatID) == feishu.ChatP2P:
 		g.drop(d, "draft_private", d.toPeer(), "it is for an agent, and MAILBOX_GATEWAY is off: "+
 			"it is sent when that is on again")
-		return true
-	case feishu.ChatGroup:
-		g.unlocked(func() { err = g.publish(ctx, out) })
-	}
-	if err == nil && d.saved {
+	case err == nil:
 		g.count("draft_published")
-	}
-	if err == nil && !now.Before(quiet) && g.types(&out.Message) {
-		g.recent.typingStays.Store(true)
-	}
-	switch {
-	case !slices.Contains(g.drafts.all, d): // it was recalled meanwhile
-	case err != nil && !now.Before(expires):
-		g.drop(d, "draft_expired", true, err.Error())
-	case err != nil:
+		if now.Sub(touched.Time()) >= editQuiet && g.types(&out.Message) {
+			g.recent.typingStays.Store(true)
+		}
+		if d.Card == nil && !d.Patched && !d.toPeer() {
+			g.drafts.remove(d)
+			return
+		}
+		if d.Shown, d.Given, d.tries = sum, out.Text, 0; d.Touched == touched {
+			d.Due = relay.MillisOf(expires)
+		}
+		g.keep(d)
+	case now.Before(expires):
 		d.Due = relay.MillisOf(time.Now().Add(wait.Doubled(time.Second, retryMost, d.tries)))
 		d.tries++
 		g.keep(d)
-	case d.Card == nil && !d.Patched && !d.toPeer():
-		g.drafts.remove(d)
 	default:
-		d.Shown, d.Given, d.tries = sum, out.Text, 0
-		if d.Touched == touched {
-			d.Due = relay.MillisOf(expires)
-		}
-		g.keep(d)
+		g.drop(d, "draft_expired", true, err.Error())
 	}
-	return true
 }
 
 // unlocked calls f without drafts.mu, which is held.

@@ -13,6 +13,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/content"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/mention"
 	"feishu-relay/relay"
 )
@@ -144,11 +145,11 @@ func (g *Gateway) asWritten(m *feishu.Message, t *call) {
 	}
 }
 
-// unnamed returns the ids that out mentions and whose names are unknown.
-func (g *Gateway) unnamed(out *Sent) []string {
+// nameless returns the ids that out mentions and whose names Feishu can be asked for.
+func (g *Gateway) nameless(out *Sent) []string {
 	var ids []string
 	for _, m := range g.named(out.Mentions) {
-		if m.Name == "" && len(m.IDs()) > 0 {
+		if m.Name == "" && len(m.IDs()) > 0 && !peerchat.IsID(out.ChatID) && g.opts.API.Ready() {
 			ids = append(ids, m.IDs()[0])
 		}
 	}
@@ -157,17 +158,14 @@ func (g *Gateway) unnamed(out *Sent) []string {
 
 // askNames asks Feishu for the names of those that a message mentions, by each kind of id that is without one.
 func (g *Gateway) askNames(ctx context.Context, out *Sent) {
-	ids := g.unnamed(out)
-	if len(ids) == 0 {
+	if len(g.nameless(out)) == 0 {
 		return
 	}
 	err := g.opts.Book.AskBots(ctx, out.ChatID, askNamesAgain)
 	for _, kind := range []struct{ idType, prefix string }{{"open_id", "ou_"}, {"union_id", "on_"}, {"user_id", ""}} {
-		nameless := func(id string) bool {
-			who, _ := g.opts.Book.Name(id)
-			return who.Name == "" && strings.HasPrefix(id, kind.prefix) && (kind.prefix != "" || !strings.Contains(id, "_"))
-		}
-		if slices.ContainsFunc(ids, nameless) {
+		if slices.ContainsFunc(g.nameless(out), func(id string) bool {
+			return strings.HasPrefix(id, kind.prefix) && (kind.prefix != "" || !strings.Contains(id, "_"))
+		}) {
 			err = cmp.Or(err, g.opts.Book.AskPeople(ctx, out.ChatID, kind.idType, askNamesAgain))
 		}
 	}
