@@ -30,20 +30,14 @@ import (
 // toolMailbox is a sidecar's mailbox as far as these tests ask for it.
 type toolMailbox struct {
 	mcptools.Mailbox
-	hangUp func() // when something is sent
 }
 
 func (m *toolMailbox) ListPeers(context.Context) (agent.Peers, error) {
 	return agent.Peers{Peers: []agent.Peer{{AgentID: "researcher", Description: "<finds> & tells", Reachable: true, Status: "idle"}}}, nil
 }
 
-func (m *toolMailbox) SendToPeer(ctx context.Context, p agent.PeerMessage) (agent.PeerResult, error) {
-	if p.To == "" {
-		return agent.PeerResult{}, mailbox.Invalid("to", "name an agent")
-	}
-	go m.hangUp() // it waits for the call
-	<-ctx.Done()
-	return agent.PeerResult{}, ctx.Err()
+func (m *toolMailbox) SendToPeer(context.Context, agent.PeerMessage) (agent.PeerResult, error) {
+	return agent.PeerResult{}, mailbox.Invalid("to", "name an agent")
 }
 
 // toolServer answers at addr as a sidecar with the token "secret" does.
@@ -64,12 +58,16 @@ func toolServer(t *testing.T, addr string) *httptest.Server {
 		case r.ContentLength > 100_000: // less than a sidecar takes, for the test's time
 			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 		default:
+			body, err := io.ReadAll(r.Body)
+			if err != nil || bytes.Contains(body, []byte("hang up")) {
+				panic(http.ErrAbortHandler)
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
 			tools.ServeHTTP(w, r)
 		}
 	}))
 	_ = s.Listener.Close()
 	s.Listener = l
-	m.hangUp = s.CloseClientConnections
 	s.Start()
 	t.Cleanup(s.Close)
 	return s
@@ -165,7 +163,7 @@ func TestMCPPassesCallsOn(t *testing.T) {
 		{map[string]any{"to": "", "message": "m"}, "INVALID_MESSAGE: to: name an agent"},
 		{map[string]any{"whom": "a"}, "no such argument: whom"},
 		{map[string]any{"to": "a", "message": strings.Repeat("x", 100_000)}, "refuses: too large"},
-		{map[string]any{"to": "a", "message": "m"}, "went away during the call: it may have been done or not"},
+		{map[string]any{"to": "a", "message": "hang up"}, "went away during the call: it may have been done or not"},
 	} {
 		if text, failed := toolCall(t, session, "send_to_peer", tt.arguments); !failed || !strings.Contains(text, tt.want) {
 			t.Errorf("got %q, want an error with %q", text, tt.want)
