@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -218,9 +216,6 @@ func ShownUser(id, name string) map[string]any {
 	return map[string]any{"open_id": id, "name": name, "en_name": name}
 }
 
-// CodeBotNotFound is the code of a failed bot in basic_batch (docs/feishu.md 4.2).
-const CodeBotNotFound = 20002
-
 // ShownBot returns a bot in the form of GET bot/v3/bots/basic_batch, with one name in all languages.
 func ShownBot(id, name string) any {
 	return struct {
@@ -228,17 +223,4 @@ func ShownBot(id, name string) any {
 		Name  string            `json:"name"`
 		Names map[string]string `json:"i18n_names"`
 	}{id, name, map[string]string{"zh_cn": name, "en_us": name}}
-}
-
-// NoBot returns the answer of basic_batch for an unknown id.
-func NoBot() map[string]any {
-	return map[string]any{"code": CodeBotNotFound, "reason": "bot not found"}
-}
-
-// Listed are the values of a repeated query parameter, as SDKs write them: a=1&a=2, a[]=1&a[]=2, a=1,2.
-func Listed(q url.Values, name string) (out []string) {
-	for _, v := range slices.Concat(q[name], q[name+"[]"]) {
-		out = append(out, strings.Split(v, ",")...)
-	}
-	return out
 }

@@ -132,8 +132,8 @@ func (c *Card) add(nodes ...any) {
 // 100,000 characters. A longer text is cut there.
 const maxStreamed = 400_000
 
-// SetContent is PUT elements/{element}/content: the element's whole text so far.
-func (c *Card) SetContent(element, text string) {
+// setContent sets the whole text of an element so far.
+func (c *Card) setContent(element, text string) {
 	text = strings.ToValidUTF8(runes.Cut(text, maxStreamed), "")
 	node := find(c.root, element)
 	if node == nil {
@@ -146,26 +146,8 @@ func (c *Card) SetContent(element, text string) {
 	node["content"] = text
 }
 
-// ReplaceElement is PUT elements/{element}.
-func (c *Card) ReplaceElement(element string, data []byte) error {
-	return c.action("update_element", map[string]any{"element_id": element, "element": string(data)})
-}
-
-// PatchElement is PATCH elements/{element}: the given properties only.
-func (c *Card) PatchElement(element string, partial []byte) error {
-	return c.action("partial_update_element", map[string]any{"element_id": element, "partial_element": string(partial)})
-}
-
-// AddElements is POST elements: where is insert_before, insert_after or append,
-// and elements, a list or one, are added beside or inside the element target.
-// Without a known target they are added at the end.
-func (c *Card) AddElements(where, target string, elements []byte) error {
-	return c.action("add_elements",
-		map[string]any{"type": where, "target_element_id": target, "elements": string(elements)})
-}
-
-// DeleteElement is DELETE elements/{element}; an unknown one is ignored.
-func (c *Card) DeleteElement(element string) {
+// remove takes out an element; an unknown one is ignored.
+func (c *Card) remove(element string) {
 	done := false
 	splice(c.root, element, &done, func(any) []any { return nil })
 	if node := find(c.root, element); node != nil && !done {
@@ -173,13 +155,7 @@ func (c *Card) DeleteElement(element string) {
 	}
 }
 
-// Settings is PATCH settings, with {"config":{…}} or only its content
-// (docs/feishu.md 5.2).
-func (c *Card) Settings(data []byte) error {
-	return c.action("partial_update_setting", map[string]any{"settings": string(data)})
-}
-
-// Replace is PUT cards/{card}, and the PATCH of a card message: it replaces the whole card.
+// Replace replaces the whole card.
 func (c *Card) Replace(data []byte) error {
 	other, err := NewCard(data)
 	if err == nil {
@@ -188,10 +164,38 @@ func (c *Card) Replace(data []byte) error {
 	return err
 }
 
-// Batch is batch_update: a list of actions with their params. An invalid action
-// is skipped, which is an error.
-func (c *Card) Batch(actions []byte) error {
-	list, ok := decoded(string(actions)).([]any)
+// actions are the calls of CardKit that change a part of a card, by their method and path behind the card's id, and
+// what does the same in a batch.
+var actions = map[string]string{"PATCH /settings": "partial_update_setting", "POST /elements": "add_elements",
+	"PUT /elements/{element}": "update_element", "PATCH /elements/{element}": "partial_update_element",
+	"DELETE /elements/{element}": "delete_elements"}
+
+// Apply applies a call of CardKit (docs/feishu.md 5.2), by its method and path behind the card's id, such as
+// "PUT /elements/{element}", the element in it, and its body.
+func (c *Card) Apply(call, element string, body []byte) error {
+	p := map[string]any{}
+	if len(body) > 0 {
+		var err error
+		if p, err = jsontree.Object(body, content.MaxBytes); err != nil {
+			return fmt.Errorf("change the card: the body %w", err)
+		}
+	}
+	switch call {
+	case "PUT ":
+		return c.Replace([]byte(jsontree.Field(jsontree.Member(p, "card"), "data")))
+	case "PUT /elements/{element}/content":
+		c.setContent(element, jsontree.Field(p, "content"))
+		return nil
+	case "POST /batch_update":
+		return c.batch(p["actions"])
+	}
+	p["element_id"] = element
+	return c.action(actions[call], p)
+}
+
+// batch applies a list of actions with their params. An invalid action is skipped, which is an error.
+func (c *Card) batch(actions any) error {
+	list, ok := decoded(actions).([]any)
 	if !ok {
 		return errors.New("change the card: the actions are not a list")
 	}
@@ -239,7 +243,7 @@ func (c *Card) action(name string, p map[string]any) error {
 		ids, _ := decoded(p["element_ids"], p["element_id_list"]).([]any)
 		for _, id := range append(ids, id) {
 			id, _ := id.(string)
-			c.DeleteElement(id)
+			c.remove(id)
 		}
 	case "partial_update_element", "update_element":
 		change, ok := decoded(p["partial_element"], p["element"]).(map[string]any)

@@ -9,6 +9,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/content"
+	"feishu-relay/relay"
 )
 
 func newCard(t testing.TB, data string) *feishu.Card {
@@ -57,6 +58,18 @@ func TestNewCardRefuses(t *testing.T) {
 	}
 }
 
+// write streams a text into an element.
+func write(t *testing.T, c *feishu.Card, element, text string) {
+	t.Helper()
+	body, err := relay.Marshal(map[string]string{"content": text})
+	if err == nil {
+		err = c.Apply("PUT /elements/{element}/content", element, body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The calls as OpenClaw makes them (docs/feishu.md 7.2).
 func TestCardAsOpenClawStreamsIt(t *testing.T) {
 	c := newCard(t, `{"schema":"2.0","config":{"streaming_mode":true,"summary":{"content":"[Generating...]"}},"body":{"elements":[{"tag":"markdown","content":"⏳ Thinking...","element_id":"content"},{"tag":"hr","element_id":"hr"},{"tag":"markdown","content":"<font color='grey'>Agent: main</font>","element_id":"note"}]}}`)
@@ -64,14 +77,14 @@ func TestCardAsOpenClawStreamsIt(t *testing.T) {
 		t.Errorf("at first: streaming %v, %q", c.Streaming(), shown(c))
 	}
 	for _, text := range []string{"Hello", "Hello <at id=ou_b></at>", "Hello <at id=ou_b></at>, please look."} {
-		c.SetContent("content", text)
+		write(t, c, "content", text)
 		if shown(c) != text {
 			t.Fatalf("%q, want %q", shown(c), text)
 		}
 		roundTrip(t, c)
 	}
-	c.SetContent("note", "<font color='grey'>Agent: main | Model: x</font>")
-	if err := c.Settings([]byte(`{"config":{"streaming_mode":false,"summary":{"content":"Hello"}}}`)); err != nil {
+	write(t, c, "note", "<font color='grey'>Agent: main | Model: x</font>")
+	if err := c.Apply("PATCH /settings", "", []byte(`{"settings":"{\"config\":{\"streaming_mode\":false,\"summary\":{\"content\":\"Hello\"}}}"}`)); err != nil {
 		t.Fatal(err)
 	}
 	if c.Streaming() || shown(c) != "Hello <at id=ou_b></at>, please look." {
@@ -82,7 +95,7 @@ func TestCardAsOpenClawStreamsIt(t *testing.T) {
 // openclaw-lark: settings without config, then the whole card.
 func TestCardAsOpenClawLarkStreamsIt(t *testing.T) {
 	c := newCard(t, `{"schema":"2.0","config":{"streaming_mode":true},"body":{"elements":[{"tag":"markdown","content":"","element_id":"streaming_content"}]}}`)
-	if err := c.Settings([]byte(`{"streaming_mode":false}`)); err != nil || c.Streaming() {
+	if err := c.Apply("PATCH /settings", "", []byte(`{"settings":"{\"streaming_mode\":false}"}`)); err != nil || c.Streaming() {
 		t.Fatalf("streaming %v, %v", c.Streaming(), err)
 	}
 	if shown(c) != "" {
@@ -103,89 +116,73 @@ const threeElements = `{"schema":"2.0","body":{"elements":[
 
 func TestCardEdits(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		edit func(c *feishu.Card) error
-		want string // lines, or what they are after an error if it begins with "!"
+		name, call, element, body string
+		want                      string // lines, or what they are after an error if it begins with "!"
 	}{
-		{"content of a div", func(c *feishu.Card) error { c.SetContent("b", "B"); return nil }, "a\nB\nt"},
-		{"content of a title", func(c *feishu.Card) error { c.SetContent("t", "T"); return nil }, "a\nb\nT"},
-		{"content of an unknown element", func(c *feishu.Card) error { c.SetContent("new", "n"); c.SetContent("new", "nn"); return nil }, "a\nb\nt\nnn"},
-		{"content of an element without an id", func(c *feishu.Card) error { c.SetContent("", "n"); return nil }, "a\nb\nt\nn"},
-		{"replace", func(c *feishu.Card) error {
-			return c.ReplaceElement("b", []byte(`{"tag":"markdown","content":"R"}`))
-		}, "a\nR\nt"},
-		{"replace, as a JSON string", func(c *feishu.Card) error {
-			return c.ReplaceElement("a", []byte(`"{\"tag\":\"markdown\",\"element_id\":\"a\",\"content\":\"R\"}"`))
-		}, "R\nb\nt"},
-		{"replaced elements keep their id", func(c *feishu.Card) error {
-			err := c.ReplaceElement("a", []byte(`{"tag":"markdown","content":"R"}`))
-			c.SetContent("a", "S")
-			return err
-		}, "S\nb\nt"},
-		{"replace a title", func(c *feishu.Card) error {
-			return c.ReplaceElement("t", []byte(`{"tag":"plain_text","content":"R"}`))
-		}, "a\nb\nR"},
-		{"replace an unknown element", func(c *feishu.Card) error {
-			return c.ReplaceElement("new", []byte(`{"tag":"markdown","content":"R"}`))
-		}, "a\nb\nt\nR"},
-		{"replace by a list", func(c *feishu.Card) error { return c.ReplaceElement("a", []byte(`[]`)) }, "!a\nb\nt"},
-		{"patch", func(c *feishu.Card) error { return c.PatchElement("a", []byte(`{"content":"P"}`)) }, "P\nb\nt"},
-		{"patch what lies deeper", func(c *feishu.Card) error { return c.PatchElement("b", []byte(`{"text":{"content":"P"}}`)) }, "a\nP\nt"},
-		{"patch an unknown element", func(c *feishu.Card) error { return c.PatchElement("new", []byte(`{"content":"P"}`)) }, "a\nb\nt\nP"},
-		{"patch with nonsense", func(c *feishu.Card) error { return c.PatchElement("a", []byte(`7`)) }, "!a\nb\nt"},
-		{"before", func(c *feishu.Card) error {
-			return c.AddElements("insert_before", "a", []byte(`[{"tag":"markdown","content":"1"},{"tag":"markdown","content":"2"}]`))
-		}, "1\n2\na\nb\nt"},
-		{"after", func(c *feishu.Card) error {
-			return c.AddElements("insert_after", "b", []byte(`"[{\"tag\":\"markdown\",\"content\":\"1\"}]"`))
-		}, "a\nb\n1\nt"},
-		{"append", func(c *feishu.Card) error {
-			return c.AddElements("append", "", []byte(`{"tag":"markdown","content":"1"}`))
-		}, "a\nb\nt\n1"},
-		{"append inside", func(c *feishu.Card) error {
-			return c.AddElements("append", "c", []byte(`[{"tag":"markdown","content":"1"}]`))
-		}, "a\nb\nt\n1"},
-		{"append a column", func(c *feishu.Card) error {
-			return c.AddElements("append", "set", []byte(`[{"tag":"column","elements":[{"tag":"markdown","content":"1"}]}]`))
-		}, "a\nb\n1\nt"},
-		{"beside an unknown element", func(c *feishu.Card) error {
-			return c.AddElements("insert_before", "gone", []byte(`[{"tag":"markdown","content":"1"}]`))
-		}, "a\nb\nt\n1"},
-		{"beside a title", func(c *feishu.Card) error {
-			return c.AddElements("insert_before", "t", []byte(`[{"tag":"markdown","content":"1"}]`))
-		}, "a\nb\nt\n1"},
-		{"add nonsense", func(c *feishu.Card) error { return c.AddElements("append", "", []byte(`7`)) }, "!a\nb\nt"},
-		{"add torn", func(c *feishu.Card) error { return c.AddElements("append", "", []byte(`[{`)) }, "!a\nb\nt"},
-		{"delete", func(c *feishu.Card) error { c.DeleteElement("a"); return nil }, "b\nt"},
-		{"delete a title", func(c *feishu.Card) error { c.DeleteElement("t"); return nil }, "a\nb"},
-		{"delete a container", func(c *feishu.Card) error { c.DeleteElement("set"); c.DeleteElement("b"); return nil }, "a\nt"},
-		{"delete nothing", func(c *feishu.Card) error { c.DeleteElement(""); return nil }, "a\nb\nt"},
-		{"batch", func(c *feishu.Card) error {
-			return c.Batch([]byte(`[{"action":"partial_update_setting","params":{"settings":{"config":{"streaming_mode":true}}}},
+		{"content of a div", "PUT /elements/{element}/content", "b", `{"content":"B"}`, "a\nB\nt"},
+		{"content of a title", "PUT /elements/{element}/content", "t", `{"content":"T"}`, "a\nb\nT"},
+		{"content of an unknown element", "PUT /elements/{element}/content", "new", `{"content":"n"}`, "a\nb\nt\nn"},
+		{"content of an element without an id", "PUT /elements/{element}/content", "",
+			`{"content":"n"}`, "a\nb\nt\nn"},
+		{"replace", "PUT /elements/{element}", "b",
+			`{"element":"{\"tag\":\"markdown\",\"content\":\"R\"}"}`, "a\nR\nt"},
+		{"replace a title", "PUT /elements/{element}", "t",
+			`{"element":"{\"tag\":\"plain_text\",\"content\":\"R\"}"}`, "a\nb\nR"},
+		{"replace an unknown element", "PUT /elements/{element}", "new",
+			`{"element":{"tag":"markdown","content":"R"}}`, "a\nb\nt\nR"},
+		{"replace by a list", "PUT /elements/{element}", "a", `{"element":"[]"}`, "!a\nb\nt"},
+		{"patch", "PATCH /elements/{element}", "a", `{"partial_element":"{\"content\":\"P\"}"}`, "P\nb\nt"},
+		{"patch what lies deeper", "PATCH /elements/{element}", "b",
+			`{"partial_element":"{\"text\":{\"content\":\"P\"}}"}`, "a\nP\nt"},
+		{"patch an unknown element", "PATCH /elements/{element}", "new",
+			`{"partial_element":"{\"content\":\"P\"}"}`, "a\nb\nt\nP"},
+		{"patch with nonsense", "PATCH /elements/{element}", "a", `{"partial_element":"7"}`, "!a\nb\nt"},
+		{"before", "POST /elements", "",
+			`{"type":"insert_before","target_element_id":"a","elements":"[{\"tag\":\"markdown\",\"content\":\"1\"},{\"tag\":\"markdown\",\"content\":\"2\"}]"}`, "1\n2\na\nb\nt"},
+		{"after", "POST /elements", "",
+			`{"type":"insert_after","target_element_id":"b","elements":"[{\"tag\":\"markdown\",\"content\":\"1\"}]"}`, "a\nb\n1\nt"},
+		{"append", "POST /elements", "",
+			`{"type":"append","elements":"{\"tag\":\"markdown\",\"content\":\"1\"}"}`, "a\nb\nt\n1"},
+		{"append inside", "POST /elements", "",
+			`{"type":"append","target_element_id":"c","elements":[{"tag":"markdown","content":"1"}]}`, "a\nb\nt\n1"},
+		{"append a column", "POST /elements", "",
+			`{"type":"append","target_element_id":"set","elements":[{"tag":"column","elements":[{"tag":"markdown","content":"1"}]}]}`, "a\nb\n1\nt"},
+		{"beside an unknown element", "POST /elements", "",
+			`{"type":"insert_before","target_element_id":"gone","elements":[{"tag":"markdown","content":"1"}]}`, "a\nb\nt\n1"},
+		{"beside a title", "POST /elements", "",
+			`{"type":"insert_before","target_element_id":"t","elements":[{"tag":"markdown","content":"1"}]}`, "a\nb\nt\n1"},
+		{"add nonsense", "POST /elements", "", `{"type":"append","elements":"7"}`, "!a\nb\nt"},
+		{"add torn", "POST /elements", "", `{"type":"append","elements":"[{"}`, "!a\nb\nt"},
+		{"delete", "DELETE /elements/{element}", "a", `{}`, "b\nt"},
+		{"delete, without a body", "DELETE /elements/{element}", "a", ``, "b\nt"},
+		{"delete a title", "DELETE /elements/{element}", "t", `{}`, "a\nb"},
+		{"delete a container", "DELETE /elements/{element}", "set", `{}`, "a\nt"},
+		{"delete nothing", "DELETE /elements/{element}", "", `{}`, "a\nb\nt"},
+		{"batch", "POST /batch_update", "",
+			`{"actions":[{"action":"partial_update_setting","params":{"settings":{"config":{"streaming_mode":true}}}},
 				{"action":"add_elements","params":{"type":"insert_before","target_element_id":"b","elements":[{"tag":"markdown","element_id":"n","content":"n"}]}},
 				{"action":"delete_elements","params":{"element_ids":["a"]}},
 				{"action":"partial_update_element","params":{"element_id":"b","partial_element":{"text":{"content":"P"}}}},
-				{"action":"update_element","params":{"element_id":"c","element":{"tag":"markdown","content":"U"}}}]`))
-		}, "n\nP\nU"},
-		{"batch of JSON strings", func(c *feishu.Card) error {
-			return c.Batch([]byte(`"[{\"action\":\"update_element\",\"params\":\"{\\\"element_id\\\":\\\"a\\\",\\\"element\\\":\\\"{\\\\\\\"tag\\\\\\\":\\\\\\\"markdown\\\\\\\",\\\\\\\"content\\\\\\\":\\\\\\\"U\\\\\\\"}\\\"}\"}]"`))
-		}, "U\nb\nt"},
-		{"batch with the reference's other names", func(c *feishu.Card) error {
-			return c.Batch([]byte(`[{"action":"partial_update_setting","params":{"config":{"streaming_mode":true}}},
+				{"action":"update_element","params":{"element_id":"c","element":{"tag":"markdown","content":"U"}}}]}`, "n\nP\nU"},
+		{"batch of JSON strings", "POST /batch_update", "",
+			`{"actions":"[{\"action\":\"update_element\",\"params\":\"{\\\"element_id\\\":\\\"a\\\",\\\"element\\\":{\\\"tag\\\":\\\"markdown\\\",\\\"content\\\":\\\"U\\\"}}\"}]"}`, "U\nb\nt"},
+		{"batch with the reference's other names", "POST /batch_update", "",
+			`{"actions":[{"action":"partial_update_setting","params":{"config":{"streaming_mode":true}}},
 				{"action":"add_elements","params":{"type":"append","element_list":[{"tag":"markdown","content":"n"}]}},
-				{"action":"delete_elements","params":{"element_id_list":["a","b"]}}]`))
-		}, "t\nn"},
-		{"batch with an unknown action", func(c *feishu.Card) error {
-			return c.Batch([]byte(`[7,{"action":"paint"},{"action":"update_element","params":{"element":7}},{"action":"partial_update_element"},{"action":"add_elements"},{"action":"delete_elements","params":{"element_id":"a"}}]`))
-		}, "!b\nt"},
-		{"batch of nonsense", func(c *feishu.Card) error { return c.Batch([]byte(`{}`)) }, "!a\nb\nt"},
-		{"torn batch", func(c *feishu.Card) error { return c.Batch([]byte(`[`)) }, "!a\nb\nt"},
-		{"settings of nonsense", func(c *feishu.Card) error { return c.Settings([]byte(`[]`)) }, "!a\nb\nt"},
-		{"settings leave the text", func(c *feishu.Card) error { return c.Settings([]byte(`{"config":{"x":1},"card_link":{"url":"u"}}`)) }, "a\nb\nt"},
+				{"action":"delete_elements","params":{"element_id_list":["a","b"]}}]}`, "t\nn"},
+		{"batch with an unknown action", "POST /batch_update", "",
+			`{"actions":[7,{"action":"paint"},{"action":"update_element","params":{"element":7}},{"action":"partial_update_element"},{"action":"add_elements"},{"action":"delete_elements","params":{"element_id":"a"}}]}`, "!b\nt"},
+		{"batch of nonsense", "POST /batch_update", "", `{"actions":"{}"}`, "!a\nb\nt"},
+		{"settings of nonsense", "PATCH /settings", "", `{"settings":"[]"}`, "!a\nb\nt"},
+		{"settings leave the text", "PATCH /settings", "",
+			`{"settings":"{\"config\":{\"x\":1},\"card_link\":{\"url\":\"u\"}}"}`, "a\nb\nt"},
+		{"the whole card", "PUT ", "",
+			`{"card":{"type":"card_json","data":"{\"elements\":[{\"tag\":\"markdown\",\"content\":\"new\"}]}"}}`, "new"},
+		{"no JSON", "PUT ", "", `x`, "!a\nb\nt"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCard(t, threeElements)
-			err := tt.edit(c)
+			err := c.Apply(tt.call, tt.element, []byte(tt.body))
 			want, fails := strings.CutPrefix(tt.want, "!")
 			if (err != nil) != fails {
 				t.Errorf("error %v", err)
@@ -198,16 +195,27 @@ func TestCardEdits(t *testing.T) {
 	}
 }
 
+// An element keeps its id when it is replaced.
+func TestReplacedElementsKeepTheirID(t *testing.T) {
+	c := newCard(t, threeElements)
+	if err := c.Apply("PUT /elements/{element}", "a", []byte(`{"element":{"tag":"markdown","content":"R"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if write(t, c, "a", "S"); shown(c) != "S\nb\nt" {
+		t.Errorf("got %q", shown(c))
+	}
+}
+
 func TestCardOfSchema1IsEditedToo(t *testing.T) {
 	c := newCard(t, `{"elements":[{"tag":"markdown","element_id":"a","content":"a"}]}`)
-	c.SetContent("a", "A")
-	c.SetContent("b", "B")
+	write(t, c, "a", "A")
+	write(t, c, "b", "B")
 	if shown(c) != "A\nB" {
 		t.Errorf("text %q", shown(c))
 	}
 	i18n := newCard(t, `{"i18n_elements":{"zh_cn":[{"tag":"markdown","element_id":"a","content":"a"}]}}`)
-	i18n.SetContent("a", "A")
-	i18n.SetContent("b", "B")
+	write(t, i18n, "a", "A")
+	write(t, i18n, "b", "B")
 	if shown(i18n) != "A\nB" {
 		t.Errorf("text %q", shown(i18n))
 	}
@@ -215,7 +223,7 @@ func TestCardOfSchema1IsEditedToo(t *testing.T) {
 
 func TestCardTakesOnlySoMuchText(t *testing.T) {
 	var c feishu.Card
-	c.SetContent("x", strings.Repeat("长", 1<<20))
+	write(t, &c, "x", strings.Repeat("长", 300_000))
 	if text := shown(&c); len(text) > 400_000 || !strings.HasPrefix(text, "长长") {
 		t.Errorf("%d bytes", len(text))
 	}

@@ -45,7 +45,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -168,10 +167,6 @@ type Gateway struct {
 	rosters *lru.Cache[relay.ChatID, *mention.Directory] // who can be mentioned in the chats that the bot writes names in
 	ctx     context.Context                              // of questions to Feishu; ended by Close
 	cancel  context.CancelFunc
-
-	mu     sync.RWMutex   // held to read while busy grows
-	closed bool           // guarded by mu
-	busy   sync.WaitGroup // taps, and questions to Feishu
 }
 
 // New makes a gateway. It reads the drafts of an earlier run, and starts
@@ -308,34 +303,12 @@ func (g *Gateway) Status() any {
 	}
 }
 
-// Close ends the long connections, so that bots connect again elsewhere, and waits for what is being recorded, until
-// ctx ends. Calls that come later are served all the same. It may be called twice.
+// Close ends the long connections, so that bots connect again elsewhere, until ctx ends. Calls that are under way or
+// come later are served all the same. It may be called twice.
 func (g *Gateway) Close(ctx context.Context) error {
-	err := g.conn.Close(ctx)
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
-	recorded := make(chan struct{})
-	go func() { g.busy.Wait(); close(recorded) }()
-	select {
-	case <-recorded:
-	case <-ctx.Done():
-		g.log.Warn("the gateway stops while calls are still being recorded")
-	}
-	g.cancel()
-	g.close()
-	return err
-}
-
-// begin counts what Close waits for; false once the gateway is closed.
-func (g *Gateway) begin() bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if g.closed {
-		return false
-	}
-	g.busy.Add(1)
-	return true
+	defer g.close()
+	defer g.cancel()
+	return g.conn.Close(ctx)
 }
 
 // identified learns the app of an accepted bootstrap or a verified webhook.

@@ -185,11 +185,7 @@ const askWait = 10 * time.Second
 
 // knowSelf asks Feishu on another goroutine who the bot is, if that is unknown.
 func (g *Gateway) knowSelf() {
-	if g.opts.Book.Self().OpenID != "" || !g.begin() {
-		return
+	if g.opts.Book.Self().OpenID == "" {
+		go func() { _ = g.opts.Book.AskSelf(g.ctx, askWait) }() // asked again by the next send
 	}
-	go func() {
-		defer g.busy.Done()
-		_ = g.opts.Book.AskSelf(g.ctx, askWait) // asked again by the next send
-	}()
 }

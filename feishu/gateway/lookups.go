@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 
 	"feishu-relay/feishu"
 	"feishu-relay/relay"
@@ -48,7 +51,7 @@ func members(data json.RawMessage) object {
 // completeBots is GET bot/v3/bots/basic_batch.
 func (g *Gateway) completeBots(t *call, data object) (ours bool) {
 	bots, failed, none := members(data["bots"]), members(data["failed_bots"]), len(data) == 0
-	for _, id := range feishu.Listed(t.http.URL.Query(), "bot_ids") {
+	for _, id := range listed(t.http.URL.Query(), "bot_ids") {
 		if _, there := bots[id]; there {
 			continue
 		}
@@ -57,7 +60,7 @@ func (g *Gateway) completeBots(t *call, data object) (ours bool) {
 			delete(failed, id)
 			ours = true
 		} else if none {
-			failed[id], _ = relay.Marshal(feishu.NoBot())
+			failed[id] = json.RawMessage(`{"code":20002,"reason":"bot not found"}`) // docs/feishu.md 4.2
 		}
 	}
 	data["bots"], _ = relay.Marshal(bots)
@@ -78,7 +81,7 @@ func (g *Gateway) completeUser(t *call, data object) bool {
 
 // completeMessages is GET im/v1/messages/{id} and mget.
 func (g *Gateway) completeMessages(t *call, data object) (ours bool) {
-	ids := feishu.Listed(t.http.URL.Query(), "message_ids")
+	ids := listed(t.http.URL.Query(), "message_ids")
 	if t.message != "" {
 		ids = []string{string(t.message)}
 	}
@@ -146,4 +149,12 @@ func (g *Gateway) learnAnswer(t *call) {
 	for _, m := range items {
 		g.opts.Book.LearnMentions(m.Mentions)
 	}
+}
+
+// listed are the values of a repeated query parameter, as SDKs write them: a=1&a=2, a[]=1&a[]=2, a=1,2.
+func listed(q url.Values, name string) (out []string) {
+	for _, v := range slices.Concat(q[name], q[name+"[]"]) {
+		out = append(out, strings.Split(v, ",")...)
+	}
+	return out
 }

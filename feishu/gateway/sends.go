@@ -35,6 +35,9 @@ func (t *call) sendRequest() (req sendRequest) {
 	return req
 }
 
+// personTypes are the values of receive_id_type of a send to a person.
+var personTypes = []string{"open_id", "user_id", "union_id", "email"}
+
 // sent takes a message that Feishu accepted.
 func (g *Gateway) sent(t *call) {
 	m, err := feishu.ParseSent(t.answer)
@@ -54,8 +57,8 @@ func (g *Gateway) sent(t *call) {
 	g.opts.Book.LearnMentions(m.Mentions)
 	g.recent.chats.Add(m.ID, m.ChatID)
 	kind, req := g.kind(m.ChatID), t.sendRequest()
-	if to := t.http.URL.Query().Get("receive_id_type"); kind == "" && to != "" && to != "chat_id" {
-		kind = feishu.ChatP2P // it was sent to a person
+	if kind == "" && slices.Contains(personTypes, t.http.URL.Query().Get("receive_id_type")) {
+		kind = feishu.ChatP2P
 	}
 	if !t.peer {
 		g.opts.Book.SawChat(m.ChatID, kind)
@@ -284,22 +287,10 @@ func (g *Gateway) answers(m *feishu.Message, to relay.MessageID) bool {
 	return m.ParentID == to || m.RootID == to || m.ParentID == "" && chat != "" && m.ChatID == chat
 }
 
-// cardRequest is what the CardKit calls carry, JSON within JSON strings
-// (docs/feishu.md 5.2).
+// cardRequest is what of the CardKit calls is read here (docs/feishu.md 5.2).
 type cardRequest struct {
-	Data     string `json:"data"`
-	Type     string `json:"type"`
-	Sequence int    `json:"sequence"`
-	Content  string `json:"content"`
-	Element  string `json:"element"`
-	Partial  string `json:"partial_element"`
-	Elements string `json:"elements"`
-	Target   string `json:"target_element_id"`
-	Settings string `json:"settings"`
-	Actions  string `json:"actions"`
-	Card     struct {
-		Data string `json:"data"`
-	} `json:"card"`
+	Data      string          `json:"data"`
+	Sequence  int             `json:"sequence"`
 	MessageID relay.MessageID `json:"message_id"`
 }
 
@@ -328,7 +319,7 @@ func (t *call) card() (made string, req cardRequest, ok bool) {
 	answer, ok := accepted[struct {
 		CardID string `json:"card_id"`
 	}](t)
-	return answer.CardID, req, ok && json.Unmarshal(t.request, &req) == nil
+	return answer.CardID, req, ok && (len(t.request) == 0 || json.Unmarshal(t.request, &req) == nil)
 }
 
 // cardChanged applies an accepted CardKit call to the card that is being written.
@@ -351,7 +342,7 @@ func (g *Gateway) cardChanged(t *call) {
 		}
 		streamed := d.Card.Streaming()
 		d.Message.Mentions = nil // they were those of the card as it was sent
-		if err := write(d.Card, t.http.Method+" "+what, element, &req); err != nil {
+		if err := d.Card.Apply(t.http.Method+" "+what, element, t.request); err != nil {
 			g.count("card_unreadable")
 			g.log.Warn("a change of a card cannot be read", "message_id", d.Message.ID, "err", err)
 		}
@@ -364,27 +355,4 @@ func (g *Gateway) cardChanged(t *call) {
 		}
 		g.touch(d, what == "", streamed)
 	})
-}
-
-// write applies a CardKit call to a card.
-func write(card *feishu.Card, call, element string, req *cardRequest) error {
-	switch call {
-	case "PUT ":
-		return card.Replace([]byte(req.Card.Data))
-	case "PATCH /settings":
-		return card.Settings([]byte(req.Settings))
-	case "POST /batch_update":
-		return card.Batch([]byte(req.Actions))
-	case "POST /elements":
-		return card.AddElements(req.Type, req.Target, []byte(req.Elements))
-	case "PUT /elements/{element}":
-		return card.ReplaceElement(element, []byte(req.Element))
-	case "PATCH /elements/{element}":
-		return card.PatchElement(element, []byte(req.Partial))
-	case "DELETE /elements/{element}":
-		card.DeleteElement(element)
-	default: // PUT /elements/{element}/content
-		card.SetContent(element, req.Content)
-	}
-	return nil
 }

@@ -67,6 +67,10 @@ func TestPrivateChatsStay(t *testing.T) {
 			t.Errorf("sent by %s: the chat is %q", query, kind)
 		}
 	}
+	r.call("POST", "/open-apis/im/v1/messages?receive_id_type=thread_id", js(map[string]any{"receive_id": group, "msg_type": "text", "content": `{"text":"in a topic"}`}))
+	if m := r.said(); m.Text != "in a topic" {
+		t.Errorf("published %q", m.Text)
+	}
 	r.sendTo(private, "text", `{"text":"secret"}`) // kind unknown: asked, then dropped
 	waitFor(t, func() bool { return r.counts.of("draft_private") == 1 })
 	r.silent()
