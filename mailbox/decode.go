@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -80,7 +81,8 @@ func parseFields(raw []byte) (in fields, err error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	if !json.Valid(raw) || d.Decode(&in) != nil || in == nil {
+	err = d.Decode(&in)
+	if _, end := d.Token(); err != nil || in == nil || end != io.EOF {
 		return nil, Invalid("", "want one JSON object")
 	}
 	return in, nil

@@ -197,6 +197,7 @@ type Agent struct {
 	moving      sync.Mutex // of what is sent and of tasks: one at a time
 	again       chan struct{}
 	postponed   postponed
+	fresh       atomic.Pointer[arrival]
 	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
 	handedOut   *lru.Cache[string, []string] // names of the messages that drains handed out, by cursor
 	signatures  *lru.Cache[string, []string] // of the items in the inbox, by the store's key
@@ -287,7 +288,7 @@ func (a *Agent) Run(ctx context.Context) {
 // keep starts a part again that ended early.
 func (a *Agent) keep(ctx context.Context, name string, part func(context.Context) error) {
 	again, outage := wait.NewBackoff(retryFirst, awayMax), ""
-	for ctx.Err() == nil {
+	for {
 		began := time.Now()
 		err := part(ctx)
 		if ctx.Err() != nil {

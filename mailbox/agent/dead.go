@@ -60,6 +60,7 @@ func (b *outgoing) makeDead(n *entry, code mailbox.Code, reason string) {
 	if err != nil {
 		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.To, "message_id", d.ID, "err", err)
 		n.hold = time.Now().Add(lookEvery)
+		b.plan(n.hold)
 		return
 	}
 	b.dead = append(b.dead, deadEntry{n.name, d})

@@ -17,9 +17,6 @@ import (
 // errLater says that the bot wants a message that only this side can give again.
 var errLater = errors.New("the bot wants it later")
 
-// firstTries is how often a message is tried before others go first.
-const firstTries = 3
-
 // maxInProgress is how many bytes of messages the bot may have without an answer, in
 // conversations and otherwise; the next waits for one of these to end. Each counts as leastInProgress.
 const (
@@ -40,9 +37,12 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 	defer attempts.Wait()
 	room := semaphore.NewWeighted(maxInProgress)
 	for {
-		more, opened := a.queue.Changed(), a.opts.Channels.Changed()
+		more := a.queue.Changed()
 		m, at := a.queue.next(time.Now(), inChat)
 		if m == nil {
+			if f := a.fresh.Load(); f != nil && f.inChat == inChat { // it has to wait, and may leave the inbox meanwhile
+				a.fresh.CompareAndSwap(f, nil)
+			}
 			if err := wait.Change(ctx, at, more); err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			on := Progress{Written: func() { a.queue.written(m); written() }, Next: func() { a.queue.release(m) }}
 			err = a.deliverOne(ctx, m, on)
 			a.queue.release(m)
-			a.ended(ctx, m, err, opened)
+			a.ended(ctx, m, err)
 		})
 		err := <-first
 		if err == nil || errors.Is(err, ErrNoChannel) || errors.Is(err, ErrTimedOut) {
@@ -79,8 +79,6 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 
 // awayError is an error of the store.
 type awayError struct{ error }
-
-func (e awayError) Unwrap() error { return e.error }
 
 // longestPause is the longest pause after an error before what failed is tried again.
 func longestPause(err error) time.Duration {
@@ -101,9 +99,8 @@ func (a *Agent) watchChannels(ctx context.Context) error {
 	}
 }
 
-// ended gives back a message that was not delivered. opened is closed when a delivery channel has opened
-// since the attempt began: the message's turn is before that of what came later.
-func (a *Agent) ended(ctx context.Context, m *queued, err error, opened <-chan struct{}) {
+// ended gives back a message that was not delivered.
+func (a *Agent) ended(ctx context.Context, m *queued, err error) {
 	now := a.queue.now(m)
 	switch {
 	case err == nil:
@@ -111,11 +108,6 @@ func (a *Agent) ended(ctx context.Context, m *queued, err error, opened <-chan s
 		a.queue.stop(m)
 	case errors.Is(err, ErrNoChannel):
 		a.queue.putBack(m, noChannel)
-		select {
-		case <-opened:
-			a.queue.opened()
-		default:
-		}
 	case errors.Is(err, ErrTimedOut), !now.given.IsZero() && time.Since(now.given) > a.opts.MaxAge:
 		if !a.queue.putBack(m, unanswered) { // the bot ended its task and did not answer
 			return
@@ -162,10 +154,24 @@ func (a *Agent) withTaskState(e mailbox.Envelope) mailbox.Envelope {
 	return e
 }
 
+// arrival is the message that came last: it is not read again if its turn is next, within maxFresh.
+type arrival struct {
+	mailbox.Envelope
+	key    string
+	inChat bool
+	came   time.Time
+}
+
+const maxFresh = time.Second
+
 // fetch reads a message that is to be delivered; false: the bot does not get
 // it any more, and it has left the inbox.
 func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bool, err error) {
-	e, err = a.read(ctx, m)
+	if f := a.fresh.Swap(nil); f != nil && f.key == m.key && time.Since(f.came) <= maxFresh {
+		e = a.withTaskState(f.Envelope)
+	} else {
+		e, err = a.read(ctx, m)
+	}
 	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
 		a.queue.remove(m)
 		return e, false, nil
@@ -328,7 +334,7 @@ func (a *Agent) clear(ctx context.Context, m *queued, how mailbox.Outcome) error
 	for _, key := range keys {
 		if err := a.settle(ctx, key, how); err != nil {
 			again := a.queue.now(m)
-			again.keys, again.progress = keys, progress{fails: firstTries, hold: time.Now().Add(awayMax)}
+			again.keys, again.progress = keys, progress{fails: 1, hold: time.Now().Add(awayMax)}
 			a.queue.add(again, m.name)
 			return awayError{err}
 		}

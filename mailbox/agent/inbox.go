@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"time"
 
 	"feishu-relay/internal/wait"
@@ -28,19 +29,12 @@ const (
 	drainBytes = 4 << 20
 )
 
-// size is about how much of an answer e is.
-func size(e mailbox.Envelope) int {
-	n := 1 << 10
-	for _, p := range e.Content.Parts {
-		n += len(p.Text) + len(p.Data) + len(p.Path)
-	}
-	return n
-}
-
 // Inbox shows what waits for the bot, at most limit, in the order of delivery,
 // and how many there are. It delivers nothing.
 func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int, err error) {
-	list, total := a.queue.show(max(0, min(limit, maxDrain)))
+	list := look(a.queue, func() []*queued { return slices.Clone(a.queue.list) })
+	total = len(list)
+	list = list[:max(0, min(limit, maxDrain, total))]
 	waiting = []Mail{}
 	for room := drainBytes; len(list) > 0 && room > 0; list = list[1:] {
 		e, err := a.read(ctx, list[0])
@@ -51,7 +45,7 @@ func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int
 		if err != nil {
 			return nil, 0, err
 		}
-		room -= size(e)
+		room -= list[0].size
 		waiting = append(waiting, mailOf(list[0], e))
 	}
 	return waiting, total, nil
@@ -83,28 +77,25 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 	var list []mailbox.Envelope
 	room := drainBytes
 	for _, copies := range a.takeAll(ctx, min(limit, maxDrain), goal, &d) {
-		full, first := room <= 0, true
+		var e mailbox.Envelope
+		var ok bool
+		if room > 0 {
+			var err error
+			if e, ok, err = a.fetch(ctx, copies[0]); err != nil {
+				a.log.Warn("mail cannot be read and waits", "message_id", copies[0].id, "err", err)
+			}
+		}
 		for _, m := range copies {
-			if full {
-				a.queue.stop(m)
-				continue
+			a.queue.stop(m)
+			if ok {
+				a.queue.update(func() { m.hold = time.Now().Add(handedOutFor) })
+				names = append(names, m.name)
 			}
-			e, ok, err := a.fetch(ctx, m)
-			if !ok || err != nil {
-				a.queue.stop(m)
-				if err != nil {
-					a.log.Warn("mail cannot be read and waits", "message_id", m.id, "err", err)
-				}
-				continue
-			}
-			a.queue.update(func() { m.delivering, m.hold = false, time.Now().Add(handedOutFor) })
-			room -= size(e)
-			names = append(names, m.name)
-			if first {
-				first = false
-				d.Messages = append(d.Messages, mailOf(m, e))
-				list = append(list, e)
-			}
+		}
+		if ok {
+			room -= copies[0].size
+			d.Messages = append(d.Messages, mailOf(copies[0], e))
+			list = append(list, e)
 		}
 	}
 	if len(names) > 0 {

@@ -172,6 +172,7 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 			return err
 		}
 	}
+	a.fresh.Store(&arrival{e, m.key, m.inChat, time.Now()})
 	what := EventReceived
 	if !a.queue.add(m, e.UniqueID()) {
 		what = EventDuplicate

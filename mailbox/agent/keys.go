@@ -76,13 +76,12 @@ const (
 // checkSigner refuses unsigned mail of an agent that has signed before: it has the
 // secret, and only programs that do not may leave the signature out. sig is e's.
 func (a *Agent) checkSigner(e mailbox.Envelope, sig string) error {
-	switch {
-	case a.opts.Signing.Secret == "":
-	case sig != "":
-		if e.Metadata.Extra[metaNotice] == nil { // a notice in the name of its sender is this agent's own
-			a.remember(kindSigned, e.ID, signerKey(e.From))
-		}
-	case a.state.has(kindSigned, signerKey(e.From)):
+	known := a.opts.Signing.Secret == "" || a.state.has(kindSigned, signerKey(e.From))
+	own := e.Metadata.Extra[metaNotice] != nil // a notice in the name of its sender is this agent's own
+	if sig != "" && !known && !own {
+		a.remember(kindSigned, e.ID, signerKey(e.From))
+	}
+	if sig == "" && known && a.opts.Signing.Secret != "" {
 		return mailbox.Refused(mailbox.BadSignature, "sig", "the message is not signed, and its sender signs")
 	}
 	return nil

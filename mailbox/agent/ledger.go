@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -171,11 +172,7 @@ func checkStep(from, to mailbox.TaskState) error {
 }
 
 func joinStates(states []mailbox.TaskState, between string) string {
-	names := make([]string, len(states))
-	for i, state := range states {
-		names[i] = string(state)
-	}
-	return strings.Join(names, between)
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(states), "[]"), " ", between)
 }
 
 // ledger is the tasks of the book in memory. What is set in it was committed before. Its methods

@@ -156,9 +156,6 @@ func (a *Agent) introduce(ctx context.Context, e mailbox.Envelope) error {
 		if err != nil {
 			return err
 		}
-		if c.AgentID != a.opts.Self {
-			return mailbox.Refused(mailbox.Unauthorized, "content.agent_id", "this sidecar serves %q only", a.opts.Self)
-		}
 		a.mu.Lock()
 		if c.Description != "" {
 			a.card.Description = c.Description

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -68,7 +69,7 @@ type outgoing struct {
 	opts   outgoingOptions
 	state  *state
 	random func() float64 // for backoff
-	wake   chan struct{}  // has a value if something may be due
+	wake   chan struct{}  // has a value if there is something new, or next is earlier
 
 	mu        sync.Mutex
 	entries   map[string]*entry             // by name; guarded by mu, and so is each entry
@@ -77,6 +78,8 @@ type outgoing struct {
 	watched   int                           // of all entries
 	dead      []deadEntry                   // the oldest first
 	named     int64                         // the time in the newest name, in nanoseconds
+	fresh     []*entry                      // what came since Run looked
+	next      time.Time                     // when something is due besides; zero: never
 	newlyDead []DeadLetter                  // what unlock reports
 }
 
@@ -85,6 +88,8 @@ type entry struct {
 	name     string // its key in the book: names sort by time
 	receiver *receiver
 	sentMail
+
+	mail *mailbox.Sealed // until the store has it; nil: only the book has it
 
 	due  time.Time // when an answer is late, if the receiver is online; of what is watched, the next look
 	gone bool      // acknowledged, dead or refused meanwhile
@@ -127,11 +132,14 @@ type receiver struct {
 // openOutgoing returns an empty table; [outgoing.restore] fills it.
 func openOutgoing(s *state, opts outgoingOptions) *outgoing {
 	return &outgoing{opts: opts, state: s, random: mathrand.Float64, wake: make(chan struct{}, 1),
-		entries: map[string]*entry{}, receivers: map[mailbox.AgentID]*receiver{}}
+		entries: map[string]*entry{}, receivers: map[mailbox.AgentID]*receiver{}, next: time.Now()}
 }
 
 // restore takes in a record of the book; it is called before anything else.
 func (b *outgoing) restore(kind, key string, value json.RawMessage) error {
+	if at, err := strconv.ParseInt(key, 10, 64); err == nil {
+		b.named = max(b.named, at) // the clock may have been set back
+	}
 	switch kind {
 	case kindSent:
 		n := &entry{name: key, due: time.Now().Add(b.opts.AckTimeout)}
@@ -182,7 +190,9 @@ func (b *outgoing) Post(m mailbox.Sealed, with ...book.Record) error {
 	if err != nil {
 		return err
 	}
+	n.mail = &m
 	b.insert(n)
+	b.fresh = append(b.fresh, n)
 	wait.Wake(b.wake)
 	return nil
 }
@@ -297,7 +307,7 @@ func (b *outgoing) drop(n *entry) {
 	if err := b.remove(n); err != nil {
 		b.opts.Logger.Warn("a message that was delivered is looked at again", "to", n.To, "message_id", n.ID, "err", err)
 		n.hold = time.Now().Add(lookEvery)
-		wait.Wake(b.wake)
+		b.plan(n.hold)
 	}
 }
 
@@ -306,12 +316,22 @@ func (b *outgoing) save(n *entry) {
 	if err := b.state.commit(book.Record{Kind: kindSent, Key: n.name, Value: n.sentMail}); err != nil {
 		b.opts.Logger.Warn("write down a message that waits", "to", n.To, "message_id", n.ID, "err", err)
 	}
-	wait.Wake(b.wake)
+}
+
+// plan has Run look at all that waits at a time; zero: never.
+func (b *outgoing) plan(at time.Time) {
+	if !at.IsZero() && (b.next.IsZero() || at.Before(b.next)) {
+		b.next = at
+		wait.Wake(b.wake)
+	}
 }
 
 // load returns n's envelope. One that is missing or broken is dropped; with errUnsigned, it only
 // cannot be sent.
 func (b *outgoing) load(n *entry) (m mailbox.Sealed, err error) {
+	if n.mail != nil {
+		return *n.mail, nil
+	}
 	var raw json.RawMessage
 	if err = b.state.load(kindMail, n.name, &raw); err == nil {
 		m.Raw = raw
@@ -368,7 +388,7 @@ func (b *outgoing) stored(n *entry, key string) {
 			after = watchAfter
 		}
 	}
-	n.Key, n.lost, n.due = key, false, time.Now().Add(after)
+	n.Key, n.mail, n.lost, n.due = key, nil, false, time.Now().Add(after)
 	b.save(n)
 }
 
@@ -391,6 +411,7 @@ func (b *outgoing) pause(n *entry) {
 		n.Next = time.Now().Add(backoff(n.RetryCount, b.opts.RetryBase, maxPause, b.random()))
 	}
 	b.save(n)
+	b.plan(b.at(n))
 }
 
 // at returns when something is to be done for n; zero: not before something else happens.
@@ -436,13 +457,23 @@ func (r *receiver) lookAt() time.Time {
 // Run sends what is due, until ctx is done. It is called once at a time.
 func (b *outgoing) Run(ctx context.Context) {
 	for {
-		due, next := b.due(ctx)
+		b.mu.Lock()
+		due, next := b.fresh, b.next
+		b.fresh = nil
+		b.mu.Unlock()
+		if !next.IsZero() && !time.Now().Before(next) {
+			due = b.due(ctx)
+		} else if len(due) == 0 && wait.Change(ctx, next, b.wake) != nil {
+			return
+		}
 		for _, n := range due {
 			b.mu.Lock()
 			b.decide(ctx, n)
+			b.plan(b.at(n))
+			b.plan(n.receiver.lookAt())
 			b.unlock()
 		}
-		if len(due) == 0 && wait.Change(ctx, next, b.wake) != nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return
 		}
 	}
@@ -458,24 +489,27 @@ func outside[T any](ctx context.Context, b *outgoing, f func(context.Context) (T
 }
 
 // due looks at the receivers whose turn it is, and returns the entries for which something is to
-// be done, the oldest first; without one, when there will be one.
-func (b *outgoing) due(ctx context.Context) (due []*entry, next time.Time) {
+// be done, the oldest first.
+func (b *outgoing) due(ctx context.Context) (due []*entry) {
 	b.mu.Lock()
 	defer b.unlock()
+	b.next = time.Time{}
 	for _, r := range b.receivers {
 		if at := r.lookAt(); !at.IsZero() && !time.Now().Before(at) {
 			b.look(ctx, r)
 		}
-		next = sooner(next, r.lookAt())
+		b.plan(r.lookAt())
+		now := time.Now()
 		for n := range r.entries {
-			if b.isDue(n) {
+			if at := b.at(n); !at.IsZero() && !now.Before(at) {
 				due = append(due, n)
+			} else {
+				b.plan(at)
 			}
-			next = sooner(next, b.at(n))
 		}
 	}
 	slices.SortFunc(due, func(x, y *entry) int { return strings.Compare(x.name, y.name) })
-	return due, next
+	return due
 }
 
 func (b *outgoing) isDue(n *entry) bool {

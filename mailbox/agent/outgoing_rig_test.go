@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -200,7 +199,7 @@ func (r *rig) gone(away bool) {
 	r.outgoing.mu.Lock()
 	if coder := r.receivers["coder"]; coder != nil {
 		r.noteLook(coder, !away)
-		wait.Wake(r.wake)
+		r.plan(time.Now())
 	}
 	r.outgoing.mu.Unlock()
 	synctest.Wait()

@@ -138,16 +138,12 @@ func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (del
 		e.Content.Parts = []mailbox.Part{mailbox.TextPart(m.Message)}
 		e.Metadata = mailbox.Metadata{CorrelationID: m.CorrelationID, Goal: goal}
 		if err := a.send(&e); err != nil {
-			says := "the mailbox cannot be reached now; try again"
-			if no, ok := errors.AsType[*mailbox.Error](err); ok {
-				says = no.Error()
-			} else if errors.Is(err, mailbox.ErrFull) {
-				says = err.Error()
-			} else {
+			if _, refused := errors.AsType[*mailbox.Error](err); !refused && !errors.Is(err, mailbox.ErrFull) {
 				a.log.Warn("a message was not sent", "to", c.AgentID, "err", err)
 				a.opts.Failed("sending", err)
+				err = errors.New("the mailbox cannot be reached now; try again")
 			}
-			reasons = append(reasons, fmt.Sprintf("goal `%s` of agent_id `%s`: %s", goal, c.AgentID, says))
+			reasons = append(reasons, fmt.Sprintf("goal `%s` of agent_id `%s`: %v", goal, c.AgentID, err))
 			continue
 		}
 		delivered = append(delivered, goal)
@@ -168,9 +164,7 @@ func (a *Agent) Goals() []string {
 // AddGoal registers a goal; "" makes up an id. It returns the goal's id when the
 // registry has it.
 func (a *Agent) AddGoal(ctx context.Context, goal string) (string, error) {
-	if goal == "" {
-		goal = newGoal()
-	}
+	goal = cmp.Or(goal, "goal_"+strings.ToLower(rand.Text()[:12]))
 	control := func(r rune) bool { return r <= ' ' || r == 0x7f }
 	if len(goal) > 128 || strings.TrimSpace(goal) != goal || strings.ContainsFunc(goal, control) {
 		return "", mailbox.Invalid("goal_id", "want at most 128 bytes without spaces and control characters")
@@ -198,14 +192,6 @@ func (a *Agent) RemoveGoal(ctx context.Context, goal string) error {
 		return mailbox.Invalid("goal_id", "no goal %.128q is registered", goal)
 	}
 	return a.writeCard(ctx, false)
-}
-
-// newGoal makes up a goal's id: a random UUID.
-func newGoal() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // present keeps the agent's card in the registry: at the start, at each
@@ -277,16 +263,11 @@ func (a *Agent) Agents(ctx context.Context) ([]mailbox.Card, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, found := time.Now(), false
+	cards = slices.DeleteFunc(cards, func(c mailbox.Card) bool { return c.AgentID == a.opts.Self })
+	cards = append(cards, a.Card())
+	slices.SortFunc(cards, func(c, d mailbox.Card) int { return cmp.Compare(c.AgentID, d.AgentID) })
 	for i := range cards {
-		if cards[i].AgentID == a.opts.Self {
-			cards[i], found = a.Card(), true
-		}
-		cards[i].Status = cards[i].At(now, a.opts.HeartbeatTimeout)
-	}
-	if !found {
-		cards = append(cards, a.Card())
-		slices.SortFunc(cards, func(c, d mailbox.Card) int { return cmp.Compare(c.AgentID, d.AgentID) })
+		cards[i].Status = cards[i].At(time.Now(), a.opts.HeartbeatTimeout)
 	}
 	return cards, nil
 }

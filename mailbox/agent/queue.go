@@ -125,12 +125,6 @@ func (q *queue) now(m *queued) queued {
 	return look(q, func() queued { now := *m; now.keys = slices.Clone(m.keys); return now })
 }
 
-// show returns at most n messages, and how many there are.
-func (q *queue) show(n int) ([]*queued, int) {
-	all := look(q, func() []*queued { return slices.Clone(q.list) })
-	return all[:min(n, len(all))], len(all)
-}
-
 // add puts a message into the queue, and reports false where it is known: then its further keys
 // are noted. unique is the name that it gets where another one has its name.
 func (q *queue) add(m queued, unique string) (added bool) {
@@ -238,8 +232,7 @@ func (q *queue) overflow(most int) (out []*queued) {
 	for _, m := range q.list {
 		count[m.goal]++
 	}
-	oldest := func(x, y *queued) int { return cmp.Compare(x.arrived, y.arrived) }
-	for _, m := range slices.SortedFunc(slices.Values(q.list), oldest) {
+	for _, m := range q.list {
 		if m.goal != "" && m.free() && count[m.goal] > most {
 			count[m.goal]--
 			m.delivering = true
@@ -293,11 +286,8 @@ func (q *queue) opened() {
 func (q *queue) postpone(m *queued, now time.Time, longest time.Duration) {
 	q.update(func() {
 		m.delivering, m.giving = false, nil
-		pause := wait.Doubled(retryFirst, longest, m.fails)
-		if m.fails++; m.fails >= firstTries {
-			pause *= 2
-		}
-		m.hold = now.Add(min(pause, longest))
+		m.hold = now.Add(wait.Doubled(retryFirst, longest, m.fails))
+		m.fails++
 	})
 }
 

@@ -58,22 +58,16 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 		t = newTask(Received, e.From, e)
 		t.State = mailbox.Accepted
 	}
-	var noted []book.Record
-	if !known {
-		noted = append(noted, t.record())
-	}
 	again, over := t.MessageID != e.ID, !t.open()
 	step := a.stepFor(ctx, a.step(t, t.State, t.Reason, nil))
 	if over && !again { // the end itself was sent, with what the bot wrote
 		step = nil
 	}
-	if err := a.send(step, noted...); err != nil {
+	if err := a.send(step, t.record()); err != nil {
 		return err
 	}
-	if !known {
-		a.ledger.set(t)
-		a.Announce()
-	}
+	a.ledger.set(t)
+	a.Announce()
 	a.opts.Trace("noted")
 	if again || over {
 		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
