@@ -312,22 +312,12 @@ func (a *API) SendMessage(ctx context.Context, m Outgoing) (Message, error) {
 
 // Reply sends a text as a reply to a message and returns its id, as [API.SendMessage]. at-tags in text are mentions.
 func (a *API) Reply(ctx context.Context, to relay.MessageID, text, uuid string) (relay.MessageID, error) {
-	return a.sendText(ctx, Outgoing{ReplyTo: to, UUID: uuid}, text)
-}
-
-// Send sends a text to a chat, else as [API.Reply].
-func (a *API) Send(ctx context.Context, chat relay.ChatID, text, uuid string) (relay.MessageID, error) {
-	return a.sendText(ctx, Outgoing{Chat: chat, UUID: uuid}, text)
+	sent, err := a.SendMessage(ctx, Outgoing{ReplyTo: to, UUID: uuid, Type: "text", Content: TextContent(text)})
+	return sent.ID, err
 }
 
 // TextContent is the content of a text message.
 func TextContent(text string) string { return string(compact(map[string]string{"text": text})) }
-
-func (a *API) sendText(ctx context.Context, m Outgoing, text string) (relay.MessageID, error) {
-	m.Type, m.Content = "text", TextContent(text)
-	sent, err := a.SendMessage(ctx, m)
-	return sent.ID, err
-}
 
 // React adds a reaction, such as "OK", to a message: POST im/v1/messages/{id}/reactions
 // (docs/feishu.md 5). An existing one, or one that another call is adding, is a success.

@@ -37,13 +37,14 @@ func TestAPIWrites(t *testing.T) {
 		`{"msg_type":"text","content":"{\"text\":\"hi <b> \\\"你\\\"\"}","reply_in_thread":false,"uuid":"u1"}`}); id != "om_new" || err != nil || got != want {
 		t.Errorf("reply: %q %v\ngot  %+v\nwant %+v", id, err, got, want)
 	}
-	id, err = a.Send(t.Context(), "oc_1", "hi", "")
+	hi := feishu.Outgoing{Chat: "oc_1", Type: "text", Content: feishu.TextContent("hi")}
+	sent, err := a.SendMessage(t.Context(), hi)
 	if want := (request{"POST /open-apis/im/v1/messages?receive_id_type=chat_id", "Bearer t-bot",
-		`{"receive_id":"oc_1","msg_type":"text","content":"{\"text\":\"hi\"}"}`}); id != "om_new" || err != nil || got != want {
-		t.Errorf("send: %q %v\ngot  %+v\nwant %+v", id, err, got, want)
+		`{"receive_id":"oc_1","msg_type":"text","content":"{\"text\":\"hi\"}"}`}); sent.ID != "om_new" || err != nil || got != want {
+		t.Errorf("send: %+v %v\ngot  %+v\nwant %+v", sent, err, got, want)
 	}
 	answer = `{"code":0,"data":{}}`
-	if _, err := a.Send(t.Context(), "oc_1", "hi", ""); err == nil {
+	if _, err := a.SendMessage(t.Context(), hi); err == nil {
 		t.Error("an answer without a message is taken")
 	}
 	err = a.React(t.Context(), "om_1", "OK")

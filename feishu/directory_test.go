@@ -1,15 +1,10 @@
 package feishu_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -216,30 +211,6 @@ func TestDirectoryForgetsTheOldest(t *testing.T) {
 	}
 	check(b)
 	check(reopened(t, dir, b, store))
-}
-
-// What is learned where something else is forgotten for it is on disk soon, also if the process is killed then.
-func TestAFullDirectoryIsWritten(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := openDirectory(t, dir)
-		for i := range 10_001 {
-			d.LearnName(fmt.Sprint("ou_", i), feishu.Who{Name: "somebody"})
-		}
-		time.Sleep(time.Second)
-		d.LearnName("ou_new", feishu.Who{Name: "newcomer"})
-		time.Sleep(time.Second)
-		synctest.Wait()
-		files, err := filepath.Glob(filepath.Join(dir, "book*.jsonl"))
-		var all []byte
-		for _, name := range files {
-			data, rerr := os.ReadFile(name)
-			all, err = append(all, data...), errors.Join(err, rerr)
-		}
-		if err != nil || !bytes.Contains(all, []byte("newcomer")) {
-			t.Errorf("the newest name is not among the %d bytes on disk, %v", len(all), err)
-		}
-	})
 }
 
 // A bot that was removed and added has a new open_id. Its app sees its own bot under a new id as well.
