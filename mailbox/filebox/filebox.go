@@ -20,10 +20,8 @@
 //
 // # Cards
 //
-// Other programs rewrite the whole registry and lock nothing. So a card of ours
-// that vanished from it, or went back to an older heartbeat, is put back as
-// long as a Receive runs. Of another program's rewrite within microseconds of ours, its own card can be lost until its
-// next heartbeat.
+// Other programs rewrite the whole registry and lock nothing. A card that is lost or goes back to an older heartbeat by
+// that is there again with its agent's next heartbeat.
 //
 // # Rights
 //
@@ -65,7 +63,6 @@ type Store struct {
 	named  int64                             // the time in the newest name of ours, in nanoseconds; guarded by mu
 
 	turn *semaphore.Weighted // of who changes the registry or what follows
-	own  entries             // the cards set here, as last written
 	seen entries             // the last good registry
 }
 
@@ -82,7 +79,6 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 		lockWait: lockWait,
 		counts:   counts,
 		turn:     semaphore.NewWeighted(1),
-		own:      entries{},
 	}
 	if _, err := s.dir.Open(true); err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)

@@ -3,7 +3,6 @@ package filebox
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"feishu-relay/internal/safefile"
@@ -24,18 +22,11 @@ import (
 const unfinished = 5 * time.Second
 
 // Receive implements [mailbox.Store]. What cannot be a message (a link, a folder,
-// more than 1 MiB) is moved to malformed, with a warning, and not shown. While
-// it runs, the cards that were set are kept in the registry.
+// more than 1 MiB) is moved to malformed, with a warning, and not shown. A file that is written again is shown again.
 func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(mailbox.Item), looked func()) error {
 	if err := checkAgent("the", agent); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var guard sync.WaitGroup
-	defer guard.Wait()
-	defer cancel()
-	guard.Go(func() { s.keepCards(ctx) })
-
 	r := receiver{store: s, agent: agent, take: take, files: map[string]*file{}}
 	folder := filepath.Join(s.dir.Path, string(agent), inbox)
 	r.notices = safefile.Notices{Dir: folder, Recheck: s.recheck, Off: s.unnotified, Log: s.log}
@@ -66,11 +57,9 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 // file is what is remembered of a file in the inbox.
 type file struct {
 	shown  bool
-	sum    [sha256.Size]byte // of what it says: another message in a file of the same name is new
-	mod    time.Time
-	size   int64
-	first  time.Time // when it was first seen to be no JSON; zero: it is
-	warned bool      // it cannot be read or moved, and that was logged
+	info   fs.FileInfo // as it was when it was shown: another message in a file of the same name is new
+	first  time.Time   // when it was first seen to be no JSON; zero: it is
+	warned bool        // it cannot be read or moved, and that was logged
 }
 
 // receiver shows one agent's mail. It belongs to one goroutine.
@@ -103,7 +92,7 @@ func (r *receiver) scanOnce(ctx context.Context, name string) error {
 	}
 	defer box.Close()
 	if name != "" {
-		r.look(box, name, true)
+		r.look(box, name)
 		return nil
 	}
 	r.notices.Arm() // before the look: what comes behind it is noticed
@@ -115,7 +104,7 @@ func (r *receiver) scanOnce(ctx context.Context, name string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r.look(box, name, false)
+		r.look(box, name)
 	}
 	return nil
 }
@@ -140,19 +129,15 @@ func (r *receiver) list(box *os.Root) ([]string, error) {
 	return slices.DeleteFunc(second, func(name string) bool { return byAge(newest, name) < 0 }), err
 }
 
-// look shows a message that was not shown. changed says that something happened
-// to the file, so that its time and size prove nothing.
-func (r *receiver) look(box *os.Root, name string, changed bool) {
+// look shows a message that was not shown.
+func (r *receiver) look(box *os.Root, name string) {
 	f := r.files[name]
 	if f == nil {
 		f = &file{}
 		r.files[name] = f
 	}
-	if f.shown && !changed {
-		info, err := box.Lstat(name)
-		if err != nil || info.ModTime().Equal(f.mod) && info.Size() == f.size {
-			return
-		}
+	if info, err := box.Lstat(name); err == nil && f.shown && same(info, f.info) {
+		return
 	}
 	raw, info, err := read(box, name, mailbox.MaxEnvelope)
 	_, long := errors.AsType[tooLong](err)
@@ -174,24 +159,8 @@ func (r *receiver) look(box *os.Root, name string, changed bool) {
 			return // a time in the future is of another host's clock
 		}
 	}
-	sum := content(fields)
-	isNew := !f.shown || sum != f.sum
-	*f = file{shown: true, sum: sum, mod: info.ModTime(), size: info.Size(), warned: f.warned}
-	if isNew {
-		r.take(mailbox.Item{Key: name, Raw: raw})
-	}
-}
-
-// content hashes the fields of a message but for the metadata, which change when
-// it is sent again.
-func content(fields map[string]json.RawMessage) [sha256.Size]byte {
-	h := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if name != "metadata" {
-			fmt.Fprintf(h, "%q %q ", name, fields[name])
-		}
-	}
-	return [sha256.Size]byte(h.Sum(nil))
+	*f = file{shown: true, info: info, warned: f.warned}
+	r.take(mailbox.Item{Key: name, Raw: raw})
 }
 
 // quarantine moves what cannot be a message out of the inbox.

@@ -59,7 +59,7 @@ var (
 	errOvertaken = errors.New("the registry was written meanwhile")
 )
 
-// entries is a registry: agents and their cards, as they were written. It is not changed.
+// entries is a registry: agents and their cards, as they were written.
 type entries map[mailbox.AgentID]json.RawMessage
 
 func parseRegistry(data []byte) (all entries, err error) {
@@ -92,20 +92,6 @@ func (all entries) format() ([]byte, error) {
 		return nil, errTooBig
 	}
 	return b, nil
-}
-
-// with is a copy of all with one more entry.
-func (all entries) with(id mailbox.AgentID, raw json.RawMessage) entries {
-	all = maps.Clone(all)
-	if all == nil {
-		all = entries{}
-	}
-	all[id] = raw
-	return all
-}
-
-func equal(a, b entries) bool {
-	return maps.EqualFunc(a, b, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) })
 }
 
 // beat is the heartbeat of an entry; one that cannot be read is older than any.
@@ -146,9 +132,8 @@ func load(ctx context.Context, root *os.Root) (all entries, info fs.FileInfo, er
 	}
 }
 
-// change rewrites the registry, under the lock that our processes change it under, as edit
-// wants it. An edit that changes nothing writes nothing. The caller has the turn.
-func (s *Store) change(ctx context.Context, edit func(entries) (entries, error)) error {
+// change rewrites the registry with c, under the lock that our processes change it under. The caller has the turn.
+func (s *Store) change(ctx context.Context, c mailbox.Card) error {
 	lock := jsonl.Log{Folder: &s.dir, Name: registryLock}
 	defer lock.Close()
 	waiting, cancel := context.WithTimeoutCause(ctx, s.lockWait,
@@ -157,7 +142,7 @@ func (s *Store) change(ctx context.Context, edit func(entries) (entries, error))
 	return jsonl.Retry(waiting, func() error {
 		return lock.Do(func(int64) error {
 			for range maxTries {
-				if err := s.rewrite(ctx, edit); !errors.Is(err, errOvertaken) {
+				if err := s.rewrite(ctx, c); !errors.Is(err, errOvertaken) {
 					return err
 				}
 			}
@@ -167,25 +152,27 @@ func (s *Store) change(ctx context.Context, edit func(entries) (entries, error))
 }
 
 // rewrite is one attempt of change. A broken registry is kept for a person, and built again from what is known.
-func (s *Store) rewrite(ctx context.Context, edit func(entries) (entries, error)) error {
+func (s *Store) rewrite(ctx context.Context, c mailbox.Card) error {
 	root, err := s.dir.Open(true)
 	if err != nil {
 		return err
 	}
-	before, was, err := load(ctx, root)
+	removeOld(root, registry+".")
+	all, was, err := load(ctx, root)
 	broken := errors.Is(err, errBroken)
 	if broken {
-		before = s.remembered()
+		all = maps.Clone(s.seen)
+		maps.DeleteFunc(all, func(id mailbox.AgentID, raw json.RawMessage) bool {
+			return time.Since(beat(id, raw)) > staleCard
+		})
 	} else if err != nil {
 		return err
 	}
-	all, err := edit(before)
-	if err != nil {
-		return err
+	if all == nil {
+		all = entries{}
 	}
-	if was != nil && !broken && equal(before, all) {
-		s.seen = all
-		return nil
+	if all[c.AgentID], err = mailbox.EncodeCard(c, all[c.AgentID]); err != nil {
+		return err
 	}
 	data, err := all.format()
 	if err != nil {
@@ -244,45 +231,7 @@ func (s *Store) keepBroken(root *os.Root, info fs.FileInfo) error {
 	return nil
 }
 
-// remembered is a registry from memory: our cards, and those of the last good
-// one that are not stale. The caller has the turn.
-func (s *Store) remembered() entries {
-	all := entries{}
-	for id, raw := range s.seen {
-		if time.Since(beat(id, raw)) < staleCard {
-			all[id] = raw
-		}
-	}
-	maps.Copy(all, s.own)
-	return all
-}
-
 func randomChars() string { return strings.ToLower(rand.Text()[:randomLen]) }
-
-// putBack returns all with our cards where it has none or older ones. Those that another
-// process has set since are not ours any more.
-func (s *Store) putBack(all entries) (entries, error) {
-	for id, own := range s.own {
-		now, there := all[id]
-		ours, theirs := beat(id, own), beat(id, now)
-		switch {
-		case there && theirs.After(ours):
-			delete(s.own, id)
-		case !there || ours.After(theirs):
-			card, err := mailbox.DecodeCard(id, own)
-			if err == nil {
-				if there {
-					own, err = mailbox.EncodeCard(card, now) // its foreign fields are kept
-				}
-			}
-			if err != nil {
-				return nil, err
-			}
-			all = all.with(id, own)
-		}
-	}
-	return all, nil
-}
 
 // Cards implements [mailbox.Store].
 func (s *Store) Cards(ctx context.Context) ([]mailbox.Card, error) {
@@ -306,9 +255,7 @@ func (s *Store) Cards(ctx context.Context) ([]mailbox.Card, error) {
 	return cards, nil
 }
 
-// SetCard implements [mailbox.Store]. While a Receive runs, the card is put back
-// whenever another program drops it or brings back one with an older heartbeat;
-// until another process sets one with a newer heartbeat. It waits for other
+// SetCard implements [mailbox.Store]. It waits for other
 // processes' changes, at most 10 seconds each.
 func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
 	if err := checkAgent("the", c.AgentID); err != nil {
@@ -318,66 +265,8 @@ func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
 		return err
 	}
 	defer s.turn.Release(1)
-	var last json.RawMessage
-	err := s.change(ctx, func(all entries) (_ entries, err error) {
-		last, err = mailbox.EncodeCard(c, all[c.AgentID])
-		return all.with(c.AgentID, last), err
-	})
-	if err != nil {
+	if err := s.change(ctx, c); err != nil {
 		return fmt.Errorf("set the card of %s: %w", c.AgentID, err)
 	}
-	s.own[c.AgentID] = last
 	return nil
-}
-
-// keepCards keeps the cards that were set in the registry until ctx is done.
-func (s *Store) keepCards(ctx context.Context) {
-	n := safefile.Notices{Dir: s.dir.Path, Recheck: s.recheck, Off: s.unnotified, Log: s.log}
-	defer n.Close()
-	if root, err := s.dir.Open(true); err == nil {
-		removeOld(root, registry+".")
-	}
-	logged := ""
-	for {
-		n.Arm()
-		fault := ""
-		if err := s.restore(ctx); err != nil && ctx.Err() == nil {
-			fault = err.Error()
-		}
-		if fault != logged && fault != "" {
-			s.log.Warn("the agents' cards in the registry cannot be checked", "err", fault)
-		}
-		logged = fault
-		for again := false; !again; {
-			why, err := n.Next(ctx)
-			if err != nil {
-				return
-			}
-			again = why.Ticked || why.Lost || why.Name == registry
-		}
-	}
-}
-
-// restore puts our cards back into the registry where they are missing or old.
-func (s *Store) restore(ctx context.Context) error {
-	root, err := s.dir.Open(true)
-	if err != nil {
-		return err
-	}
-	if err := s.turn.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer s.turn.Release(1)
-	all, _, err := load(ctx, root)
-	switch {
-	case err == nil:
-		whole, err := s.putBack(all)
-		if err != nil || equal(all, whole) {
-			s.seen = all
-			return err
-		}
-	case !errors.Is(err, errBroken) || len(s.own)+len(s.seen) == 0:
-		return err
-	}
-	return s.change(ctx, s.putBack)
 }
