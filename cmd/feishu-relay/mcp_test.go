@@ -56,6 +56,7 @@ func toolServer(t *testing.T, addr string) *httptest.Server {
 		case r.URL.Path != "/mcp":
 			w.WriteHeader(http.StatusNotFound)
 		case r.ContentLength > 100_000: // less than a sidecar takes, for the test's time
+			_, _ = io.Copy(io.Discard, r.Body) // else the answer may be lost with the connection
 			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 		default:
 			body, err := io.ReadAll(r.Body)
