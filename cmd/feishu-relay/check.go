@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -76,7 +77,7 @@ func (c *checkCommand) run(p *cli, args []string) error {
 	for _, n := range append(p.notices, checkEnvironment(os.Environ())...) {
 		out.add(n.in(w))
 	}
-	if err == nil {
+	if err == nil && !slices.Equal(out.only, []string{"Configuration"}) {
 		check := checking{cfg: &cfg, words: w}
 		local := check.localAPI(ctx)
 		out.wait()
@@ -90,6 +91,21 @@ func (c *checkCommand) run(p *cli, args []string) error {
 		return ctx.Err()
 	}
 	return out.end()
+}
+
+// checkOf runs check with another environment, and returns what it finds in some areas.
+func checkOf(ctx context.Context, environ []string, areas string, w words.Words) (found []selftest.Finding, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "check", "--json", "--only", areas, "--lang", w.Language())
+	cmd.Env = environ
+	data, err := cmd.Output() // fails also where a test does
+	if json.Unmarshal(data, &found) == nil {
+		return found, nil
+	}
+	return nil, fmt.Errorf("check: %w", err)
 }
 
 // checking is a check of one sidecar's configuration.
@@ -151,8 +167,7 @@ func (c *checking) ask(ctx context.Context, path string, answer any) (code int, 
 // askForTests has the running sidecar test itself. It reports whether that did.
 func (c *checking) askForTests(ctx context.Context, show func(...selftest.Finding)) bool {
 	var answer struct{ Findings []selftest.Finding }
-	lang := map[bool]string{true: "zh", false: "en"}[c.words.Chinese]
-	code, err := c.ask(ctx, "/v1/selftest?lang="+lang, &answer)
+	code, err := c.ask(ctx, "/v1/selftest?lang="+c.words.Language(), &answer)
 	show(answer.Findings...)
 	return err == nil && code == http.StatusOK && len(answer.Findings) > 0
 }

@@ -51,7 +51,7 @@ func (c *demoCommand) run(p *cli, _ []string) error {
 	defer stop()
 	number, _ := strconv.Atoi(c.Act) // 0: all
 	o := demo.Options{Backend: backend, Act: number, Chat: c.Chat, View: c.View, Keep: c.Keep,
-		Input: os.Stdin, Output: p.stdout, Chinese: inChinese(c.Lang), Listen: c.Listen, Token: token}
+		Input: os.Stdin, Output: p.stdout, Chinese: c.words().Chinese, Listen: c.Listen, Token: token}
 	if out, ok := p.stdout.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
 		o.Color = os.Getenv("NO_COLOR") == ""
 		if term.IsTerminal(int(os.Stdin.Fd())) {

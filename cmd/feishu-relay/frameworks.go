@@ -4,21 +4,22 @@ import (
 	"cmp"
 	"net"
 	"strings"
+
+	"feishu-relay/internal/words"
 )
 
 // framework is what `feishu-relay init` knows of a bot framework. docs/frameworks.md has
 // the same lines and more, which a test compares.
 type framework struct {
 	key      string
-	name     text
 	join     joining
 	sender   string // INJECT_SENDER_TYPE where it is not the default
 	mention  string // INJECT_MENTION
 	trust    trust
-	file     text   // where settings belong
+	file     string // where settings belong: a key of the catalogue, or a path
 	settings string // as in docs/frameworks.md, with the addresses that there stand for the chosen ones
-	note     text   // what else is needed
-	heading  text   // of docs/frameworks.md and its Chinese version, as an anchor
+	note     string // key of what else is needed
+	docs     string // key of the heading of docs/frameworks.md, where that is not the framework's key
 }
 
 // joining is how a bot is joined.
@@ -52,84 +53,57 @@ NO_PROXY=127.0.0.1,localhost
 REQUESTS_CA_BUNDLE=/path/bundle.pem
 SSL_CERT_FILE=/path/bundle.pem`
 
-// Headings that differ between the languages.
-var (
-	openclawHeading = text{"openclaw-bundled-feishu-channel", "openclaw自带的-feishu-通道"}
-	sdkHeading      = text{"the-bare-sdks", "直接用-sdk"}
-	ownHeading      = text{"your-own-code", "自己的代码"}
-)
-
-var startFirst = text{"start the sidecar before the bot", "先启动边车，再启动机器人"}
-
-// openclawNote is about both channels of OpenClaw.
-var openclawNote = text{"`openclaw config patch --stdin` takes these lines from the terminal, up to Ctrl-D. Then restart OpenClaw.\n" +
-	"    Does it run as a service? Set the variables there: systemctl --user edit openclaw-gateway",
-	"`openclaw config patch --stdin` 可直接粘贴这些行，以 Ctrl-D 结束。然后重启 OpenClaw。\n" +
-		"    OpenClaw 以服务运行时，环境变量要设在服务里：systemctl --user edit openclaw-gateway"}
-
 var frameworks = []framework{
-	{key: "openclaw", name: text{"OpenClaw, bundled feishu channel", "OpenClaw，自带的 feishu 通道"}, mention: "always",
-		trust: trustNode, heading: openclawHeading, file: text{"~/.openclaw/openclaw.json", "~/.openclaw/openclaw.json"},
-		settings: `{ channels: { feishu: {
+	{key: "openclaw", mention: "always", trust: trustNode, docs: "anchor/openclaw", file: "~/.openclaw/openclaw.json",
+		note: "note/openclaw", settings: `{ channels: { feishu: {
     domain: "https://localhost:8788",   // or accounts.<id>.domain
     allowBots: true,
     groupPolicy: "allowlist",
     groups: { "oc_…": {} },             // or groupPolicy: "open"
-} } }`, note: openclawNote},
-	{key: "openclaw-lark", name: alike("openclaw-lark"), mention: "always", trust: trustNode, heading: alike("openclaw-lark"),
-		file: text{"~/.openclaw/openclaw.json", "~/.openclaw/openclaw.json"},
-		settings: `{ channels: { feishu: {
+} } }`},
+	{key: "openclaw-lark", mention: "always", trust: trustNode, file: "~/.openclaw/openclaw.json",
+		note: "note/openclaw", settings: `{ channels: { feishu: {
     domain: "https://localhost:8788",
     groupPolicy: "open",
-} } }`, note: openclawNote},
-	{key: "hermes", name: alike("Hermes"), mention: "always", trust: trustPython, heading: alike("hermes"),
-		file:     text{"the environment of `hermes gateway`", "`hermes gateway` 的环境变量"},
+} } }`},
+	{key: "hermes", mention: "always", trust: trustPython, file: "settings/hermes",
 		settings: "FEISHU_ALLOW_BOTS=mentions\nFEISHU_CONNECTION_MODE=websocket\n" + proxySettings},
-	{key: "nanobot", name: alike("nanobot"), sender: "app", mention: "always", trust: trustPython, heading: alike("nanobot"),
-		file:     text{"nanobot's environment", "nanobot 的环境变量"},
-		settings: proxySettings,
-		note: text{`nanobot's configuration needs "allowFrom": ["*"]; start the sidecar before the bot`,
-			`nanobot 的配置需要 "allowFrom": ["*"]；先启动边车，再启动机器人`}},
-	{key: "astrbot", name: alike("AstrBot"), mention: "always", heading: alike("astrbot"), note: startFirst,
-		file: text{"the platform in data/cmd_config.json, or the web page", "data/cmd_config.json 中的平台设置，或网页"},
+	{key: "nanobot", sender: "app", mention: "always", trust: trustPython, file: "settings/nanobot", note: "note/nanobot",
+		settings: proxySettings},
+	{key: "astrbot", mention: "always", file: "settings/astrbot", note: "note/start first",
 		settings: `{"type":"lark","app_id":"cli_…","app_secret":"…","domain":"http://127.0.0.1:8788",` +
 			`"lark_connection_mode":"socket"}`},
-	{key: "langbot", name: alike("LangBot"), mention: "always", heading: alike("langbot"),
-		file: text{"the bot's settings: Platform Domain is Custom, Custom Domain is",
-			"机器人设置：Platform Domain 选 Custom，Custom Domain 填"},
-		settings: "http://127.0.0.1:8788",
-		note: text{"Bot Name (bot_name) has to be the bot's name in Feishu",
-			"Bot Name（bot_name）必须与飞书中的机器人名一致"}},
-	{key: "koishi", name: alike("Koishi (@satorijs/adapter-lark)"), mention: "addressed", heading: sdkHeading,
-		file: text{"the adapter's endpoint", "适配器的 endpoint"}, settings: "http://127.0.0.1:8788/open-apis"},
-	{key: "cc-connect", name: alike("cc-connect"), mention: "always", heading: alike("cc-connect"),
-		file: text{"cc-connect's configuration", "cc-connect 的配置"},
-		settings: `[projects.platforms.options]
+	{key: "langbot", mention: "always", file: "settings/langbot", note: "note/langbot", settings: "http://127.0.0.1:8788"},
+	{key: "koishi", mention: "addressed", docs: "anchor/sdk", file: "settings/koishi",
+		settings: "http://127.0.0.1:8788/open-apis"},
+	{key: "cc-connect", mention: "always", file: "settings/cc-connect", settings: `[projects.platforms.options]
 app_id = "cli_…"
 app_secret = "…"
 domain = "http://127.0.0.1:8788"`},
-	{key: "sdk-go", name: text{"Go SDK", "飞书 Go SDK"}, mention: "addressed",
-		heading: sdkHeading, file: text{"your code", "代码"},
+	{key: "sdk-go", mention: "addressed", docs: "anchor/sdk", file: "settings/code",
 		settings: `api := lark.NewClient(id, secret, lark.WithOpenBaseUrl("http://127.0.0.1:8788"))
 ws := larkws.NewClient(id, secret, larkws.WithDomain("http://127.0.0.1:8788"), larkws.WithEventHandler(h))`},
-	{key: "sdk-node", name: text{"Node SDK", "飞书 Node SDK"}, mention: "addressed",
-		heading: sdkHeading, file: text{"your code", "代码"},
+	{key: "sdk-node", mention: "addressed", docs: "anchor/sdk", file: "settings/code",
 		settings: `const domain = 'http://127.0.0.1:8788';
 const api = new lark.Client({ appId, appSecret, domain });
 const ws = new lark.WSClient({ appId, appSecret, domain });`},
-	{key: "sdk-python", name: text{"Python SDK", "飞书 Python SDK"}, mention: "addressed",
-		heading: sdkHeading, file: text{"your code", "代码"},
-		note: startFirst,
+	{key: "sdk-python", mention: "addressed", docs: "anchor/sdk", file: "settings/code", note: "note/start first",
 		settings: `DOMAIN = "http://127.0.0.1:8788"
 api = lark.Client.builder().app_id(ID).app_secret(SECRET).domain(DOMAIN).build()
 ws = lark.ws.Client(ID, SECRET, event_handler=handler, domain=DOMAIN)`},
-	{key: "connector", name: text{"own code without a Feishu SDK: the sidecar connects", "自己的代码，不用飞书 SDK：由边车连接飞书"},
-		join: byConnector, heading: ownHeading, file: text{"your code reads and writes", "代码读写"},
+	{key: "connector", join: byConnector, docs: "anchor/own", file: "settings/connector",
 		settings: "http://127.0.0.1:8787/v1/stream\nhttp://127.0.0.1:8787/v1/send"},
-	{key: "own", name: text{"own code with a connection of its own, or without Feishu", "自己的代码，自己连接飞书，或不用飞书"},
-		join: byAPI, heading: ownHeading, file: text{"your code calls", "代码调用"},
+	{key: "own", join: byAPI, docs: "anchor/own", file: "settings/own",
 		settings: "http://127.0.0.1:8787/v1/stream\nhttp://127.0.0.1:8787/v1/outbound\nhttp://127.0.0.1:8787/v1/inbound"},
 }
+
+// name is the framework's name, which is its key where the catalogue has no other.
+func (f framework) name(w words.Words) string {
+	return strings.TrimPrefix(w.Say("framework/"+f.key), "framework/")
+}
+
+// anchor is the heading of the framework in docs/frameworks.md, or in its Chinese version.
+func (f framework) anchor(w words.Words) string { return w.Say(cmp.Or(f.docs, f.key)) }
 
 // frameworkNamed returns the framework with the key.
 func frameworkNamed(key string) (framework, bool) {

@@ -159,7 +159,7 @@ type groupList struct {
 }
 
 func (c *groupCommand) run(p *cli, _ []string) error {
-	a, err := c.client(p, c.JSON, words.Words{Chinese: inChinese("")})
+	a, err := c.client(p, c.JSON, language{}.words())
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,10 @@ type language struct {
 	Lang string `long:"lang" choice:"en" choice:"zh"`
 }
 
-func (l language) words() words.Words { return words.Words{Chinese: inChinese(l.Lang)} }
+// words are those of --lang, else of the locale.
+func (l language) words() words.Words {
+	return words.In(cmp.Or(l.Lang, os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG")))
+}
 
 // reach is the flag of commands that ask a running sidecar.
 type reach struct {
@@ -239,14 +242,22 @@ func commandNames(of *flags.Command) (names []string) {
 
 // didYouMean is the end of a sentence that names the known word that word was probably meant to be, "" if none is near.
 func didYouMean(word string, known []string) string {
+	if meant := nearestOf(word, known); meant != "" {
+		return "; did you mean " + meant + "?"
+	}
+	return ""
+}
+
+// nearestOf is the known word that begins so, or is spelt nearly so; "" is none.
+func nearestOf(word string, known []string) string {
 	begins := func(k string) bool { return len(word) > 1 && strings.HasPrefix(k, word) }
 	if i := slices.IndexFunc(known, begins); i >= 0 {
-		return "; did you mean " + known[i] + "?"
+		return known[i]
 	}
 	for edits := 1; edits <= max(1, len(word)/3); edits++ {
 		near := func(k string) bool { return spelling.Near(word, k, edits) }
 		if i := slices.IndexFunc(known, near); i >= 0 {
-			return "; did you mean " + known[i] + "?"
+			return known[i]
 		}
 	}
 	return ""

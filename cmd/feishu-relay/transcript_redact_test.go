@@ -218,8 +218,10 @@ func TestRedactByCommand(t *testing.T) {
 				h.says(a, "om_3", "the mango stops")
 				h.says(a, "om_4", "about kiwis, in reply to om_2")
 				h.reads(b, "", until("om_2"))
-				h.reads(b, "om_2", func([]string) bool { return true }) // confirms it
-				h.waits("http://"+b+"/v1/outcomes?channel=feishu&chat_id=oc_x", `"max_depth"`)
+				h.reads(b, "om_2", func([]string) bool { // confirms it
+					h.waits("http://"+b+"/v1/outcomes?channel=feishu&chat_id=oc_x", `"max_depth"`)
+					return true
+				})
 				h.waits("http://"+b+"/v1/transcripts/feishu/oc_x", "in reply to om_2")
 			})
 			for _, line := range []string{`{"relay_msg_id":"om_2","channel":"feishu","chat_id":"oc_x","content":"kiwi is to`,

@@ -28,15 +28,15 @@ its own, which is started again when it ends. Its log lines begin with the bot's
     GATEWAY_ADDR: auto        # a gateway for each bot that is no connector
   bots:
     agent_a:                  # AGENT_NAME; what is not set here is shared
-      BOT_NAME: BotA
+      LISTEN_ADDR: 127.0.0.1:8787
     agent_b:
+      LISTEN_ADDR: 127.0.0.1:8797
       env_file: agent_b.env   # KEY=VALUE lines, such as secrets
       CONNECTOR: true
 
 A bot's own settings win over its env_file, these over the shared ones, those over the
-environment. LISTEN_ADDR, and GATEWAY_ADDR where it is auto, are chosen by the bot's place
-in FILE: 127.0.0.1:8787 and 8788, 8797 and 8798, and so on. A bot with mistakes is not
-started; the others are. Example: feishu-relay up bots.yaml
+environment. GATEWAY_ADDR: auto is the port above LISTEN_ADDR, which each bot needs for itself.
+A bot with mistakes is not started; the others are. Example: feishu-relay up bots.yaml
 
 Exit status 1: nothing could be started, or --check or --try found a mistake.`
 
@@ -59,8 +59,7 @@ type upCommand struct {
 
 func (c *upCommand) run(p *cli, _ []string) error {
 	ctx, stdout, stderr, path := p.ctx, p.stdout, p.stderr, string(c.Args.File)
-	environ := os.Environ()
-	file, err := readBotsFile(path, environ)
+	file, err := readBotsFile(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -69,7 +68,7 @@ func (c *upCommand) run(p *cli, _ []string) error {
 	case good == 0, (c.Check || c.Try) && good < len(file.bots):
 		return errFailed
 	case c.Try:
-		return file.try(ctx, environ, stdout, stderr)
+		return file.try(ctx, stdout, stderr)
 	case c.Check:
 		_, err := fmt.Fprintf(stdout, "%s has no mistakes: %s\n", path, counted(good, "bot", "bots"))
 		return err
@@ -90,7 +89,7 @@ func (c *upCommand) run(p *cli, _ []string) error {
 			continue
 		}
 		s := supervised{name: b.name, program: self, log: log, stop: upStop,
-			environ: append(b.environment(environ), b.forTerminal(stderr)...)}
+			environ: append(b.environment(), b.forTerminal(stderr)...)}
 		all.Go(func() { s.keep(ctx) })
 	}
 	all.Wait()
@@ -101,7 +100,7 @@ func (c *upCommand) run(p *cli, _ []string) error {
 // forTerminal returns the variables by which the bot's sidecar, which writes to a pipe, logs as on a terminal.
 // There are none if w is no terminal, or if LOG_FORMAT is set.
 func (b *upBot) forTerminal(w io.Writer) (environ []string) {
-	if b.config.LogFormat != "auto" || !isTerminal(w) {
+	if b.get("LOG_FORMAT") != "auto" || !isTerminal(w) {
 		return nil
 	}
 	environ = append(environ, "LOG_FORMAT=console")
@@ -112,7 +111,7 @@ func (b *upBot) forTerminal(w io.Writer) (environ []string) {
 }
 
 // try runs check for each bot, one after the other.
-func (f *botsFile) try(ctx context.Context, environ []string, stdout, stderr io.Writer) error {
+func (f *botsFile) try(ctx context.Context, stdout, stderr io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -123,7 +122,7 @@ func (f *botsFile) try(ctx context.Context, environ []string, stdout, stderr io.
 			return err
 		}
 		cmd := exec.CommandContext(ctx, self, "check", "--quiet")
-		cmd.Env, cmd.Stdout, cmd.Stderr = b.environment(environ), stdout, stderr
+		cmd.Env, cmd.Stdout, cmd.Stderr = b.environment(), stdout, stderr
 		if cmd.Run() != nil {
 			failed = errFailed // its output says why
 		}
@@ -140,17 +139,16 @@ func (f *botsFile) show(w io.Writer) error {
 			rows = append(rows, []string{neutral(b.name), "-", "-", "has mistakes"})
 			continue
 		}
-		c := b.config
-		kind := "local API"
+		listen, gateway, kind := b.get("LISTEN_ADDR"), b.get("GATEWAY_ADDR"), "local API"
 		switch {
-		case c.Connector:
+		case b.is("CONNECTOR"):
 			kind = "connector"
-		case c.Gateway.Addr != "":
+		case gateway != "":
 			kind = "gateway"
 		}
-		rows = append(rows, []string{neutral(b.name), c.ListenAddr, cmp.Or(c.Gateway.Addr, "-"), kind})
-		if viewer == "" && !strings.HasSuffix(c.ListenAddr, ":0") {
-			viewer = fmt.Sprintf("Viewer of all bots: http://%s/\n", sidecar.Reachable(c.ListenAddr))
+		rows = append(rows, []string{neutral(b.name), listen, cmp.Or(gateway, "-"), kind})
+		if viewer == "" && !strings.HasSuffix(listen, ":0") {
+			viewer = fmt.Sprintf("Viewer of all bots: http://%s/\n", sidecar.Reachable(listen))
 		}
 	}
 	if err := writeTable(w, "BOT|LISTEN_ADDR|GATEWAY_ADDR|KIND", rows); err != nil {

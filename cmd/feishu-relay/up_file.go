@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"net"
 	"os"
@@ -23,16 +26,16 @@ const (
 	maxBotsFile = 1 << 20
 	// maxBots is the most bots of a file.
 	maxBots = 64
-	// firstPort and portStep are where bots without addresses of their own listen: the
-	// first bot's local API at firstPort and its gateway one above, the next bot's
-	// portStep above that.
+	// firstPort and portStep are of the addresses that are proposed: a local API is at firstPort and its gateway one
+	// above, the next bot's portStep above that.
 	firstPort, portStep = 8787, 10
-	// chosen is the value of GATEWAY_ADDR for an address that up chooses.
+	// chosen is the value of GATEWAY_ADDR for the port above LISTEN_ADDR.
 	chosen = "auto"
 )
 
 // botsFile is what `feishu-relay up` is to run.
 type botsFile struct {
+	path     string
 	bots     []*upBot
 	mistakes []error  // of the whole file: nothing can be started
 	warnings []notice // about files with secrets
@@ -41,15 +44,14 @@ type botsFile struct {
 // upBot is one bot of the file.
 type upBot struct {
 	name     string
-	settings map[string]string // its own, the shared ones and the chosen addresses
+	settings map[string]string // its own and the shared ones
 	lines    map[string]string // where each setting is: file, or file:line
 	mistakes []error
-	config   config // valid without mistakes
 }
 
 // readBotsFile reads and checks a bots file. The mistakes of a bot are that bot's own.
-// environ is the environment, whose settings apply where the file has none.
-func readBotsFile(path string, environ []string) (*botsFile, error) {
+// Where the file has no setting, that of the environment applies.
+func readBotsFile(ctx context.Context, path string) (*botsFile, error) {
 	data, err := selftest.ReadAtMost(path, maxBotsFile)
 	if err != nil {
 		return nil, err
@@ -61,64 +63,58 @@ func readBotsFile(path string, environ []string) (*botsFile, error) {
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	r := botsReader{path: path, file: &botsFile{}}
-	r.read(&doc)
-	if len(r.file.mistakes) == 0 {
-		r.file.check(environ)
+	f := &botsFile{path: path}
+	f.read(&doc)
+	if len(f.mistakes) == 0 {
+		f.check(ctx)
 	}
-	return r.file, nil
+	return f, nil
 }
 
-// botsReader turns the document into a botsFile.
-type botsReader struct {
-	path string
-	file *botsFile
-}
+func (f *botsFile) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", f.path, n.Line) }
 
-func (r *botsReader) mistake(n *yaml.Node, format string, args ...any) error {
-	return fmt.Errorf("%s:%d: %s", r.path, n.Line, fmt.Sprintf(format, args...))
+func (f *botsFile) mistake(n *yaml.Node, format string, args ...any) error {
+	return fmt.Errorf("%s: %s", f.at(n), fmt.Sprintf(format, args...))
 }
 
 const botsForm = "want `bots:` with a name for each bot and its settings below, and optionally `shared:`; " +
 	"`feishu-relay up --help` shows an example"
 
-func (r *botsReader) read(doc *yaml.Node) {
+func (f *botsFile) read(doc *yaml.Node) {
 	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
-		r.file.mistakes = append(r.file.mistakes, fmt.Errorf("%s:1: %s", r.path, botsForm))
+		f.mistakes = append(f.mistakes, fmt.Errorf("%s:1: %s", f.path, botsForm))
 		return
 	}
-	shared, bots := &upBot{settings: map[string]string{}, lines: map[string]string{}}, (*yaml.Node)(nil)
-	for key, value := range r.pairs(doc.Content[0], &r.file.mistakes) {
+	shared, bots := &upBot{settings: map[string]string{}, lines: map[string]string{}}, &yaml.Node{}
+	for key, value := range f.pairs(doc.Content[0], &f.mistakes) {
 		switch key.Value {
 		case "shared":
-			r.settings(value, shared)
+			f.settings(value, shared)
 		case "bots":
 			bots = value
 		default:
-			r.file.mistakes = append(r.file.mistakes, r.mistake(key, "there is no %q here%s", key.Value,
+			f.mistakes = append(f.mistakes, f.mistake(key, "there is no %q here%s", key.Value,
 				didYouMean(key.Value, []string{"bots", "shared"})))
 		}
 	}
-	r.file.mistakes = append(r.file.mistakes, shared.mistakes...)
-	if bots == nil || bots.Kind != yaml.MappingNode || len(bots.Content) == 0 {
-		r.file.mistakes = append(r.file.mistakes, fmt.Errorf("%s: %s", r.path, botsForm))
+	f.mistakes = append(f.mistakes, shared.mistakes...)
+	if bots.Kind != yaml.MappingNode || len(bots.Content) == 0 {
+		f.mistakes = append(f.mistakes, fmt.Errorf("%s: %s", f.path, botsForm))
 		return
 	}
-	for key, value := range r.pairs(bots, &r.file.mistakes) {
+	for key, value := range f.pairs(bots, &f.mistakes) {
 		b := &upBot{name: key.Value, settings: maps.Clone(shared.settings), lines: maps.Clone(shared.lines)}
-		b.settings["AGENT_NAME"], b.lines["AGENT_NAME"] = b.name, fmt.Sprintf("%s:%d", r.path, key.Line)
-		if value.Tag != "!!null" {
-			r.settings(value, b)
-		}
-		r.file.bots = append(r.file.bots, b)
+		b.settings["AGENT_NAME"], b.lines["AGENT_NAME"] = b.name, f.at(key)
+		f.settings(value, b)
+		f.bots = append(f.bots, b)
 	}
-	if len(r.file.bots) > maxBots {
-		r.file.mistakes = append(r.file.mistakes, fmt.Errorf("%s: more than %d bots", r.path, maxBots))
+	if len(f.bots) > maxBots {
+		f.mistakes = append(f.mistakes, fmt.Errorf("%s: more than %d bots", f.path, maxBots))
 	}
 }
 
 // pairs are the keys and values of a mapping. A key that is there twice is a mistake.
-func (r *botsReader) pairs(n *yaml.Node, mistakes *[]error) func(yield func(key, value *yaml.Node) bool) {
+func (f *botsFile) pairs(n *yaml.Node, mistakes *[]error) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		first := map[string]int{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -127,7 +123,7 @@ func (r *botsReader) pairs(n *yaml.Node, mistakes *[]error) func(yield func(key,
 				value = value.Alias
 			}
 			if line, twice := first[key.Value]; twice {
-				*mistakes = append(*mistakes, r.mistake(key, "%q is in line %d already", key.Value, line))
+				*mistakes = append(*mistakes, f.mistake(key, "%q is in line %d already", key.Value, line))
 				continue
 			}
 			first[key.Value] = key.Line
@@ -139,40 +135,36 @@ func (r *botsReader) pairs(n *yaml.Node, mistakes *[]error) func(yield func(key,
 }
 
 // settings adds what a mapping sets: env_file first, so that the other keys win.
-func (r *botsReader) settings(n *yaml.Node, to *upBot) {
-	mistake := func(err error) { to.mistakes = append(to.mistakes, err) }
-	if n.Kind != yaml.MappingNode {
-		if n.Tag != "!!null" {
-			mistake(r.mistake(n, "want settings, one NAME: value a line"))
-		}
+func (f *botsFile) settings(n *yaml.Node, to *upBot) {
+	if n.Tag == "!!null" {
 		return
 	}
-	known := []string{"env_file"}
-	for _, v := range variables() {
-		if v.name != "AGENT_NAME" {
-			known = append(known, v.name)
-		}
+	if n.Kind != yaml.MappingNode {
+		to.mistakes = append(to.mistakes, f.mistake(n, "want settings, one NAME: value a line"))
+		return
 	}
-	set := map[string]string{}
-	for key, value := range r.pairs(n, &to.mistakes) {
-		text, ok := scalar(value)
+	known, set := append(variableNames(), "env_file"), map[string]string{}
+	for key, value := range f.pairs(n, &to.mistakes) {
+		text, err := scalar(value)
 		switch {
 		case key.Value == "AGENT_NAME":
-			mistake(r.mistake(key, "AGENT_NAME is the key of the bot under `bots:`; remove it here"))
+			err = errors.New("AGENT_NAME is the key of the bot under `bots:`; remove it here")
 		case !slices.Contains(known, key.Value):
-			mistake(r.mistake(key, "%q is no setting%s", key.Value, didYouMeanSetting(key.Value, known)))
-		case !ok:
-			mistake(r.mistake(value, "%s: want one value, or a list of values", key.Value))
+			err = fmt.Errorf("%q is no setting%s", key.Value, didYouMeanSetting(key.Value, known))
+		case err != nil:
+			err = fmt.Errorf("%s: %w", key.Value, err)
 		case key.Value == "env_file":
-			r.envFile(key, text, to)
+			err = f.envFile(text, f.at(key), to)
 		default:
-			set[key.Value] = text
-			to.lines[key.Value] = fmt.Sprintf("%s:%d", r.path, key.Line)
+			set[key.Value], to.lines[key.Value] = text, f.at(key)
+		}
+		if err != nil {
+			to.mistakes = append(to.mistakes, f.mistake(key, "%v", err))
 		}
 	}
 	maps.Copy(to.settings, set)
-	if info, err := os.Stat(r.path); err == nil && info.Mode().IsRegular() {
-		r.file.warnings = append(r.file.warnings, warnReadable(r.path, set)...)
+	if info, err := os.Stat(f.path); err == nil && info.Mode().IsRegular() {
+		f.warnings = append(f.warnings, warnReadable(f.path, set)...)
 	}
 }
 
@@ -180,113 +172,137 @@ func didYouMeanSetting(word string, known []string) string {
 	if meant, found := shortened(word, known); found {
 		return "; did you mean " + meant + "?"
 	}
-	if meant := didYouMean(strings.ToUpper(word), known); meant != "" {
-		return meant
-	}
-	return "; `feishu-relay run --help` lists all settings"
+	return cmp.Or(didYouMean(strings.ToUpper(word), known), "; `feishu-relay run --help` lists all settings")
 }
 
-func (r *botsReader) envFile(key *yaml.Node, name string, to *upBot) {
+func (f *botsFile) envFile(name, line string, to *upBot) error {
 	if !filepath.IsAbs(name) {
-		name = filepath.Join(filepath.Dir(r.path), name)
+		name = filepath.Join(filepath.Dir(f.path), name)
 	}
 	set, err := readEnvFile(name)
 	if err != nil {
-		to.mistakes = append(to.mistakes, r.mistake(key, "env_file: %v", err))
-		return
+		return fmt.Errorf("env_file: %w", err)
 	}
 	delete(set, "AGENT_NAME") // the bot's key has it
-	r.file.warnings = append(r.file.warnings, warnReadable(name, set)...)
+	f.warnings = append(f.warnings, warnReadable(name, set)...)
 	for name, value := range set {
-		to.settings[name], to.lines[name] = value, fmt.Sprintf("%s:%d (env_file)", r.path, key.Line)
+		to.settings[name], to.lines[name] = value, line+" (env_file)"
 	}
+	return nil
 }
 
 // scalar is the text of a value as it is written, or of a list with commas between.
-func scalar(n *yaml.Node) (text string, ok bool) {
-	switch {
-	case n.Tag == "!!null":
-		return "", true
-	case n.Kind == yaml.ScalarNode:
-		return n.Value, true
-	case n.Kind == yaml.SequenceNode:
-		var all []string
-		for _, one := range n.Content {
-			if one.Kind != yaml.ScalarNode {
-				return "", false
-			}
-			all = append(all, one.Value)
-		}
-		return strings.Join(all, ","), true
+func scalar(n *yaml.Node) (string, error) {
+	all := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		all = n.Content
 	}
-	return "", false
+	var texts []string
+	for _, one := range all {
+		switch {
+		case one.Kind != yaml.ScalarNode:
+			return "", errors.New("want one value, or a list of values")
+		case one.Tag != "!!null":
+			texts = append(texts, one.Value)
+		}
+	}
+	return strings.Join(texts, ","), nil
 }
 
-// check chooses addresses, and checks each bot's settings as its sidecar will.
-func (f *botsFile) check(environ []string) {
-	taken := map[string]bool{}
+// check has each bot's settings checked as its sidecar will, and finds what two bots cannot both have.
+func (f *botsFile) check(ctx context.Context) {
+	owners, used, free := map[string]string{}, map[string]*upBot{}, firstPort
 	for _, b := range f.bots {
-		for _, name := range []string{"LISTEN_ADDR", "GATEWAY_ADDR", "WEBHOOK_ADDR"} {
-			_, port, _ := net.SplitHostPort(b.settings[name])
-			taken[port] = true
-		}
-	}
-	for i, b := range f.bots {
-		b.chooseAddresses(firstPort+i*portStep, taken)
-		b.load(environ)
-	}
-	type use struct {
-		bot     *upBot
-		setting string
-	}
-	uses := map[string]use{} // by what two bots cannot both have
-	only := func(b *upBot, setting, what, value string) {
-		if value == "" || strings.HasSuffix(value, ":0") {
-			return
-		}
-		if other, twice := uses[value]; twice {
-			if other.bot == b {
-				return // its own mistake, which is noted
+		b.gatewayAddress()
+		b.checkAlone(ctx)
+		for _, setting := range []string{"FEISHU_APP_ID", "WEBHOOK_ADDR", "LISTEN_ADDR", "GATEWAY_ADDR"} {
+			value := b.get(setting)
+			other := used[value]
+			if value == "" || strings.HasSuffix(value, ":0") || other == b { // two of its own: it has found that itself
+				continue
 			}
-			b.mistake(setting, fmt.Errorf("%s: %s is %s of %s already; want %s of its own", setting, value,
-				other.setting, other.bot.name, what))
-			return
+			if other == nil {
+				used[value], owners[value] = b, setting
+				continue
+			}
+			text := fmt.Sprintf("%s: %s is %s of %s already; want another one", setting, value, owners[value], other.name)
+			if setting != "LISTEN_ADDR" {
+				b.mistake(setting, text)
+				continue
+			}
+			for f.uses(localAddr(free)) || f.uses(localAddr(free+1)) {
+				free += portStep
+			}
+			b.mistake(setting, text+", such as "+localAddr(free))
+			free += portStep
+			break // its GATEWAY_ADDR may follow from it
 		}
-		uses[value] = use{b, setting}
 	}
-	for _, b := range f.bots {
-		only(b, "LISTEN_ADDR", "an address", b.config.ListenAddr)
-		only(b, "GATEWAY_ADDR", "an address", b.config.Gateway.Addr)
-		only(b, "WEBHOOK_ADDR", "an address", b.config.WebhookAddr)
-		only(b, "FEISHU_APP_ID", "an app", b.config.AppID)
+	first := f.bots[0]
+	for _, b := range f.bots[1:] {
+		if len(b.mistakes)+len(first.mistakes) == 0 &&
+			(b.meets() != first.meets() || b.get("RELAY_SECRET") != first.get("RELAY_SECRET")) {
+			f.warnings = append(f.warnings, notice{"bots", "bots apart", []any{first.name, b.name}})
+		}
 	}
-	f.warnApart()
 }
 
-// chooseAddresses gives a bot the addresses that it does not set, at or above port.
-func (b *upBot) chooseAddresses(port int, taken map[string]bool) {
-	for taken[strconv.Itoa(port)] || taken[strconv.Itoa(port+1)] {
-		port += portStep
+func localAddr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// uses reports whether a bot listens at the port of an address.
+func (f *botsFile) uses(addr string) bool {
+	return slices.ContainsFunc(f.bots, func(b *upBot) bool {
+		return samePort(b.get("LISTEN_ADDR"), addr) || samePort(b.get("GATEWAY_ADDR"), addr) ||
+			samePort(b.get("WEBHOOK_ADDR"), addr)
+	})
+}
+
+// get is the value of a setting for the bot's sidecar.
+func (b *upBot) get(name string) string {
+	value, set := b.settings[name]
+	if !set {
+		value = os.Getenv(name)
 	}
-	at := func(port int) string {
-		taken[strconv.Itoa(port)] = true
-		return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	for _, v := range variables() {
+		if v.name == name {
+			return cmp.Or(value, v.def)
+		}
 	}
-	if b.settings["LISTEN_ADDR"] == "" {
-		b.settings["LISTEN_ADDR"] = at(port)
+	return value
+}
+
+func (b *upBot) is(name string) bool {
+	return slices.Contains([]string{"true", "1", "yes", "on"}, strings.ToLower(b.get(name)))
+}
+
+// gatewayAddress turns auto into the port above LISTEN_ADDR. A GATEWAY_ADDR of the environment would be that of all bots.
+func (b *upBot) gatewayAddress() {
+	set := b.settings["GATEWAY_ADDR"]
+	if set != chosen {
+		b.settings["GATEWAY_ADDR"] = set
+		return
 	}
-	connector := slices.Contains([]string{"true", "1", "yes", "on"}, strings.ToLower(b.settings["CONNECTOR"]))
-	switch gateway := b.settings["GATEWAY_ADDR"]; {
-	case gateway == chosen && !connector:
-		b.settings["GATEWAY_ADDR"] = at(port + 1)
-	case gateway == chosen, gateway == "": // not the environment's, which would be that of all bots
-		b.settings["GATEWAY_ADDR"] = ""
+	b.settings["GATEWAY_ADDR"] = ""
+	if host, port, err := net.SplitHostPort(b.get("LISTEN_ADDR")); err == nil && !b.is("CONNECTOR") {
+		n, _ := strconv.Atoi(port) // a mistake that is found anyway
+		if n > 0 {
+			n++
+		}
+		b.settings["GATEWAY_ADDR"] = net.JoinHostPort(host, strconv.Itoa(n))
 	}
+}
+
+// meets is where the bot meets others.
+func (b *upBot) meets() string {
+	if url := b.get("REDIS_URL"); url != "" && b.get("RELAY_BACKEND") != "file" {
+		return url + " " + b.get("RELAY_CHANNEL")
+	}
+	return cmp.Or(b.get("RELAY_DIR"), b.get("DATA_DIR"))
 }
 
 // environment is that of the bot's sidecar.
-func (b *upBot) environment(environ []string) []string {
-	out := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+func (b *upBot) environment() []string {
+	out := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		_, set := b.settings[name]
 		return set
@@ -297,60 +313,24 @@ func (b *upBot) environment(environ []string) []string {
 	return out
 }
 
-// load reads the bot's configuration as its sidecar will, and notes the mistakes. It
-// changes the environment of this process meanwhile.
-func (b *upBot) load(environ []string) {
-	setEnvironment(b.environment(environ))
-	defer setEnvironment(environ)
-	var err error
-	b.config, err = loadConfig()
-	if joined, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](err); ok {
-		for _, one := range joined.Unwrap() {
-			name, _, _ := strings.Cut(one.Error(), ": ")
-			name, _, _ = strings.Cut(name, ",")
-			b.mistake(name, one)
+// checkAlone notes the mistakes that check finds in the bot's settings.
+func (b *upBot) checkAlone(ctx context.Context) {
+	found, err := checkOf(ctx, b.environment(), "Configuration", words.Words{})
+	if err != nil {
+		b.mistake("", err.Error())
+	}
+	for _, one := range found {
+		if one.Status == selftest.Fail {
+			name, _, _ := strings.Cut(one.Name, ",")
+			b.mistake(name, one.Name+": "+one.Detail)
 		}
 	}
 }
 
 // mistake notes a mistake in a setting, at its line or else at that of the bot.
-func (b *upBot) mistake(setting string, err error) {
-	line := b.lines[setting]
-	if line == "" {
-		line = b.lines["AGENT_NAME"]
-	}
-	b.mistakes = append(b.mistakes, fmt.Errorf("%s: %s: %w", line, b.name, err))
-}
-
-func setEnvironment(environ []string) {
-	os.Clearenv()
-	for _, entry := range environ {
-		if name, value, ok := strings.Cut(entry, "="); ok && name != "" {
-			_ = os.Setenv(name, value) // came from an environment, or was checked
-		}
-	}
-}
-
-// warnApart warns of bots that do not meet the first one.
-func (f *botsFile) warnApart() {
-	meets := func(b *upBot) string {
-		if b.config.Backend == "redis" {
-			return "the Redis of REDIS_URL with RELAY_CHANNEL " + b.config.RelayChannel + string(b.config.RedisURL)
-		}
-		return b.config.RelayDir
-	}
-	first := f.bots[0]
-	for _, b := range f.bots[1:] {
-		if len(b.mistakes)+len(first.mistakes) > 0 {
-			continue
-		}
-		if meets(b) != meets(first) || b.config.RelaySecret != first.config.RelaySecret {
-			f.warnings = append(f.warnings, notice{"bots", "bots apart", []any{first.name, b.name}})
-		}
-	}
+func (b *upBot) mistake(setting, text string) {
+	line := cmp.Or(b.lines[setting], b.lines["AGENT_NAME"])
+	b.mistakes = append(b.mistakes, fmt.Errorf("%s: %s: %s", line, b.name, text))
 }
 
 // report prints the mistakes, and returns how many bots have none.
