@@ -99,7 +99,7 @@ func checkOf(ctx context.Context, environ []string, areas string, w words.Words)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "check", "--json", "--only", areas, "--lang", w.Language())
+	cmd := exec.CommandContext(ctx, self, "check", "--json", "--only", areas, "--lang", languages[w.Chinese])
 	cmd.Env = environ
 	data, err := cmd.Output() // fails also where a test does
 	if json.Unmarshal(data, &found) == nil {
@@ -167,7 +167,7 @@ func (c *checking) ask(ctx context.Context, path string, answer any) (code int, 
 // askForTests has the running sidecar test itself. It reports whether that did.
 func (c *checking) askForTests(ctx context.Context, show func(...selftest.Finding)) bool {
 	var answer struct{ Findings []selftest.Finding }
-	code, err := c.ask(ctx, "/v1/selftest?lang="+c.words.Language(), &answer)
+	code, err := c.ask(ctx, "/v1/selftest?lang="+languages[c.words.Chinese], &answer)
 	show(answer.Findings...)
 	return err == nil && code == http.StatusOK && len(answer.Findings) > 0
 }

@@ -59,6 +59,8 @@ type language struct {
 	Lang string `long:"lang" choice:"en" choice:"zh"`
 }
 
+var languages = map[bool]string{false: "en", true: "zh"} // by whether it is Chinese
+
 // words are those of --lang, else of the locale.
 func (l language) words() words.Words {
 	return words.In(cmp.Or(l.Lang, os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG")))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"runtime/debug"
 	"strings"
@@ -38,21 +37,16 @@ func TestVersionOfABuild(t *testing.T) {
 }
 
 func TestVersionAsJSON(t *testing.T) {
-	var text, asJSON, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"version"}, &text, &stderr); code != 0 {
-		t.Fatal(code, stderr.String())
-	}
-	if code := run(t.Context(), []string{"version", "--json"}, &asJSON, &stderr); code != 0 {
-		t.Fatal(code, stderr.String())
-	}
+	_, text, _ := program(t, "version")
+	_, asJSON, _ := program(t, "version", "--json")
 	var got build
-	if err := json.Unmarshal(asJSON.Bytes(), &got); err != nil {
+	if err := json.Unmarshal([]byte(asJSON), &got); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(thisBuild(), got); diff != "" {
 		t.Error(diff)
 	}
-	if want := strings.TrimSpace(text.String()); got.String() != want {
+	if want := strings.TrimSpace(text); got.String() != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -43,14 +43,6 @@ type Words struct{ Chinese bool }
 // In returns the Words of a language such as zh or zh_CN.UTF-8; of one that is not Chinese those in English.
 func In(language string) Words { return Words{strings.HasPrefix(language, "zh")} }
 
-// Language is the code of the language, which In takes.
-func (w Words) Language() string {
-	if w.Chinese {
-		return "zh"
-	}
-	return "en"
-}
-
 // Has reports whether the catalogue has a text.
 func Has(key string) bool {
 	_, has := catalogue()[key]
