@@ -479,9 +479,8 @@ func (i *initCall) next(ctx context.Context) error {
 			b.WriteString("    " + strings.TrimRight(line, "\n") + "\n")
 		}
 	}
-	program, file, f := os.Args[0], shellWord(i.path()), i.framework
+	program, file, f, listen := os.Args[0], shellWord(i.path()), i.framework, i.set["LISTEN_ADDR"]
 	data, _ := fullPath(cmp.Or(i.set["DATA_DIR"], defaultFolder)) // as it is where there is no home folder
-	listen := i.set["LISTEN_ADDR"]
 	fmt.Fprintf(&b, "\n%s\n", i.Say("init/wrote", i.path()))
 	step(program+" --env-file "+file, "init/start")
 	switch f.trust {
