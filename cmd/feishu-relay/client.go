@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"feishu-relay/internal/selftest"
@@ -46,7 +47,7 @@ func (r reach) client(p *cli, asJSON bool, w words.Words) (*client, error) {
 func (c *client) say(key string, args ...any) string { return c.words.Say(key, args...) }
 
 // ask makes a call and displays the answer. A body of nil sends nothing.
-func ask[T any](ctx context.Context, c *client, method, path string, body any, show func(T) error) error {
+func ask[T any](ctx context.Context, c *client, method, path string, body any, show func(*strings.Builder, T)) error {
 	data, err := c.call(ctx, method, path, body)
 	if err != nil {
 		return err
@@ -54,8 +55,8 @@ func ask[T any](ctx context.Context, c *client, method, path string, body any, s
 	return display(c, data, show)
 }
 
-// display prints an answer: by show, or as it is with --json.
-func display[T any](c *client, data []byte, show func(T) error) error {
+// display prints an answer with one Write: as show writes it, or as it is with --json.
+func display[T any](c *client, data []byte, show func(*strings.Builder, T)) error {
 	if c.json {
 		_, err := c.out.Write(append(bytes.TrimSuffix(neutralJSON(data), []byte{'\n'}), '\n'))
 		return err
@@ -64,7 +65,10 @@ func display[T any](c *client, data []byte, show func(T) error) error {
 	if err := decode(data, &answer); err != nil {
 		return err
 	}
-	return show(answer)
+	var b strings.Builder
+	show(&b, answer)
+	_, err := io.WriteString(c.out, b.String())
+	return err
 }
 
 // get reads an answer into to.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -172,7 +171,7 @@ func (c *groupCommand) run(p *cli, _ []string) error {
 		return err
 	}
 	if c.Args.Chat == "" {
-		return display(a, data, func(l groupList) error { return a.printGroups(a.out, l.Groups) })
+		return display(a, data, func(b *strings.Builder, l groupList) { a.printGroups(b, l.Groups) })
 	}
 	g, err := findGroup(all.Groups, c.Args.Chat)
 	if err != nil {
@@ -184,11 +183,11 @@ func (c *groupCommand) run(p *cli, _ []string) error {
 	}
 	done := "group" + path
 	path = g.path("/v1/groups/"+url.PathEscape(string(g.ChatID))+path, url.Values{})
-	return ask(p.ctx, a, method, path, body, func(g group) error {
+	return ask(p.ctx, a, method, path, body, func(b *strings.Builder, g group) {
 		if words.Has(done) {
-			fmt.Fprintln(a.out, a.say(done))
+			fmt.Fprintln(b, a.say(done))
 		}
-		return a.printGroup(&g)
+		a.printGroup(b, &g)
 	})
 }
 
@@ -273,10 +272,10 @@ func (g *group) botNames() string {
 }
 
 // printGroups writes a table of groups.
-func (c *client) printGroups(w io.Writer, groups []group) error {
+func (c *client) printGroups(b *strings.Builder, groups []group) {
 	if len(groups) == 0 {
-		_, err := fmt.Fprintln(w, c.say("no groups"))
-		return err
+		fmt.Fprintln(b, c.say("no groups"))
+		return
 	}
 	var rows [][]string
 	for i := range groups {
@@ -299,12 +298,11 @@ func (c *client) printGroups(w io.Writer, groups []group) error {
 		rows = append(rows, []string{cmp.Or(cell(g.Name), "-"), g.id(), fmt.Sprintf("%d/%d", here, len(g.Bots)),
 			neutral(g.Settings.Answer), fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), state, stop})
 	}
-	return writeTable(w, c.say("group columns"), rows)
+	writeTable(b, c.say("group columns"), rows)
 }
 
 // printGroup writes how the bots of a group behave.
-func (c *client) printGroup(g *group) error {
-	var b strings.Builder
+func (c *client) printGroup(b *strings.Builder, g *group) {
 	line := func(key string, args ...any) { b.WriteString(c.say(key, args...) + "\n") }
 	online, offline, muted := []string{}, []string{}, []string{}
 	for _, one := range g.Bots {
@@ -344,8 +342,6 @@ func (c *client) printGroup(g *group) error {
 		}
 		line("group stop", c.words.Age(c.now.Sub(s.At.Time())), g.botName(s.Sender), c.words.List(at), neutral(string(s.Reason)))
 	}
-	_, err := io.WriteString(c.out, b.String())
-	return err
 }
 
 // end says until when a pause holds.

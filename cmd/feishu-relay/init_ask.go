@@ -56,24 +56,34 @@ func (a *asker) line(ctx context.Context, prompt, def string, secret bool) (stri
 		}{a.in, a.out}, "")
 		read = func() (string, error) { return screen.ReadPassword(prompt) }
 	}
-	type answer struct {
-		text string
-		err  error
-	}
-	answers := make(chan answer, 1)
-	go func() { // of an interrupted program it ends with the process: a read of a terminal cannot be ended
-		text, err := read()
-		answers <- answer{text, err}
-	}()
-	select {
-	case <-ctx.Done():
+	text, err := interruptible(ctx, read)
+	switch {
+	case ctx.Err() != nil:
 		fmt.Fprint(a.out, "\r\n")
 		return "", ctx.Err()
-	case got := <-answers:
-		if errors.Is(got.err, io.EOF) { // Ctrl-D, and where the terminal is raw also Ctrl-C
-			got.err = errEnded
-		}
-		return cmp.Or(strings.TrimSpace(got.text), def), got.err
+	case errors.Is(err, io.EOF): // Ctrl-D, and where the terminal is raw also Ctrl-C
+		err = errEnded
+	}
+	return cmp.Or(strings.TrimSpace(text), def), err
+}
+
+// interruptible reads from a person until ctx is done; a read that goes on then ends with the process.
+func interruptible[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type result struct {
+		got T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		got, err := read()
+		done <- result{got, err}
+	}()
+	select {
+	case r := <-done:
+		return r.got, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
 	}
 }
 

@@ -49,8 +49,7 @@ func TestMailboxText(t *testing.T) {
 		"nothing but space":     {[]string{"-"}, " \n\t\n", "", "empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &mailboxCall{&client{}, strings.NewReader(tt.in)}
-			got, err := m.text(t.Context(), tt.words)
+			got, err := textOf(t.Context(), strings.NewReader(tt.in), tt.words)
 			if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("got %.40q (%d bytes), %v; want %.40q, %q", got, len(got), err, tt.want, tt.err)
 			}
@@ -64,8 +63,7 @@ func TestMailboxTextInterrupted(t *testing.T) {
 	defer w.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	m := &mailboxCall{&client{}, r}
-	if _, err := m.text(ctx, []string{"-"}); !errors.Is(err, context.Canceled) {
+	if _, err := textOf(ctx, r, []string{"-"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }

@@ -181,7 +181,7 @@ func (c *client) screen(x *shownStatus) string {
 	line("Waits", cmp.Or(strings.Join(c.waits(x), "; "), c.say("nothing")))
 	line("Agents", c.agents(s))
 	b.WriteByte('\n')
-	_ = c.printGroups(&b, x.Groups[:min(len(x.Groups), maxStatus)]) // a Builder never fails
+	c.printGroups(&b, x.Groups[:min(len(x.Groups), maxStatus)])
 	if more := len(x.Groups) - maxStatus; more > 0 {
 		fmt.Fprintln(&b, c.say("more groups", more))
 	}

@@ -2,15 +2,14 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"feishu-relay/internal/runes"
 )
 
-// writeTable writes rows under a head, "A|B|C", with one Write. Columns are as
-// wide as their widest cell on a terminal. The cells are neutral already.
-func writeTable(w io.Writer, head string, rows [][]string) error {
+// writeTable writes rows under a head, "A|B|C". Columns are as wide as their widest
+// cell on a terminal. The cells are neutral already.
+func writeTable(b *strings.Builder, head string, rows [][]string) {
 	rows = append([][]string{strings.Split(head, "|")}, rows...)
 	widest := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -18,7 +17,6 @@ func writeTable(w io.Writer, head string, rows [][]string) error {
 			widest[i] = max(widest[i], runes.Columns(cell))
 		}
 	}
-	var b strings.Builder
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
@@ -26,8 +24,6 @@ func writeTable(w io.Writer, head string, rows [][]string) error {
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // counted is a number of things, of which there are one or many.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"io/fs"
 	"net/url"
 	"path/filepath"
@@ -267,7 +268,10 @@ func (c *transcriptListCommand) run(p *cli, _ []string) error {
 			neutral(r.place()))
 		return err
 	}
-	return writeTable(p.stdout, "CHANNEL|CHAT|SIZE|LAST MESSAGE", rows)
+	var b strings.Builder
+	writeTable(&b, "CHANNEL|CHAT|SIZE|LAST MESSAGE", rows)
+	_, err = io.WriteString(p.stdout, b.String())
+	return err
 }
 
 type transcriptShowCommand struct {

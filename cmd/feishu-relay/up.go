@@ -151,10 +151,9 @@ func (f *botsFile) show(w io.Writer) error {
 			viewer = fmt.Sprintf("Viewer of all bots: http://%s/\n", sidecar.Reachable(listen))
 		}
 	}
-	if err := writeTable(w, "BOT|LISTEN_ADDR|GATEWAY_ADDR|KIND", rows); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, viewer)
+	var b strings.Builder
+	writeTable(&b, "BOT|LISTEN_ADDR|GATEWAY_ADDR|KIND", rows)
+	_, err := io.WriteString(w, b.String()+viewer)
 	return err
 }
 
