@@ -67,7 +67,9 @@ type mailboxFlags struct {
 }
 
 // askMailbox asks the sidecar. A path below /v1/mailbox is given without that.
-func askMailbox[T any](p *cli, f mailboxFlags, method, path string, body any, show func(*client, *strings.Builder, T)) error {
+func askMailbox[T any](
+	p *cli, f mailboxFlags, method, path string, body any, show func(*client, *strings.Builder, T),
+) error {
 	c, err := f.client(p, f.JSON, words.Words{})
 	if err != nil {
 		return err
