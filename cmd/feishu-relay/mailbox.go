@@ -66,7 +66,7 @@ type mailboxFlags struct {
 	JSON bool `long:"json"`
 }
 
-// askMailbox asks the sidecar. A path below /v1/mailbox is given without that.
+// askMailbox asks the sidecar.
 func askMailbox[T any](
 	p *cli, f mailboxFlags, method, path string, body any, show func(*client, *strings.Builder, T),
 ) error {
@@ -74,16 +74,13 @@ func askMailbox[T any](
 	if err != nil {
 		return err
 	}
-	if !strings.HasPrefix(path, "/v1/") {
-		path = "/v1/mailbox" + path
-	}
 	return ask(p.ctx, c, method, path, body, func(b *strings.Builder, answer T) { show(c, b, answer) })
 }
 
 type mailboxAgentsCommand struct{ mailboxFlags }
 
 func (c *mailboxAgentsCommand) run(p *cli, _ []string) error {
-	return askMailbox(p, c.mailboxFlags, http.MethodGet, "/agents", nil, (*client).printAgents)
+	return askMailbox(p, c.mailboxFlags, http.MethodGet, "/v1/mailbox/agents", nil, (*client).printAgents)
 }
 
 type mailboxInboxCommand struct {
@@ -95,7 +92,7 @@ type mailboxInboxCommand struct {
 func (c *mailboxInboxCommand) run(p *cli, _ []string) error {
 	query := "?limit=" + strconv.Itoa(c.Limit)
 	if !c.Drain {
-		return askMailbox(p, c.mailboxFlags, http.MethodGet, "/inbox"+query, nil, (*client).printWaiting)
+		return askMailbox(p, c.mailboxFlags, http.MethodGet, "/v1/mailbox/inbox"+query, nil, (*client).printWaiting)
 	}
 	m, err := c.client(p, c.JSON, words.Words{})
 	if err != nil {
@@ -115,7 +112,7 @@ func (c *mailboxInboxCommand) run(p *cli, _ []string) error {
 type mailboxDeadLettersCommand struct{ mailboxFlags }
 
 func (c *mailboxDeadLettersCommand) run(p *cli, _ []string) error {
-	return askMailbox(p, c.mailboxFlags, http.MethodGet, "/dead-letters", nil, (*client).printDeadLetters)
+	return askMailbox(p, c.mailboxFlags, http.MethodGet, "/v1/mailbox/dead-letters", nil, (*client).printDeadLetters)
 }
 
 type mailboxReplayCommand struct {
@@ -129,7 +126,8 @@ func (c *mailboxReplayCommand) run(p *cli, _ []string) error {
 	if c.Args.ID == "" {
 		return p.misused("which ID? `feishu-relay mailbox dead-letters` names them")
 	}
-	return askMailbox(p, c.mailboxFlags, http.MethodPost, "/dead-letters/"+url.PathEscape(c.Args.ID)+"/replay", nil,
+	path := "/v1/mailbox/dead-letters/" + url.PathEscape(c.Args.ID) + "/replay"
+	return askMailbox(p, c.mailboxFlags, http.MethodPost, path, nil,
 		func(_ *client, b *strings.Builder, _ struct{}) {
 			fmt.Fprintf(b, "%s is on its way again\n", neutral(c.Args.ID))
 		})
@@ -152,7 +150,8 @@ func (c *mailboxTasksCommand) run(p *cli, args []string) error {
 	case len(args) == 1 && args[0] == "":
 		return p.misused("which ID? `feishu-relay mailbox tasks` names them")
 	case len(args) == 1:
-		return askMailbox(p, c.mailboxFlags, http.MethodGet, "/tasks/"+url.PathEscape(args[0]), nil, (*client).printTask)
+		path := "/v1/mailbox/tasks/" + url.PathEscape(args[0])
+		return askMailbox(p, c.mailboxFlags, http.MethodGet, path, nil, (*client).printTask)
 	}
 	query := url.Values{}
 	if c.State != "" {
@@ -161,7 +160,7 @@ func (c *mailboxTasksCommand) run(p *cli, args []string) error {
 	if c.Direction != "" {
 		query.Set("direction", c.Direction)
 	}
-	path := strings.TrimSuffix("/tasks?"+query.Encode(), "?")
+	path := strings.TrimSuffix("/v1/mailbox/tasks?"+query.Encode(), "?")
 	return askMailbox(p, c.mailboxFlags, http.MethodGet, path, nil, (*client).printTasks)
 }
 
@@ -189,12 +188,9 @@ func (c *mailboxUpdateCommand) run(p *cli, _ []string) (err error) {
 			return err
 		}
 	}
-	path := "/tasks/" + url.PathEscape(c.Args.ID)
+	path := "/v1/mailbox/tasks/" + url.PathEscape(c.Args.ID)
 	return askMailbox(p, c.mailboxFlags, http.MethodPost, path, update, (*client).printStep)
 }
-
-// everybody is the receiver of a broadcast.
-const everybody mailbox.AgentID = "*"
 
 type mailboxSendCommand struct {
 	mailboxFlags
@@ -227,14 +223,14 @@ func (c *mailboxSendCommand) run(p *cli, _ []string) error {
 	}
 	show := func(_ *client, b *strings.Builder, sent agent.Sent) { printSent(b, to, sent) }
 	switch {
-	case to == everybody:
+	case to == "*":
 		return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/peers/*/messages", struct {
 			Message       string `json:"message"`
 			CorrelationID string `json:"correlation_id,omitempty"`
 		}{text, c.Correlation}, (*client).printReached)
 	case c.Kind == mailbox.TypeTask:
 		task.Text = text
-		return askMailbox(p, c.mailboxFlags, http.MethodPost, "/tasks", task, show)
+		return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/mailbox/tasks", task, show)
 	}
 	type metadata struct {
 		CorrelationID string `json:"correlationId,omitempty"`
@@ -247,13 +243,13 @@ func (c *mailboxSendCommand) run(p *cli, _ []string) error {
 		Metadata metadata        `json:"metadata,omitzero"`
 	}{To: to, Type: c.Kind, Priority: c.Priority, Metadata: metadata{c.Correlation}}
 	letter.Content.Parts = []mailbox.Part{{Type: "text", Text: text}}
-	return askMailbox(p, c.mailboxFlags, http.MethodPost, "/messages", letter, show)
+	return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/mailbox/messages", letter, show)
 }
 
 // check says which flags do not fit together.
 func (c *mailboxSendCommand) check() error {
 	switch isTask := c.Kind == mailbox.TypeTask; {
-	case c.Args.Agent == everybody && (c.Kind != mailbox.TypeMessage || c.Priority != 0):
+	case c.Args.Agent == "*" && (c.Kind != mailbox.TypeMessage || c.Priority != 0):
 		return errors.New("--type and --priority are not for '*': all get a plain message")
 	case c.Priority < 0 || c.Priority > 5:
 		return fmt.Errorf("--priority: want a number from 1 to 5, got %d", c.Priority)
