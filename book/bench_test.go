@@ -1,8 +1,11 @@
 package book_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -20,10 +23,11 @@ var benchKinds = map[string]book.Bound{"handled": {Count: 5000}, "position": {},
 	"all": {Count: 200_000}}
 
 // BenchmarkCommit commits three small records at a time, snapshots included: the id of a
-// message with its verdict, its outline, and the position of the lane.
+// message with its verdict, its outline, and the position of the lane. The bare one appends as
+// many bytes to a file.
 func BenchmarkCommit(b *testing.B) {
 	for _, sync := range []bool{false, true} {
-		b.Run(fmt.Sprint("sync=", sync), func(b *testing.B) {
+		b.Run(fmt.Sprintf("sync=%v/ours", sync), func(b *testing.B) {
 			bk := open(b, b.TempDir(), book.Options{Kinds: benchKinds, Sync: sync})
 			b.ReportAllocs()
 			n := 0
@@ -34,6 +38,23 @@ func BenchmarkCommit(b *testing.B) {
 					set("position", "outbound", n))
 			}
 			b.ReportMetric(float64(bk.Stats().Snapshots), "snapshots")
+		})
+		b.Run(fmt.Sprintf("sync=%v/bare", sync), func(b *testing.B) {
+			f, err := os.Create(filepath.Join(b.TempDir(), "bare.jsonl"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer f.Close()
+			lines := bytes.Repeat([]byte("a line\n"), 55)
+			for b.Loop() {
+				_, err := f.Write(lines)
+				if err == nil && sync {
+					err = f.Sync()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

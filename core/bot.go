@@ -6,16 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"feishu-relay/deliver"
+	"feishu-relay/feishu/content"
 	"feishu-relay/group"
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/wait"
 	"feishu-relay/loop"
+	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -34,12 +37,22 @@ type Channel interface {
 	Write(ctx context.Context, in *Input, again bool, written func()) error
 }
 
-// Input is what the bot gets, as it is in the book.
+// Input is what the bot gets.
 type Input struct {
 	relay.Inbound
-	ID   relay.MessageID `json:"relay_msg_id"`
-	Key  string          `json:"-"`
-	Conn uint64          `json:"-"` // of the channel
+	ID   relay.MessageID
+	Key  string
+	Conn uint64 // of the channel
+}
+
+// given is what the bot is to get, as it is in the book.
+type given struct {
+	Msg       *relay.Message    `json:"msg"`
+	Mentioned bool              `json:"mentioned,omitempty"`
+	Decision  *policy.Decision  `json:"decision,omitempty"` // nil: a person's
+	Before    string            `json:"before,omitempty"`   // earlier messages, in front of the text
+	Shows     []relay.MessageID `json:"shows,omitempty"`    // which those are
+	ShownAs   relay.MessageID   `json:"shown_as,omitempty"`
 }
 
 // ResultError is the error of a write with this result.
@@ -118,7 +131,10 @@ func (c *Core) doDeliver(f *deliver.Effect) {
 	case deliver.Problem:
 		c.Watch.Problems(f)
 	case deliver.End:
-		c.Watch.Ended(f)
+		if !c.mails.ended(f) {
+			c.Trace("delivered")
+			c.Watch.Ended(f)
+		}
 	}
 }
 
@@ -128,18 +144,7 @@ func (c *Core) write(ctx context.Context, f *deliver.Effect) {
 		e := deliver.Event{Kind: deliver.Report, Key: f.Key, Try: f.Try, Result: r, Detail: detail}
 		_ = c.loop.Post(c.ctx, loop.Event{Deliver: &e})
 	}
-	var in Input
-	text, err := c.loop.Text(f.Key)
-	if err == nil {
-		err = json.Unmarshal(text, &in)
-	}
-	if err != nil { // it was withdrawn meanwhile, or the disk fails
-		report(deliver.NotWritten, err.Error())
-		return
-	}
-	in.Key, in.Conn = f.Key, f.Conn
-	i := slices.IndexFunc(c.Channels, func(ch Channel) bool { return ch.Name() == f.Channel })
-	err = c.Channels[i].Write(ctx, &in, f.Again, func() { report(deliver.Written, "") })
+	err := c.writeTo(ctx, f, func() { report(deliver.Written, "") })
 	switch e, says := errors.AsType[*ResultError](err); {
 	case ctx.Err() != nil:
 	case err == nil:
@@ -149,6 +154,47 @@ func (c *Core) write(ctx context.Context, f *deliver.Effect) {
 	default:
 		report(deliver.Failed, err.Error())
 	}
+}
+
+func (c *Core) writeTo(ctx context.Context, f *deliver.Effect, written func()) error {
+	if m := c.mails.get(f.Key); m != nil {
+		return m.Write(ctx, f.Conn, f.Again, func() { m.Written(); written() })
+	}
+	in, err := c.input(f.Key)
+	if err != nil { // it was withdrawn meanwhile, or the disk fails
+		return &ResultError{deliver.NotWritten, err}
+	}
+	in.Conn = f.Conn
+	c.Trace("inject")
+	i := slices.IndexFunc(c.Channels, func(ch Channel) bool { return ch.Name() == f.Channel })
+	return c.Channels[i].Write(ctx, in, f.Again, written)
+}
+
+// input is what the bot gets for an item.
+func (c *Core) input(key string) (*Input, error) {
+	g, err := c.given(key)
+	if err != nil {
+		return nil, err
+	}
+	of := loop.Chat{Channel: g.Msg.Channel, ID: g.Msg.ChatID}
+	if len(g.Shows) > 0 {
+		c.View(func(s *loop.Core) {
+			if state := s.Group(of); state != nil && slices.ContainsFunc(g.Shows, state.Gone) {
+				g.Before = ""
+			}
+		})
+	}
+	in := c.compose(of, g)
+	in.Key = key
+	return in, nil
+}
+
+func (c *Core) given(key string) (g *given, err error) {
+	text, err := c.loop.Text(key)
+	if err == nil {
+		err = json.Unmarshal(text, &g)
+	}
+	return g, err
 }
 
 // Settle takes in what the bot says of a message that it was given. An error is one of package deliver.
@@ -168,29 +214,72 @@ func (c *Core) Acknowledge(id relay.MessageID) {
 
 // give has the bot get a message.
 func (c *Core) give(of loop.Chat, f *group.Effect) {
-	in := c.compose(of, f)
-	text, err := relay.Marshal(in)
-	if err != nil {
-		c.Watch.Problem("inject", err)
+	done := group.Event{Kind: group.Done, Key: f.Key}
+	if c.Passed(f.ID) {
+		c.result(of, done)
+		c.result(of, group.Event{Kind: group.Delivered, ID: f.ID, Verdict: &group.Verdict{}})
+		return
 	}
-	final, now := f.Msg.Final(), relay.MillisOf(time.Now())
-	if final <= 0 || final > now {
+	g := given{Msg: f.Msg, Mentioned: f.Mentioned, Decision: f.Decision, ShownAs: c.ShownAs(f.Msg)}
+	person := f.Msg.Role == relay.RoleUser
+	if person {
+		names := c.Names(f.Msg)
+		g.Mentioned = slices.Contains(names.Bots, c.Agent) || names.All && c.Config(of).MentionAll
+	}
+	g.Before, g.Shows = c.around(of, f.Msg)
+	done.Shows = g.Shows
+	now, final := relay.MillisOf(time.Now()), f.Msg.Final()
+	if person || final <= 0 || final > now { // a person's message does not expire by the time it was sent
 		final = now
 	}
-	key := of.Key(f.ID)
-	item := deliver.Item{Key: key, ID: in.ID, Chat: of.String(), Sent: final, Bytes: len(text),
-		From: f.Msg.SenderAgentName}
-	done := group.Event{Kind: group.Done, Key: f.Key}
-	for _, id := range in.Shows {
-		done.Shows = append(done.Shows, relay.MessageID(id))
+	e := taking(of, final, &g)
+	e.Chat, e.Group = of, &done
+	_ = c.loop.Post(c.ctx, e)
+}
+
+// GivePrivate has the bot get a person's message that is not of a group, and returns once it is in the book.
+func (c *Core) GivePrivate(ctx context.Context, m *relay.Message) error {
+	of := loop.Chat{Channel: m.Channel, ID: m.ChatID}
+	return c.loop.Save(ctx, taking(of, relay.MillisOf(time.Now()), &given{Msg: m, ShownAs: m.ID()}))
+}
+
+func taking(of loop.Chat, final relay.Millis, g *given) loop.Event {
+	key, text := of.Key(g.Msg.ID()), encode(g)
+	item := deliver.Item{Key: key, ID: g.Msg.RelayMsgID, Chat: of.String(), Sent: final, Bytes: len(text),
+		From: g.Msg.SenderAgentName}
+	return loop.Event{TextOf: key, Text: text, Deliver: &deliver.Event{Kind: deliver.Take, Item: &item}}
+}
+
+func encode(g *given) json.RawMessage {
+	text, err := relay.Marshal(g)
+	if err != nil {
+		panic(err) // a message is always JSON
 	}
-	_ = c.loop.Post(c.ctx, loop.Event{Chat: of, Group: &done, TextOf: key, Text: text,
-		Deliver: &deliver.Event{Kind: deliver.Take, Item: &item}})
+	return text
+}
+
+// retext gives a message that waits for the bot the text of an edit.
+func (c *Core) retext(of loop.Chat, f *group.Effect) {
+	key := of.Key(f.ID)
+	g, err := c.given(key)
+	if err != nil {
+		return // it does not wait, or no more
+	}
+	m := *g.Msg
+	m.Content, m.Mentions, m.Metadata = f.Text, f.Msg.Mentions, maps.Clone(m.Metadata)
+	for _, name := range [...]string{"media_keys", relay.MetaFiles} {
+		delete(m.Metadata, name)
+		if value, ok := f.Msg.Metadata[name]; ok {
+			m.Metadata[name] = value
+		}
+	}
+	g.Msg = &m
+	_ = c.loop.Post(c.ctx, loop.Event{TextOf: key, Text: encode(g)})
 }
 
 // compose is a message as the bot gets it.
-func (c *Core) compose(of loop.Chat, f *group.Effect) *Input {
-	m, cfg := f.Msg, c.Config(of)
+func (c *Core) compose(of loop.Chat, g *given) *Input {
+	m := g.Msg
 	meta := make(map[string]any, len(m.Metadata)+12)
 	for k, v := range m.Metadata {
 		meta[k] = v
@@ -203,20 +292,49 @@ func (c *Core) compose(of loop.Chat, f *group.Effect) *Input {
 			meta[x.key] = x.value
 		}
 	}
+	fromBot := m.Role != relay.RoleUser
 	mentions := append([]relay.Mention{}, m.Mentions...) // a list also where there are none
-	sent := relay.Millis(c.entry(m).TS)
-	meta["from_bot"], meta["is_mentioned"], meta["relay_msg_id"] = true, f.Mentioned, m.RelayMsgID
-	meta["group_policy"], meta["mentions"], meta["chat_type"] = cfg.GroupPolicy, mentions, "group"
-	meta["sender_agent_name"], meta["depth"], meta["decision"] = m.SenderAgentName, f.Decision.Depth, f.Decision
-	in := &Input{ID: m.RelayMsgID, Inbound: relay.Inbound{Source: m, Mentioned: f.Mentioned, Channel: m.Channel,
-		Final: m.Final(), ChatID: m.ChatID, Content: m.Content, Metadata: meta,
-		SenderID:  cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
-		Timestamp: relay.Timestamp(sent.Time())}}
-	if n := c.Context(of); n > 0 {
-		before, ids := c.before(of, m, sent, n)
-		in.Content, in.Shows = before+in.Content, ids
+	meta["from_bot"], meta["is_mentioned"], meta["relay_msg_id"] = fromBot, g.Mentioned, m.RelayMsgID
+	meta["group_policy"], meta["mentions"] = c.Config(of).GroupPolicy, mentions
+	if fromBot {
+		meta["sender_agent_name"], meta["chat_type"] = m.SenderAgentName, "group"
 	}
-	return in
+	if g.Decision != nil {
+		meta["depth"], meta["decision"] = g.Decision.Depth, g.Decision
+	}
+	return &Input{ID: m.RelayMsgID, Inbound: relay.Inbound{Source: m, Mentioned: g.Mentioned, Channel: m.Channel,
+		Final: m.Final(), ChatID: m.ChatID, Content: g.Before + m.Content, Metadata: meta, ShownAs: g.ShownAs,
+		SenderID:  cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
+		Timestamp: relay.Timestamp(relay.Millis(c.entry(m).TS).Time())}}
+}
+
+// around is what stands before the text of a message for the bot: with INJECT_CONTEXT earlier lines, and what a bot's
+// message answers that says only a name.
+func (c *Core) around(of loop.Chat, m *relay.Message) (before string, shows []relay.MessageID) {
+	person := m.Role == relay.RoleUser
+	if n := c.Context(of); n > 0 && (!person || content.IsText(m.MsgType)) {
+		before, shows = c.before(of, m, relay.Millis(c.entry(m).TS), n)
+	}
+	if person || m.ParentID == "" || !c.Bare(m.Content) {
+		return before, shows
+	}
+	for _, e := range c.tail(of) {
+		if e.MessageID == string(m.ParentID) && !e.Recalled {
+			before += "> " + oneLine(cmp.Or(e.SenderName, e.Sender)) + ": " + oneLine(e.Content) + "\n"
+			return before, append(shows, m.ParentID)
+		}
+	}
+	return before, shows
+}
+
+// tail is the newest lines of a chat's transcript, by time.
+func (c *Core) tail(of loop.Chat) []transcript.Entry {
+	entries, err := c.Transcripts.Tail(of.Channel, string(of.ID), contextTail)
+	if err != nil {
+		c.Watch.Problem("context", err) // the message itself goes on
+	}
+	slices.SortStableFunc(entries, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
+	return entries
 }
 
 // Bounds of INJECT_CONTEXT.
@@ -227,15 +345,13 @@ const (
 )
 
 // before is the last n lines before m, which was sent then, that the bot was not given, and their ids.
-func (c *Core) before(of loop.Chat, m *relay.Message, sent relay.Millis, n int) (text string, ids []string) {
-	entries, err := c.Transcripts.Tail(of.Channel, string(of.ID), contextTail)
-	if err != nil {
-		c.Watch.Problem("context", err) // the message itself goes on
-		return "", nil
-	}
-	slices.SortStableFunc(entries, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
+func (c *Core) before(of loop.Chat, m *relay.Message, sent relay.Millis, n int) (text string, ids []relay.MessageID) {
+	entries := c.tail(of)
 	c.View(func(s *loop.Core) {
 		g := s.Group(of)
+		if g == nil {
+			return
+		}
 		has := func(l *group.Line) bool { // or is being given it
 			return l != nil && slices.ContainsFunc(l.Verdicts, func(v group.Verdict) bool {
 				return v.Agent == c.Agent && (v.Delivered > 0 || v.Decision != nil && v.Decision.Allow && v.Stopped == "")
@@ -260,7 +376,7 @@ func (c *Core) before(of loop.Chat, m *relay.Message, sent relay.Millis, n int) 
 		if size += len(line); size > maxContext {
 			break
 		}
-		lines, ids = append(lines, line), append(ids, e.MessageID)
+		lines, ids = append(lines, line), append(ids, relay.MessageID(e.MessageID))
 	}
 	if len(lines) == 0 {
 		return "", nil

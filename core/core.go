@@ -1,22 +1,26 @@
-// Package core is a sidecar without Feishu and mail: what it hears from the bot and from the lanes becomes events of
-// package loop, and its workers do what follows from them.
+// Package core is a sidecar without its servers: what it hears from the bot, from Feishu and from the lanes becomes
+// events of package loop, and its workers do what follows from them.
 //
 // # The way of a message
 //
 // Of the bot: Say, Said, Append and Publish. Of another bot: lane, Arrived, the stages of package group, Deliver, the
-// text as the bot gets it, Take, Write, the channel, Report, End. Of a person: Hear, Heard, Give or Withhold.
+// text as the bot gets it, Take, Write, the channel, Report, End. Of a person: Hear or HearEvent, Heard, Give or
+// Withhold. Of a bot, from Feishu itself: HearNative, Native, and Fetch if no other sidecar brings it.
 package core
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"feishu-relay/dedup"
 	"feishu-relay/deliver"
 	"feishu-relay/group"
+	"feishu-relay/internal/wait"
 	"feishu-relay/loop"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
@@ -34,22 +38,32 @@ type Options struct {
 	Timeout time.Duration // DELIVERY_TIMEOUT
 	Dedup   int           // edits that are remembered
 
-	Self     func() Self                                // who the bot is, as far as is known
-	Config   func(loop.Chat) *group.Config              // what the sidecar is set to in a chat
-	Member   func(loop.Chat) (member, known bool)       // whether the bot is in a chat, as the operator says
-	Revision func() any                                 // of what Config and Member say
-	Checked  func() bool                                // membership is checked
-	Names    func(*relay.Message) group.Names           // whom a message names
-	Context  func(loop.Chat) int                        // INJECT_CONTEXT
-	Resolve  func(relay.Outbound) []relay.Mention       // who is mentioned in what the bot says
-	MayEdit  func(context.Context, *relay.Message) bool // the sender may change settings
-	Foreign  func(relay.AgentName) error                // why a sender's signature may be another one; nil: not known
+	Self     func() Self                          // who the bot is, as far as is known
+	Config   func(loop.Chat) *group.Config        // what the sidecar is set to in a chat
+	Member   func(loop.Chat) (member, known bool) // whether the bot is in a chat, as the operator says
+	Revision func() any                           // of what Config and Member say
+	Checked  func() bool                          // membership is checked
+	Asks     func(loop.Chat) bool                 // Feishu knows whether the bot is in a chat, and can be asked
+	Names    func(*relay.Message) group.Names     // whom a message names
+	Context  func(loop.Chat) int                  // INJECT_CONTEXT
+	Resolve  func(relay.Outbound) []relay.Mention // who is mentioned in what the bot says
+	// MayEdit reports whether the sender of a command, who has a union_id or "", may change settings.
+	MayEdit func(ctx context.Context, m *relay.Message, union string) bool
+	BotOf   func(relay.OpenID) (agent relay.AgentName, is bool) // the bot that an id is known to be
+	Passed  func(relay.MessageID) bool                          // the bot has it from Feishu, though it was to wait
+	ShownAs func(*relay.Message) relay.MessageID                // its id for a bot behind the gateway
+	Bare    func(text string) bool                              // it says nothing but names
+	Foreign func(relay.AgentName) error                         // why a sender signs otherwise; nil: not known
 
 	Bots, People, Side relay.Backend
 	Transcripts        *transcript.Store
 	Judge              func() (limits policy.Limits, judge policy.Judge) // of a group, beside what its settings say
 	Channels           []Channel                                         // to the bot; the first open one is used
+	Feishu             Feishu                                            // nil: there is none
+	GivesPeople        bool                                              // people's messages reach the bot by a channel
 	Watch              Watch
+	Noted              func(key string, value json.RawMessage) // is given each note by Open; may be nil
+	Trace              func(step string)                       // for tests
 	Logger             *slog.Logger
 }
 
@@ -58,6 +72,15 @@ type Self struct {
 	Name   string
 	OpenID relay.OpenID
 	AppID  string
+}
+
+// Stop is a message that does not reach the bot.
+type Stop struct {
+	Msg       *relay.Message // of one that is not known here, its chat and id
+	Reason    relay.Reason
+	Detail    string           // behind the reason; may be ""
+	Decision  *policy.Decision // nil: there is none
+	Mentioned bool
 }
 
 // Watch is told what happens, for logs, metrics and watchers. Its methods return soon.
@@ -69,9 +92,13 @@ type Watch interface {
 	Arrived(lane string, d *relay.Delivery, m *relay.Message)
 	Recorded(m *relay.Message, e transcript.Entry, added bool)
 	Said(m *relay.Message)
-	Decided(m *relay.Message, d policy.Decision)
-	Stopped(m *relay.Message, why relay.Reason, d *policy.Decision)
-	Shared(of loop.Chat, r *group.Record)
+	Decided(m *relay.Message, d policy.Decision, mentioned bool)
+	Stopped(s Stop)
+	Shared(of loop.Chat, r *group.Record) // each record of this sidecar
+	Took(of loop.Chat, r *group.Record)   // each record of another one
+	Told(of loop.Chat, r *group.Record)   // each command, notice and verdict that is new here
+	Recalled(of loop.Chat, id relay.MessageID)
+	Missed(m *relay.Message) // a bot's message came from Feishu, and its sidecar did not bring it
 	Ended(f *deliver.Effect)
 	Problems(f *deliver.Effect)
 }
@@ -86,13 +113,17 @@ type Core struct {
 	own  string // of this process, for claims
 
 	lanes   [3]*lane
-	edits   *dedup.Window     // ids of edits that came
-	texts   line[loop.Effect] // to transcripts, and behind them to the bot, in order
+	edits   *dedup.Window // ids of edits that came
+	texts   texts
 	writes  writes
 	heard   waiting[relay.Reason] // by message: who reported it waits for what becomes of it
+	passing waiting[Passage]      // by message: the gateway waits for it
 	calls   waiting[error]        // by Call
-	members sync.Map              // loop.Chat to bool: what was said of it to the loop
-	set     struct {              // what the loop was told of Config and Member
+	mails   mails
+	notes   notes
+	goesOn  atomic.Bool // what an earlier process left has begun again; for Trace
+	members sync.Map    // loop.Chat to bool: what was said of it to the loop
+	set     struct {    // what the loop was told of Config and Member
 		sync.Mutex
 		revision any
 	}
@@ -102,6 +133,7 @@ type Core struct {
 func Open(o Options) (*Core, error) {
 	c := &Core{Options: o, edits: dedup.Memory(o.Dedup), own: string(o.Agent) + "/" + time.Now().Format(time.RFC3339Nano)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.notes.wake = make(chan struct{}, 1)
 	for i, q := range []relay.Backend{o.Bots, o.People, o.Side} {
 		c.lanes[i] = &lane{name: []string{Outbound, Inbound, Side}[i], queue: q}
 	}
@@ -113,6 +145,7 @@ func Open(o Options) (*Core, error) {
 	}
 	var err error
 	c.loop, err = loop.Open(loop.Options{Dir: o.Dir, Sync: o.Sync, Config: o.Config, Do: c.do, Deliver: cfg,
+		Noted: c.noted,
 		Failed: func(err error) {
 			o.Watch.Problem("book", err)
 			o.Logger.Error("the disk refuses what happened; it is tried again", "err", err)
@@ -130,7 +163,6 @@ func (c *Core) Run(ctx context.Context, answers, publishing time.Duration) error
 	defer stopLoop()
 	var reading, looping sync.WaitGroup
 	var err error
-	c.work.Go(c.writeTexts)
 	for _, l := range c.lanes {
 		c.work.Go(func() { c.publish(l) })
 	}
@@ -139,6 +171,7 @@ func (c *Core) Run(ctx context.Context, answers, publishing time.Duration) error
 		reading.Go(func() { c.watchChannel(ctx, ch) })
 	}
 	c.readLanes(ctx, &reading)
+	reading.Go(func() { c.writeNotes(ctx) })
 	<-ctx.Done()
 	reading.Wait()
 	c.writes.finish(answers)
@@ -154,28 +187,86 @@ func (c *Core) Run(ctx context.Context, answers, publishing time.Duration) error
 // View calls see with the state, which is only to be read.
 func (c *Core) View(see func(*loop.Core)) { _ = c.loop.View(c.ctx, see) }
 
-// Lane is the state of a lane: how many lines wait to be published.
-func (c *Core) Lane(name string) (pending int) {
+// Lane is the state of a lane.
+func (c *Core) Lane(name string) LaneStatus {
 	i := slices.IndexFunc(c.lanes[:], func(l *lane) bool { return l.name == name })
-	return c.lanes[i].out.size()
+	return c.lanes[i].status(time.Now())
 }
 
 // In reports whether messages of a chat may reach the bot and its transcript.
-func (c *Core) In(of loop.Chat) bool {
+func (c *Core) In(of loop.Chat) (in bool) {
 	if !c.Checked() {
 		return true
 	}
-	if is, told := c.members.Load(of); told {
-		return is.(bool)
+	if member, known := c.Member(of); known && member {
+		return true
 	}
-	member, known := c.Member(of)
-	return known && member
+	c.View(func(s *loop.Core) {
+		g := s.Group(of)
+		in = g != nil && g.In()
+	})
+	return in
+}
+
+// Joined and Left take in whether the bot was in a chat at a time, 0 for now. The newest counts.
+func (c *Core) Joined(of loop.Chat, at relay.Millis) { c.membership(of, group.Joined, at) }
+
+// Left is described there.
+func (c *Core) Left(of loop.Chat, at relay.Millis) { c.membership(of, group.Left, at) }
+
+func (c *Core) membership(of loop.Chat, kind group.EventKind, at relay.Millis) {
+	_ = c.loop.Post(c.ctx, loop.Event{Chat: of, Group: &group.Event{Kind: kind, TS: at}})
+}
+
+// Recall takes in that a message of a group was recalled.
+func (c *Core) Recall(ctx context.Context, of loop.Chat, id relay.MessageID) error {
+	return c.loop.Post(ctx, loop.Event{Chat: of, Group: &group.Event{Kind: group.Recalled, ID: id}})
+}
+
+// Online takes in which agents are online, and whether the bot is away.
+func (c *Core) Online(ctx context.Context, agents []relay.AgentName, away bool) {
+	_ = c.loop.Post(ctx, loop.Event{Group: &group.Event{Kind: group.Online, Agents: agents, Away: away}})
+}
+
+// Note stores a value in the book soon; nil deletes it. It does not wait.
+func (c *Core) Note(key string, value json.RawMessage) {
+	c.notes.mu.Lock()
+	defer c.notes.mu.Unlock()
+	if c.notes.list == nil {
+		c.notes.list = map[string]json.RawMessage{}
+	}
+	c.notes.list[key] = value
+	wait.Wake(c.notes.wake)
+}
+
+// notes are those to be stored: the newest of each key.
+type notes struct {
+	wake chan struct{} // of capacity 1
+	mu   sync.Mutex
+	list map[string]json.RawMessage // guarded by mu
+}
+
+// writeNotes stores notes until ctx is done, and then those that are left.
+func (c *Core) writeNotes(ctx context.Context) {
+	for over := false; !over; {
+		over = wait.Change(ctx, time.Time{}, c.notes.wake) != nil
+		c.notes.mu.Lock()
+		list := c.notes.list
+		c.notes.list = nil
+		c.notes.mu.Unlock()
+		for key, value := range list {
+			_ = c.loop.Post(c.ctx, loop.Event{Note: key, Value: value})
+		}
+	}
 }
 
 // member makes sure that the loop knows whether the bot is in a chat, before something of that chat; saw: it is.
 func (c *Core) member(ctx context.Context, of loop.Chat, saw bool) {
 	c.Configured(ctx)
 	is, known := c.Member(of)
+	if c.Asks(of) && !(known && is) {
+		return
+	}
 	is = saw || known && is
 	if was, told := c.members.Load(of); told && (was == is || was.(bool) && !known) {
 		return

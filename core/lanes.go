@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +35,66 @@ type lane struct {
 	kept    []keptLine    // what was published, oldest first; the backend may lose it
 	bytes   int
 	seq     relay.Seq // of the newest line; it begins with each process
+	batches uint64    // number of the newest one in the book
+
+	mu    sync.Mutex
+	state LaneStatus // guarded by mu
+	since time.Time  // when the lines that wait were first offered; zero: none are
+}
+
+// LaneStatus is how publishing on a lane goes, since the start.
+type LaneStatus struct {
+	Pending     int64         `json:"pending"`       // lines that wait for the backend
+	Bytes       int64         `json:"pending_bytes"` // of these
+	Published   int64         `json:"published"`     // repeats not counted
+	Republished int64         `json:"republished"`   // published again, after the backend had lost them
+	Failed      int64         `json:"failed"`        // tries to publish
+	Error       string        `json:"error,omitempty"`
+	Stalled     time.Duration `json:"-"` // for how long the backend has taken nothing of what waits
+	Last        time.Time     `json:"-"` // when it last took some
+}
+
+func (l *lane) status(now time.Time) LaneStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st := l.state
+	if !l.since.IsZero() {
+		st.Stalled = now.Sub(l.since)
+	}
+	return st
+}
+
+func (l *lane) change(f func(st *LaneStatus)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.state)
+}
+
+// offer notes that lines are offered to the backend.
+func (l *lane) offer() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.since.IsZero() {
+		l.since = time.Now()
+	}
+}
+
+// offered notes how that went.
+func (l *lane) offered(lines [][]byte, err error) {
+	bytes := 0
+	for _, line := range lines {
+		bytes += len(line)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st := &l.state
+	if err != nil {
+		st.Failed, st.Error = st.Failed+1, err.Error()
+		return
+	}
+	l.since, st.Last, st.Error = time.Time{}, time.Now(), ""
+	n := int64(len(lines))
+	st.Pending, st.Bytes, st.Published = st.Pending-n, st.Bytes-int64(bytes), st.Published+n
 }
 
 type published struct {
@@ -87,6 +149,7 @@ func (c *Core) readLanes(ctx context.Context, reading *sync.WaitGroup) {
 		defer cancel()
 		caughtUp.Wait()
 		_ = c.loop.Post(ctx, loop.Event{Group: &group.Event{Kind: group.CaughtUp}})
+		c.goesOn.Store(true)
 	})
 }
 
@@ -96,7 +159,7 @@ func (c *Core) takeMessage(ctx context.Context, l *lane, d relay.Delivery) {
 	m, err := relay.Decode(d.Line)
 	if err != nil {
 		c.Watch.Malformed(d.Line, err)
-		c.Watch.Stopped(&m, relay.Malformed, nil)
+		c.Watch.Stopped(Stop{Msg: &m, Reason: relay.Malformed, Detail: err.Error()})
 		d.Settle()
 		return
 	}
@@ -129,14 +192,19 @@ func (c *Core) takeMessage(ctx context.Context, l *lane, d relay.Delivery) {
 		why = relay.Duplicate
 	}
 	if why != relay.Pass {
-		c.Watch.Stopped(&m, why, nil)
+		c.Watch.Stopped(Stop{Msg: &m, Reason: why, Detail: e.Body})
 		d.Settle()
 		return
 	}
+	c.Trace("arrived")
 	of := loop.Chat{Channel: m.Channel, ID: m.ChatID}
 	e.Names = c.Names(&m)
 	c.member(ctx, of, false)
-	_ = c.loop.Post(ctx, loop.Event{Chat: of, Group: &e, Saved: d.Settle}) // if the sidecar stops, the line is read again
+	saved := func() {
+		c.Trace("taken")
+		d.Settle()
+	}
+	_ = c.loop.Post(ctx, loop.Event{Chat: of, Group: &e, Saved: saved}) // if the sidecar stops, the line is read again
 }
 
 // unsigned reports a line that is not signed as this sidecar signs. What became of it is told to others only if its
@@ -148,6 +216,7 @@ func (c *Core) unsigned(m *relay.Message, e *group.Event, err error) relay.Reaso
 		e.Reason, e.Body = relay.BadSignature, err.Error()
 		return relay.Pass
 	}
+	e.Body = err.Error()
 	c.Watch.Problem(string(relay.BadSignature), fmt.Errorf("message from %.100q: %w; set the same RELAY_SECRET at all "+
 		"sidecars, or find out who else writes to the relay", m.SenderAgentName, err))
 	return relay.BadSignature
@@ -170,6 +239,16 @@ type sideLine struct {
 	Record  *group.Record   `json:"record"`
 }
 
+// RecallLine is a line of the side lane that a message was recalled, as an agent says it.
+func RecallLine(of loop.Chat, agent relay.AgentName, id relay.MessageID, secret string) ([]byte, error) {
+	r := group.Record{Kind: group.KindRecall, Agent: agent, Of: id, TS: relay.MillisOf(time.Now())}
+	line, err := relay.Marshal(sideLine{of.Channel, of.ID, agent, &r})
+	if err == nil && secret != "" {
+		line, err = relay.Sign(line, secret)
+	}
+	return line, err
+}
+
 // isRefusal reports whether a record only says that a sidecar with another secret has refused a message for that.
 func (c *Core) isRefusal(s *sideLine) bool {
 	v := s.Record.Verdict
@@ -180,14 +259,15 @@ func (c *Core) isRefusal(s *sideLine) bool {
 func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
 	var s sideLine
 	err := json.Unmarshal(d.Line, &s)
-	if err == nil && s.Record == nil {
-		err = relay.ErrMalformed
+	if err == nil && (s.Record == nil || s.Record.ID == "" && s.Record.Text+string(s.Record.Act) != "") {
+		err = relay.ErrMalformed // a command and a notice count by their ids
 	}
+	part := l.name
 	if err == nil && c.Secret != "" && !c.isRefusal(&s) {
-		err = relay.Verify(d.Line, c.Secret)
+		err, part = relay.Verify(d.Line, c.Secret), string(relay.BadSignature)
 	}
 	if err != nil {
-		c.Watch.Problem(l.name, err)
+		c.Watch.Problem(part, err)
 	}
 	if err != nil || s.Agent == c.Agent {
 		d.Settle()
@@ -196,20 +276,27 @@ func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
 	of := loop.Chat{Channel: s.Channel, ID: s.ChatID}
 	s.Record.Agent = s.Agent
 	c.member(ctx, of, false)
-	_ = c.loop.Post(ctx, loop.Event{Chat: of, Group: &group.Event{Kind: group.Side, Record: s.Record}, Saved: d.Settle})
+	if c.loop.Post(ctx, loop.Event{Chat: of, Group: &group.Event{Kind: group.Side, Record: s.Record},
+		Saved: d.Settle}) == nil {
+		c.Watch.Took(of, s.Record)
+	}
 }
 
 // publish hands lines to the backend, in order, until ctx ends.
 func (c *Core) publish(l *lane) {
+	look := l.receipt != "" // whether the backend still has what an earlier process published
 	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
-		batch := l.out.peek(c.ctx, 200)
-		if batch == nil {
-			return
+		var batch []published
+		if !look {
+			if batch = l.out.peek(c.ctx, 200); batch == nil {
+				return
+			}
 		}
 		lines := make([][]byte, len(batch))
 		for i, p := range batch {
 			lines[i] = p.line
 		}
+		l.offer()
 		receipt, err := l.queue.Publish(c.ctx, lines, l.receipt)
 		if errors.Is(err, relay.ErrForgotten) {
 			again := make([][]byte, len(l.kept))
@@ -220,9 +307,14 @@ func (c *Core) publish(l *lane) {
 				l.receipt, err = l.queue.Publish(c.ctx, again, "")
 			}
 			if err == nil {
+				l.change(func(st *LaneStatus) { st.Republished += int64(len(again)) })
+				if l.name == Side {
+					_ = c.loop.Post(c.ctx, loop.Event{Group: &group.Event{Kind: group.LaneLost}})
+				}
 				continue
 			}
 		}
+		l.offered(lines, err)
 		if err != nil {
 			c.Watch.Problem("publish", err)
 			if pauses.Sleep(c.ctx) != nil {
@@ -231,8 +323,15 @@ func (c *Core) publish(l *lane) {
 			continue
 		}
 		pauses.Reset()
-		l.receipt = receipt
+		l.receipt, look = receipt, false
+		if len(batch) == 0 {
+			continue
+		}
 		l.keep(lines, c.MaxAge)
+		c.noteKept(l, lines)
+		if l.name == Outbound {
+			c.Trace("published")
+		}
 		for _, p := range batch {
 			c.done(p.of, p.done)
 		}
@@ -251,6 +350,57 @@ func (l *lane) keep(lines [][]byte, age time.Duration) {
 		l.bytes -= len(l.kept[old].line)
 	}
 	l.kept = slices.Delete(l.kept, 0, old)
+}
+
+// keptBatch is what was published at once, as it is in the book.
+type keptBatch struct {
+	Receipt relay.Receipt     `json:"receipt"`
+	At      relay.Millis      `json:"at"`
+	Lines   []json.RawMessage `json:"lines"`
+}
+
+const keptNote = "kept/"
+
+// noteKept stores what was published on a backend that may lose it. What the sidecars themselves agree on, each of them
+// has.
+func (c *Core) noteKept(l *lane, lines [][]byte) {
+	if l.receipt == "" || l.name == Side {
+		return
+	}
+	b := keptBatch{Receipt: l.receipt, At: relay.MillisOf(time.Now())}
+	for _, line := range lines {
+		b.Lines = append(b.Lines, line)
+	}
+	value, err := relay.Marshal(b)
+	if err != nil {
+		c.Watch.Problem("publish", err)
+		return
+	}
+	l.batches++
+	_ = c.loop.Post(c.ctx, loop.Event{Note: fmt.Sprintf("%s%s/%d", keptNote, l.name, l.batches), Value: value, Keep: true})
+}
+
+// noted takes in a note of the book: what an earlier process has published, in its order.
+func (c *Core) noted(key string, value json.RawMessage) {
+	rest, kept := strings.CutPrefix(key, keptNote)
+	if !kept {
+		if c.Noted != nil {
+			c.Noted(key, value)
+		}
+		return
+	}
+	name, n, _ := strings.Cut(rest, "/")
+	for _, l := range c.lanes {
+		var b keptBatch
+		nr, err := strconv.ParseUint(n, 10, 64)
+		if l.name != name || err != nil || json.Unmarshal(value, &b) != nil || time.Since(b.At.Time()) > c.MaxAge {
+			continue
+		}
+		l.receipt, l.batches = b.Receipt, max(l.batches, nr)
+		for _, line := range b.Lines {
+			l.kept, l.bytes = append(l.kept, keptLine{line, b.At.Time()}), l.bytes+len(line)
+		}
+	}
 }
 
 // drain waits at most d until the lanes have published all.
@@ -289,5 +439,6 @@ func (c *Core) put(l *lane, of loop.Chat, f *group.Effect, text []byte, err erro
 		c.work.Go(func() { c.done(of, f.Key) })
 		return
 	}
+	l.change(func(st *LaneStatus) { st.Pending, st.Bytes = st.Pending+1, st.Bytes+int64(len(text)) })
 	l.out.add(published{text, of, f.Key})
 }

@@ -16,7 +16,6 @@ import (
 
 	"feishu-relay/group"
 	"feishu-relay/loop"
-	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
@@ -25,6 +24,9 @@ import (
 func ChatOf(channel string, chat relay.ChatID) loop.Chat {
 	return loop.Chat{Channel: cmp.Or(channel, relay.DefaultChannel), ID: chat}
 }
+
+// maxPending is the most bytes of own messages that wait for the backend; beyond it sends are refused.
+const maxPending = 64 << 20
 
 // Say takes what the bot says that it sent, and returns once it is in the book. Only group messages are relayed.
 func (c *Core) Say(ctx context.Context, out relay.Outbound) (relay.Sent, error) {
@@ -48,13 +50,27 @@ func (c *Core) Say(ctx context.Context, out relay.Outbound) (relay.Sent, error) 
 	if err := c.fits(m); err != nil {
 		return relay.Sent{}, err
 	}
+	gone := false
+	c.View(func(s *loop.Core) {
+		g := s.Group(of)
+		gone = g != nil && (g.Gone(id) || g.Gone(group.EditOf(m)))
+	})
+	if gone { // nobody is to read it any more
+		return relay.Sent{RelayMsgID: id}, nil
+	}
+	if c.Lane(Outbound).Bytes > maxPending {
+		return relay.Sent{}, &relay.Error{Code: relay.CodeOutboxFull,
+			Message: "the relay backend has been away for too long; no more messages are kept for it"}
+	}
 	c.member(ctx, of, true)
 	e := group.Event{Kind: group.Said, Msg: m, Names: c.Names(m)}
 	if err := c.loop.Save(ctx, loop.Event{Chat: of, Group: &e}); err != nil {
 		return relay.Sent{}, &relay.Error{Code: relay.CodeOutboxUnavailable,
 			Message: "the message cannot be written down (see /v1/status); send it again later, with the same message_id"}
 	}
+	c.Trace("accepted")
 	c.Watch.Said(m)
+	c.Trace("answering")
 	return relay.Sent{RelayMsgID: id, Relayed: true}, nil
 }
 
@@ -116,9 +132,8 @@ func (c *Core) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Sent
 	if err := c.fits(m); err != nil {
 		return relay.Sent{}, err
 	}
-	e := group.Event{Kind: group.Heard, At: time.Now(), Msg: m, Names: c.Names(m), MayEdit: c.MayEdit(ctx, m),
-		User: cmp.Or(h.SenderType, "user") == "user"}
-	if !steers && e.User && c.asks(of, e) {
+	e := c.heardEvent(ctx, of, Hearing{m, h.SenderType, h.UnionID})
+	if !steers && e.User && c.Steers(of, m) != relay.Pass {
 		return relay.Sent{}, ErrSteers
 	}
 	c.member(ctx, of, true)
@@ -128,6 +143,7 @@ func (c *Core) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Sent
 		return relay.Sent{}, &relay.Error{Code: relay.CodeTranscriptUnavailable,
 			Message: "the message cannot be written down (see /v1/status); send it again later"}
 	}
+	c.Trace("heard")
 	select {
 	case why := <-what:
 		return relay.Sent{RelayMsgID: id, Relayed: c.Config(of).ShareMessages && why != relay.Command, Reason: why,
@@ -139,15 +155,6 @@ func (c *Core) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Sent
 
 // ErrSteers means that a message asks to steer the group, and that its reporter may not.
 var ErrSteers = errors.New("the message asks to steer the group")
-
-// asks reports whether a person's message is a command or lets the bots go on.
-func (c *Core) asks(of loop.Chat, e group.Event) (is bool) {
-	c.View(func(s *loop.Core) {
-		why, _, _ := c.stateOf(s, of, e.At).Weigh(e)
-		is = why == relay.Command || why == relay.Continue
-	})
-	return is
-}
 
 // stateOf is what is known of a chat, also if nothing is.
 func (c *Core) stateOf(s *loop.Core, of loop.Chat, now time.Time) *group.State {
@@ -164,7 +171,7 @@ func (c *Core) call(ctx context.Context, event func(call string) loop.Event) err
 	call := rand.Text()
 	got, forget := c.calls.wait(call)
 	defer forget()
-	if err := c.loop.Post(ctx, event(call)); err != nil {
+	if err := c.loop.Save(ctx, event(call)); err != nil {
 		return err
 	}
 	select {
@@ -176,35 +183,16 @@ func (c *Core) call(ctx context.Context, event func(call string) loop.Event) err
 }
 
 // Change changes a group over the API: by settings as JSON, or by a verb.
-func (c *Core) Change(ctx context.Context, of loop.Chat, verb group.Verb, settings []byte) error {
+func (c *Core) Change(ctx context.Context, of loop.Chat, verb group.Verb, settings []byte,
+	bots []relay.AgentName) error {
 	return c.call(ctx, func(call string) loop.Event {
-		return loop.Event{Chat: of, Group: &group.Event{Kind: group.Changed, Call: call, Verb: verb, Body: string(settings)}}
+		return loop.Event{Chat: of, Group: &group.Event{Kind: group.Changed, Call: call, Verb: verb, Body: string(settings),
+			Agents: bots}}
 	})
 }
 
-// Outcomes are what became of the newest messages of a chat, the oldest first.
-func (c *Core) Outcomes(of loop.Chat, limit int) (list []outcome.Outcome) {
-	c.View(func(s *loop.Core) {
-		g := s.Group(of)
-		if g == nil {
-			return
-		}
-		add := func(l *group.Line, verdicts []group.Verdict) {
-			for _, v := range verdicts {
-				list = append(list, outcome.Outcome{Agent: v.Agent, Channel: of.Channel, ChatID: of.ID, RelayMsgID: l.ID,
-					Sender: l.Bot, ThreadID: l.Thread, At: v.At, Decision: v.Decision, Stopped: v.Stopped, Detail: v.Detail,
-					Delivered: v.Delivered, Door: v.Door, Acknowledged: v.Acknowledged})
-			}
-		}
-		for id, verdicts := range g.Early() {
-			add(&group.Line{ID: id}, verdicts)
-		}
-		for _, l := range g.Lines() {
-			add(l, l.Verdicts)
-		}
-	})
-	return list[max(0, len(list)-limit):]
-}
+// IsGroup reports whether a message is a group's, by what its reporter says.
+func IsGroup(chatType string, meta relay.Metadata) bool { return isGroup(chatType) && ofGroup(meta) }
 
 // ofGroup reports whether metadata says, or does not deny, that a message is a group's.
 func ofGroup(meta relay.Metadata) bool {
@@ -215,6 +203,9 @@ func ofGroup(meta relay.Metadata) bool {
 func isGroup(chatType string) bool {
 	return chatType == "" || chatType == "group" || chatType == "topic"
 }
+
+// Meet makes a chat known in which the operator says that the bot is.
+func (c *Core) Meet(ctx context.Context, of loop.Chat) { c.member(ctx, of, false) }
 
 // Decide is what would become of a message if it came now; nothing is changed.
 func (c *Core) Decide(ctx context.Context, e group.Event) (policy.Decision, relay.Reason, error) {

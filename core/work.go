@@ -91,6 +91,13 @@ func (w *waiting[T]) wait(key string) (got <-chan T, forget func()) {
 	}
 }
 
+// any reports whether somebody waits for a result.
+func (w *waiting[T]) any(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.list[key]) > 0
+}
+
 func (w *waiting[T]) tell(key string, v T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,39 +124,59 @@ func (c *Core) do(e loop.Effect) {
 	}
 	f := e.Group
 	switch f.Do {
-	case group.Append, group.Redact:
-		c.texts.add(e)
+	case group.Append, group.Retext:
+		c.inOrder(e.Chat.String(), e)
+	case group.Redact:
+		c.work.Go(func() { c.Watch.Recalled(e.Chat, f.ID) })
+		c.inOrder(e.Chat.String(), e)
 	case group.Publish:
+		if f.Msg.Role == relay.RoleUser && f.Msg.SenderName == "" { // behind its line, where its sender has a name
+			c.inOrder(e.Chat.String(), e)
+			return
+		}
 		c.send(e.Chat, f)
 	case group.Share:
+		if f.Record.Kind == group.KindCommand && c.goesOn.Load() {
+			c.Trace("marked")
+		}
 		c.Watch.Shared(e.Chat, f.Record)
 		c.share(e.Chat, f)
 	case group.Deliver:
-		c.Watch.Decided(f.Msg, *f.Decision)
-		c.texts.add(e)
-	case group.Retext:
-		// not yet: what waits for the bot keeps the text that it has in the book
-	case group.Give: // by the local API the bot has it already
-		c.work.Go(func() {
-			if f.Key != "" { // first: what comes after the answer to its reporter counts it as given
-				c.result(e.Chat, group.Event{Kind: group.Done, Key: f.Key, Verdict: &group.Verdict{}})
-			}
-			c.heard.tell(e.Chat.Key(f.ID), relay.Pass)
-		})
+		c.Watch.Decided(f.Msg, *f.Decision, f.Mentioned)
+		c.inOrder(e.Chat.String(), e)
+	case group.Give:
+		if c.GivesPeople && f.Key != "" && !c.heard.any(e.Chat.Key(f.ID)) {
+			c.inOrder(e.Chat.String(), e)
+			return
+		}
+		c.work.Go(func() { c.pass(e.Chat, f) })
+	case group.Hold:
+		c.passing.tell(e.Chat.Key(f.ID), Passage{Held: true})
 	case group.Withhold:
-		c.heard.tell(e.Chat.Key(f.ID), f.Reason)
+		key := e.Chat.Key(f.ID)
+		c.heard.tell(key, f.Reason)
+		c.passing.tell(key, Passage{Reason: f.Reason})
+		if note := eventNote(e.Chat, f.ID); c.loop.Note(note) != nil {
+			c.work.Go(func() { c.Note(note, nil) })
+		}
+	case group.Member:
+		c.work.Go(func() { c.askMember(e.Chat, f) })
+	case group.Fetch:
+		c.inOrder("native/"+e.Chat.String()+"/"+string(f.Msg.SenderBotOpenID), e)
+	case group.Tell:
+		c.Watch.Told(e.Chat, f.Record)
 	case group.Ask:
 		c.work.Go(func() { c.ask(e.Chat, f) })
 	case group.Claim:
 		c.work.Go(func() { c.claim(e.Chat, f) })
-	case group.React, group.Reply: // there is nothing here that writes to Feishu
-		c.work.Go(func() { c.result(e.Chat, group.Event{Kind: group.Done, Key: f.Key, Failed: true}) })
+	case group.React, group.Reply:
+		c.work.Go(func() { c.show(e.Chat, f) })
 	case group.Stop:
 		m := f.Msg
 		if m == nil {
 			m = &relay.Message{Channel: e.Chat.Channel, ChatID: e.Chat.ID, RelayMsgID: f.ID}
 		}
-		c.Watch.Stopped(m, f.Reason, f.Decision)
+		c.Watch.Stopped(Stop{m, f.Reason, f.Text, f.Decision, f.Mentioned})
 	case group.Respond:
 		c.calls.tell(f.Call, f.Err)
 	}
@@ -204,6 +231,9 @@ func (c *Core) claim(of loop.Chat, f *group.Effect) {
 	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
 		holder, err := c.Bots.Claim(c.ctx, of.String()+"/"+f.Key, c.own, claimLife)
 		if err == nil {
+			if holder == c.own && c.goesOn.Load() {
+				c.Trace("claimed")
+			}
 			c.result(of, group.Event{Kind: group.Done, Key: f.Key, Failed: holder != c.own})
 			return
 		}
@@ -214,29 +244,76 @@ func (c *Core) claim(of loop.Chat, f *group.Effect) {
 	}
 }
 
-// writeTexts writes to transcripts, and has the bot get what stands there, in order.
-func (c *Core) writeTexts() {
-	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
-		batch := c.texts.peek(c.ctx, 1)
-		if batch == nil {
-			return
+// texts are the effects that are done in order: of a chat those that go to its transcript, and behind them to the bot;
+// of a sender what is read again of its messages.
+type texts struct {
+	mu   sync.Mutex
+	list map[string][]loop.Effect // by order, of those that have a worker; guarded by mu
+}
+
+// inOrder has an effect done behind those of the same order.
+func (c *Core) inOrder(order string, e loop.Effect) {
+	t := &c.texts
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.list == nil {
+		t.list = map[string][]loop.Effect{}
+	}
+	list, working := t.list[order]
+	t.list[order] = append(list, e)
+	if !working {
+		c.work.Go(func() { c.writeTexts(order) })
+	}
+}
+
+// next is the first effect of an order; done: the one before has been. It is not ok if there is none any more.
+func (t *texts) next(order string, done bool) (e loop.Effect, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if done {
+		t.list[order] = t.list[order][1:]
+	}
+	if len(t.list[order]) == 0 {
+		delete(t.list, order)
+		return e, false
+	}
+	return t.list[order][0], true
+}
+
+// writeTexts does what is to be done in an order.
+func (c *Core) writeTexts(order string) {
+	pauses := wait.NewBackoff(retryFirst, retryMost)
+	for e, ok := c.texts.next(order, false); ok && c.ctx.Err() == nil; e, ok = c.texts.next(order, true) {
+		of, f := e.Chat, e.Group
+		if c.Feishu != nil && (f.Do == group.Append || f.Do == group.Publish) && f.Msg.Role == relay.RoleUser {
+			f = new(*f)
+			if f.Msg = c.Feishu.Complete(c.ctx, f.Msg); f.Msg == nil { // it says nothing
+				c.done(of, f.Key)
+				continue
+			}
 		}
-		of, f := batch[0].Chat, batch[0].Group
-		if f.Do == group.Deliver {
+		switch f.Do {
+		case group.Deliver, group.Give:
 			c.give(of, f)
-			c.texts.drop(1)
+			continue
+		case group.Retext:
+			c.retext(of, f)
+			continue
+		case group.Fetch:
+			c.fetch(of, f)
+			continue
+		case group.Publish:
+			c.send(of, f)
 			continue
 		}
-		if err := c.append(of, f); err != nil {
+		for err := c.append(of, f); err != nil; err = c.append(of, f) {
 			c.Watch.Problem("transcript", err)
 			c.Watch.Retried("transcript")
 			if pauses.Sleep(c.ctx) != nil {
 				return
 			}
-			continue
 		}
 		pauses.Reset()
-		c.texts.drop(1)
 		c.done(of, f.Key)
 	}
 }
@@ -254,6 +331,9 @@ func (c *Core) append(of loop.Chat, f *group.Effect) error {
 	}
 	if err == nil {
 		c.Watch.Recorded(f.Msg, e, added)
+		if f.Msg.SenderAgentName == c.Agent && f.Msg.Role != relay.RoleUser {
+			c.Trace("recorded")
+		}
 	}
 	return err
 }
@@ -268,7 +348,11 @@ func (c *Core) entry(m *relay.Message) transcript.Entry {
 	if ts <= 0 || ts.Time().Sub(now) > relay.MaxAhead {
 		ts = relay.MillisOf(now)
 	}
-	return transcript.Entry{Role: role, Files: m.Metadata.Files(), Content: m.Content, Sender: sender,
+	final := int64(0)
+	if m.Final() > m.TS {
+		final = int64(m.Final())
+	}
+	return transcript.Entry{FinalTS: final, Role: role, Files: m.Metadata.Files(), Content: m.Content, Sender: sender,
 		MessageID: string(m.ID()), TS: int64(ts), SenderName: m.SenderName, ThreadID: m.ThreadID,
 		ParentID: string(m.ParentID), RootID: string(m.RootID), UserTS: int64(m.UserTS), MsgType: m.MsgType,
 		PartOf: partOf(m), EditOf: string(group.EditOf(m))}
@@ -285,6 +369,5 @@ func partOf(m *relay.Message) string {
 // PolicyEntry is an entry as the policy reads it.
 func PolicyEntry(e transcript.Entry) policy.Entry {
 	return policy.Entry{Role: e.Role, Sender: e.Sender, SenderName: e.SenderName, MessageID: cmp.Or(e.EditOf, e.MessageID),
-		ParentID: e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID, PartOf: e.PartOf, Content: e.Content, TS: e.TS,
-		UserTS: e.UserTS}
+		ParentID: e.ParentID, ThreadID: e.ThreadID, Content: e.Content, TS: e.TS}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"feishu-relay/internal/wait"
@@ -404,6 +405,9 @@ func (s *State) pause(x *item, first, most time.Duration, n int) relay.Millis {
 
 // end removes x, which has come to a result.
 func (s *State) end(x *item, r Result, detail string) {
+	if r == Refused {
+		detail = strings.TrimSuffix("the bot refused the message: "+detail, ": ")
+	}
 	s.effects = append(s.effects, Effect{Do: End, Key: x.Key, Chat: x.Chat, From: x.From, Sent: x.Sent, ID: x.ID,
 		Channel: x.Channel, Result: r, Reason: x.Why, Detail: detail})
 	if x.Try > 0 { // else the bot does not know it

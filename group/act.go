@@ -47,6 +47,8 @@ func (s *State) execute(t *turn) {
 			}
 			r.Answer = cmp.Or(wrong, told).in(a.chinese)
 		}
+	} else {
+		r.Bots, _ = isContinue(s.spelledOut(m), s.members())
 	}
 	s.at(r.Set, r.TS, r.ID, false)
 	s.share(r)
@@ -60,7 +62,7 @@ func (s *State) refusal(a *asked, thread string, mayEdit bool, at relay.Millis) 
 	case s.d.Config.Locked:
 		return say("locked")
 	case a.verb == VerbContinue:
-		return s.cannotContinue(thread, at)
+		return s.cannotContinue(thread, at, a.bots)
 	case !mayEdit:
 		return say(s.d.Config.SteerBy)
 	}
@@ -150,6 +152,12 @@ func (s *State) meant(a *asked, about relay.MessageID, at relay.Millis) (c Chang
 		if set.Paused != nil { // what is held stays so
 			return nil, none, say("still paused")
 		}
+		if s.personStopped() > 0 {
+			c.set(keyStopped, false)
+		}
+		if len(a.bots) > 0 {
+			told = say("continue at", who)
+		}
 	case VerbForget:
 		for _, key := range slices.AppendSeq(slices.Clone(settingKeys), maps.Keys(s.d.Settings)) {
 			if !strings.HasPrefix(key, keyIn) && key != keyStopped {
@@ -187,7 +195,7 @@ func (s *State) foldStop(r *Record) {
 	}
 	st.Noticed = true
 	s.begin(turn{Key: stopKey(r.Thread, st.Round), Kind: turnStop, Of: st.Of, Thread: r.Thread, Stop: new(*st),
-		Since: s.now + gatherTime})
+		Since: s.now + gatherTime, First: r.Agent})
 }
 
 func stopKey(thread string, round relay.Millis) string {
@@ -249,17 +257,24 @@ func (s *State) fresh(at, stopped relay.Millis) bool {
 // stopped, and something can be released; else it is an ordinary message.
 func (s *State) isContinue(m *relay.Message) bool {
 	st := s.d.Stops[m.ThreadID]
-	if !isContinue(s.spelledOut(m), s.members()) || st == nil || !st.Noticed || !s.d.Config.Notice ||
+	only, is := isContinue(s.spelledOut(m), s.members())
+	if !is || st == nil || !st.Noticed || !s.d.Config.Notice ||
 		s.settings().Paused != nil {
 		return false
 	}
 	bots, _ := s.stillStopped(m.ThreadID, s.believed(m.TS))
-	return len(bots) > 0
+	return len(bots) > 0 && (len(only) == 0 || slices.ContainsFunc(bots, func(b relay.AgentName) bool {
+		return slices.Contains(only, b)
+	}))
 }
 
-// cannotContinue says why bots cannot go on; none: they can, also where only a person's stop is ended.
-func (s *State) cannotContinue(thread string, at relay.Millis) text2 {
+// cannotContinue says why bots, none for all, cannot go on; none: they can, also where only a person's stop is ended.
+func (s *State) cannotContinue(thread string, at relay.Millis, only []relay.AgentName) text2 {
 	bots, muted := s.stillStopped(thread, at)
+	if len(only) > 0 {
+		others := func(b relay.AgentName) bool { return !slices.Contains(only, b) }
+		bots, muted = slices.DeleteFunc(bots, others), slices.DeleteFunc(muted, others)
+	}
 	switch {
 	case s.personStopped() > 0 || len(bots) > 0:
 		return none
@@ -271,7 +286,8 @@ func (s *State) cannotContinue(thread string, at relay.Millis) text2 {
 
 // personStopped is when a person stopped the bots, unless they were let go on since; then it is 0.
 func (s *State) personStopped() relay.Millis {
-	if !s.d.Settings.get(keyStopped, new(bool)) {
+	stopped := false
+	if !s.d.Settings.get(keyStopped, &stopped) || !stopped {
 		return 0
 	}
 	at := s.d.Settings[keyStopped].At
@@ -326,12 +342,12 @@ func (s *State) release(r *Record) {
 		s.d.Continued[r.Thread] = goneOn{r.TS, s.now}
 		prune(s.d.Continued, maxTopics, func(c goneOn) relay.Millis { return c.At })
 	}
-	set := s.settings()
+	set, forMe := s.settings(), len(r.Bots) == 0 || slices.Contains(r.Bots, s.d.Config.Agent)
 	var held []*arrival
 	for _, a := range s.d.Held {
 		l := s.byID[a.ID]
 		switch {
-		case l != nil && (r.Thread != everywhere && r.Thread != l.Thread || l.TS >= r.TS):
+		case l != nil && (r.Thread != everywhere && r.Thread != l.Thread || l.TS >= r.TS || !forMe):
 			held = append(held, a)
 		case l != nil && set.Paused == nil && set.Muted[s.d.Config.Agent] == nil && !l.Recalled &&
 			s.spoke(l.Thread, r.TS-1) <= l.TS && s.fresh(r.TS, a.At):
@@ -372,7 +388,7 @@ func (s *State) requested(e *Event) {
 		if n := len(s.d.Lines); n > 0 && act == ActContinue { // whatever the clocks of the others
 			r.TS = max(r.TS, s.d.Lines[n-1].TS+1)
 		}
-		r.Set = s.at(c, s.now, r.ID, true)
+		r.Set, r.Bots = s.at(c, s.now, r.ID, true), e.Agents
 		s.share(r)
 	}
 	s.effect(Effect{Do: Respond, Call: e.Call, Err: wrong})

@@ -83,9 +83,6 @@ const spokeLines = 512
 // spokeTo is the bot that spoke to the sender of a message last: it replied to their message, or was the first to speak
 // after it where it was said, and to nobody else.
 func (s *State) spokeTo(l *Line) (last relay.AgentName) {
-	if l.Person == "" {
-		return "" // who they are is not known
-	}
 	end := s.after(l.TS)
 	theirs := map[relay.MessageID]bool{} // messages
 	waiting := map[string]bool{}         // by topic: the newest person's message is theirs, and no bot spoke since
@@ -93,8 +90,8 @@ func (s *State) spokeTo(l *Line) (last relay.AgentName) {
 		switch {
 		case o.ID == l.ID:
 		case o.Bot == "":
-			theirs[o.ID] = o.Person == l.Person
-			waiting[o.Thread] = o.Person == l.Person
+			theirs[o.ID] = o.isBy(l)
+			waiting[o.Thread] = theirs[o.ID]
 		case waiting[o.Thread] && o.Parent == "" || theirs[o.Parent]:
 			last = o.Bot
 			waiting[o.Thread] = false

@@ -56,7 +56,7 @@ var verbs = []row{
 		text2{"whether the judge decides on the others", "其余的是否由裁判决定"}},
 	{VerbBudget, "预算", text2{" 100", " 100"}, ActSet, false,
 		text2{"bots' messages an hour, 0 for no limit", "每小时的机器人消息数，0 为不限"}},
-	{VerbContinue, "继续", text2{}, ActContinue, false,
+	{VerbContinue, "继续", text2{" [Bot]", " [机器人]"}, ActContinue, true,
 		text2{"release the messages that were stopped", "放行被停止的消息"}},
 	{VerbStop, "停止", text2{}, ActStop, false,
 		text2{"stop the bots until a person writes again", "叫停机器人，直到有人再发消息"}},
@@ -113,7 +113,7 @@ func parseCommand(said string, words []string, bots []member) (a asked, is bool)
 	if word == "" {
 		return a, false
 	}
-	a.chinese = hasHan(word)
+	a.chinese = HasHan(word)
 	a.mistake = r.command(&a, word)
 	return a, true
 }
@@ -217,19 +217,20 @@ func modeOf(said string) (mode Mode, known bool) {
 	return "", false
 }
 
-// isContinue reports whether a person's message only asks that what was stopped goes on, whatever bots it mentions.
-func isContinue(said string, bots []member) bool {
+// isContinue reports whether a person's message only asks that what was stopped goes on, at the bots that it mentions,
+// none for all.
+func isContinue(said string, bots []member) (mentioned []relay.AgentName, is bool) {
 	r := newReader(said, bots)
 	ok := r.mentions(isBetween)
 	said, _, _ = strings.Cut(r.rest, "@")
 	r.rest = r.rest[len(said):]
 	all := r.mentions(isBetween)
 	word := strings.ToLower(strings.Join(strings.Fields(strings.TrimFunc(said, isBetween)), " "))
-	return ok && all && r.rest == "" && (word == "继续" || word == "continue" || word == "go on")
+	return here(r.mentioned, bots), ok && all && r.rest == "" && (word == "继续" || word == "continue" || word == "go on")
 }
 
-// hasHan reports whether a text has Chinese characters: the language of a notice.
-func hasHan(text string) bool {
+// HasHan reports whether a text has Chinese characters: the language of a notice.
+func HasHan(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })
 }
 
@@ -238,6 +239,8 @@ type reader struct {
 	rest  string
 	bots  []member
 	names *mention.Directory
+
+	mentioned []relay.AgentName
 }
 
 func newReader(said string, bots []member) *reader {
@@ -245,7 +248,7 @@ func newReader(said string, bots []member) *reader {
 	for _, b := range bots {
 		agents = append(agents, mention.Agent{ID: string(b.Agent), Names: []string{b.Name}})
 	}
-	return &reader{narrow(said), bots, mention.NewDirectory(agents)}
+	return &reader{rest: narrow(said), bots: bots, names: mention.NewDirectory(agents)}
 }
 
 const (
@@ -298,6 +301,8 @@ func (r *reader) mentions(between func(rune) bool) (ok bool) {
 			return true
 		} else if agent, _ := r.bot(); agent == "" {
 			return false
+		} else {
+			r.mentioned = append(r.mentioned, agent)
 		}
 	}
 }
@@ -315,7 +320,7 @@ func (r *reader) commandWord(words []string) (word string) {
 		behind := reader{rest: after}
 		_, verb := behind.verb()
 		ended := strings.TrimFunc(after, isBetween) == "" || unicode.IsSpace(next) || strings.ContainsRune(",、;", next)
-		if ended || hasHan(w) && verb {
+		if ended || HasHan(w) && verb {
 			word, rest = w, after
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
 
@@ -14,7 +13,7 @@ import (
 //
 //   - A bot's first direct answer to that person's message has depth 1, whatever was said since.
 //   - A piece of an answer has the depth of the piece before it: its sender's neighbour with the same parent or of the
-//     same send, at most [policy.PieceGap] later. With [policy.Count.Turns] so has each neighbour of one sender.
+//     same send, at most pieceGap later. With [policy.Count.Turns] so has each neighbour of one sender.
 //   - A reply to a bot's message of this round is one deeper than that message, and than what its own sender has said
 //     in the round. So two bots that answer each other at the same moment are equally deep.
 //   - Any other message counts all that bots have said in the round. Direct answers to the person count once together,
@@ -30,6 +29,9 @@ import (
 // apart, and only its first direct answer is excepted. A bot is given what is less deep than the limit L: of each
 // other bot at most L messages a round. So N bots, each of which speaks once to the person and once for each message
 // that it is given, say at most N + N(N-1)L messages, whatever order and delay the messages have.
+
+// pieceGap is how long after a piece of an answer the next may follow. A later one counts as a message of its own.
+const pieceGap = 10 * time.Second
 
 // maxDepth is where counting ends: MAX_BOT_REPLY_DEPTH goes no higher.
 const maxDepth = 1000
@@ -198,7 +200,7 @@ func continues(before, o *Line, turns bool) bool {
 	}
 	sameParent := o.Parent != "" && o.Parent == before.Parent
 	sameSend := o.PartOf != "" && o.PartOf == cmp.Or(before.PartOf, before.ID)
-	return turns || (sameParent || sameSend) && between(before.TS, o.TS) <= policy.PieceGap
+	return turns || (sameParent || sameSend) && between(before.TS, o.TS) <= pieceGap
 }
 
 // between is the time from one ts to another, both of which are believed.

@@ -26,6 +26,8 @@ type Config struct {
 	SteerBy  string          // "members", "admins" or "list": who may change settings, as a refusal names it
 	Commands []string        // words that begin a command
 	Notice   bool            // a stop is shown
+	// NoticeText: it is shown by a reply, and else by a reaction.
+	NoticeText bool
 
 	Count         policy.Count
 	GroupPolicy   string        // "mention": a bot's message has to mention this bot
@@ -61,7 +63,7 @@ const (
 	Delivered    EventKind = "delivered"
 	Acknowledged EventKind = "acknowledged" // ID: the bot has confirmed a message that was delivered
 	Recalled     EventKind = "recalled"     // ID
-	Changed      EventKind = "changed"      // Call names a request over the API; Verb "": Body has settings as JSON
+	Changed      EventKind = "changed"      // Call: a request over the API; Agents; Verb "": Body has settings as JSON
 	LaneLost     EventKind = "lane_lost"    // the side lane lost records: the settings are shared again
 	// Done is Key: the result of an effect. Failed; Decision of an Ask; ID of a Reply; Msg and Names, or Reason, of a
 	// Fetch; Shows of a Deliver and a Give; Verdict of a Give, as of Delivered. A Give that has neither Verdict nor Failed
@@ -118,9 +120,10 @@ const (
 	Reply    Do = "reply"    // Text to the message ID, until Until. Result
 	Redact   Do = "redact"   // the text of the message ID in the transcript, and of its edits. Result
 	Withhold Do = "withhold" // a person's message from the bot, for Reason
-	Stop     Do = "stop"     // for log and metrics: the message was stopped for Reason
-	Retext   Do = "retext"   // the message ID, which may wait for the bot, has the new Text
+	Stop     Do = "stop"     // for log and metrics: the message was stopped for Reason; Text is behind it
+	Retext   Do = "retext"   // the message ID, which may wait for the bot, has the text of Msg, an edit, now
 	Review   Do = "review"   // what waits for the bot: ask Fate of each
+	Tell     Do = "tell"     // Record, a command, a notice or a verdict, to viewers
 	Respond  Do = "respond"  // to the request Call, with Err or nil
 )
 

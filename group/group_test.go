@@ -186,6 +186,7 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 	case "online":
 		c.apply(t, Event{Kind: Online, Agents: agentsIn(arg(d, "bots")), Away: has(d, "away")})
 	case "member":
+		c.apply(t, Event{Kind: CaughtUp})
 		c.member(t, !has(d, "out"))
 	case "say":
 		c.apply(t, c.said(Said, d))
@@ -318,6 +319,9 @@ func (c *conversation) apply(t *testing.T, e Event) {
 		}
 	}
 	for i := range effects {
+		if effects[i].Do == Tell {
+			continue
+		}
 		c.print("", effectText(&effects[i]))
 	}
 	if was, is := snapshot(t, c.s), snapshot(t, replay(t, c.book)); !bytes.Equal(was, is) {

@@ -12,7 +12,9 @@ import (
 type Line struct {
 	ID     relay.MessageID `json:"id"`
 	Bot    relay.AgentName `json:"bot,omitempty"`    // who said it; "": a person
-	Person string          `json:"person,omitempty"` // the person; "": not known
+	Person string          `json:"person,omitempty"` // the person's name; "": not known
+	User   relay.OpenID    `json:"user,omitempty"`   // the person's id, as the app knows it that heard the message
+	Han    bool            `json:"han,omitempty"`    // a person's, in Chinese
 	TS     relay.Millis    `json:"ts"`
 	UserTS relay.Millis    `json:"user_ts,omitempty"` // when a person last spoke, as far as the bot knew
 	Parent relay.MessageID `json:"parent,omitempty"`
@@ -93,12 +95,17 @@ func (s *State) lineOf(e *Event) *Line {
 	l := &Line{ID: m.ID(), TS: s.believed(m.TS), UserTS: m.UserTS, Parent: m.ParentID, Root: m.RootID, Thread: m.ThreadID,
 		PartOf: relay.MessageID(m.Metadata.Text("part_of")), Named: e.Names}
 	if m.Role == relay.RoleUser {
-		l.Person = cmp.Or(m.SenderName, string(m.SenderID))
+		l.Person, l.User, l.Han = m.SenderName, m.SenderID, HasHan(m.Content)
 	} else {
 		l.Bot = cmp.Or(m.SenderAgentName, relay.AgentName(m.SenderBotOpenID), unknownBot)
 		l.Depth, l.Round = s.depth(l)
 	}
 	return l
+}
+
+// isBy reports whether two messages are of one person, as far as is known.
+func (l *Line) isBy(o *Line) bool {
+	return l.Bot == "" && o.Bot == "" && (l.User != "" && l.User == o.User || l.Person != "" && l.Person == o.Person)
 }
 
 // NamesOf is whom a message names, by a directory of the bots that are known.

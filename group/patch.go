@@ -38,7 +38,7 @@ func (s *State) patch(body []byte) (c Changes, version string, wrong error) {
 		if !known {
 			return nil, "", fieldError(key, "is no setting; there are "+strings.Join(settingKeys, ", ")+", muted")
 		}
-		for _, text := range commands {
+		for field, text := range commands {
 			a := asked{limit: limit}
 			var set Changes
 			mistake := newReader(text, bots).command(&a, "")
@@ -46,7 +46,7 @@ func (s *State) patch(body []byte) (c Changes, version string, wrong error) {
 				set, _, mistake = s.meant(&a, "", s.now)
 			}
 			if mistake != none {
-				return nil, "", fieldError(key, mistake.en)
+				return nil, "", fieldError(field, mistake.en)
 			}
 			if key == keyLimit {
 				limit, _ = strconv.Atoi(a.number) // it is one
@@ -67,27 +67,37 @@ func fieldError(field, message string) error {
 	return &relay.Error{Code: relay.CodeInvalidRequest, Field: word(field), Message: word(field) + ": " + message}
 }
 
-// commandsOf are the commands that set a field; for no default bot there is none.
-func commandsOf(key string, v any) (commands []string, known bool) {
+// commandsOf are the commands that set a field, by what the request has; for no default bot there is none.
+func commandsOf(key string, v any) (commands map[string]string, known bool) {
+	one := func(text string) (map[string]string, bool) { return map[string]string{key: text}, true }
 	switch key {
-	case keyAnswer, keyLimit, keyThreshold, keyBudget:
-		return []string{key + " " + fmt.Sprint(v)}, true
+	case keyLimit, keyThreshold, keyBudget:
+		if _, isNumber := v.(json.Number); !isNumber {
+			return one(key)
+		}
+		return one(key + " " + fmt.Sprint(v))
+	case keyAnswer:
+		if _, isText := v.(string); !isText {
+			return one(key)
+		}
+		return one(key + " " + fmt.Sprint(v))
 	case keyJudge:
-		return []string{onOff("judge on", "judge off", v)}, true
+		return one(onOff("judge on", "judge off", v))
 	case keyDefaultBot:
 		if v == nil || v == "" {
 			return nil, true
 		}
-		return []string{"answer default " + fmt.Sprint(v)}, true
+		return one("answer default " + fmt.Sprint(v))
 	case keyPaused:
-		return []string{onOff("pause", "resume", v)}, true
+		return one(onOff("pause", "resume", v))
 	case "muted":
 		bots, isObject := v.(map[string]any)
 		if !isObject {
-			return []string{"mute"}, true // whom?
+			return one("mute") // whom?
 		}
+		commands = map[string]string{}
 		for bot, v := range bots {
-			commands = append(commands, onOff("mute "+bot, "unmute "+bot, v))
+			commands[key+"."+bot] = onOff("mute "+bot, "unmute "+bot, v)
 		}
 		return commands, true
 	}

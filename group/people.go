@@ -27,6 +27,9 @@ func (s *State) record(l *Line, m *relay.Message) {
 		s.insert(l)
 	}
 	s.do(Effect{Do: Append, Key: "append/" + string(m.ID()), ID: m.ID(), Msg: m})
+	if s.Gone(m.ID()) { // it was recalled before it came
+		s.do(Effect{Do: Redact, Key: "recalled/" + string(m.ID()), ID: m.ID()})
+	}
 }
 
 // ignore ends an event that changes nothing.
@@ -93,8 +96,12 @@ func (s *State) heard(e *Event) {
 	}
 	if !known {
 		s.record(l, m)
-		if s.d.Config.ShareMessages && isPerson {
-			s.begin(turn{Key: "publish/" + string(id), Kind: turnPublish, Of: id, Msg: m})
+		switch cfg, key := &s.d.Config, "publish/"+string(id); {
+		case !cfg.ShareMessages || !isPerson:
+		case cfg.AsksMembership: // Feishu tells the other sidecars of it as well
+			s.begin(turn{Key: key, Kind: turnPublish, Of: id, Msg: m})
+		default:
+			s.do(Effect{Do: Publish, Key: key, ID: id, Msg: m})
 		}
 	}
 	set := s.settings()
@@ -102,6 +109,7 @@ func (s *State) heard(e *Event) {
 	case e.User && s.isContinue(m):
 		s.begin(turn{Key: commandKey(id), Kind: turnCommand, Of: id, Msg: m})
 		s.effect(Effect{Do: Withhold, ID: id, Reason: relay.Continue})
+		s.effect(Effect{Do: Stop, ID: id, Reason: relay.Continue})
 	case set.Muted[me] != nil:
 		s.withhold(l, relay.Muted)
 	case slices.Contains(a.oneOf, me) && !slices.ContainsFunc(l.Verdicts, Verdict.delivered):
@@ -121,6 +129,7 @@ func giveKey(id relay.MessageID) string { return "give/" + string(id) }
 func (s *State) withhold(l *Line, why relay.Reason) {
 	if l != nil {
 		s.effect(Effect{Do: Withhold, ID: l.ID, Reason: why})
+		s.effect(Effect{Do: Stop, ID: l.ID, Reason: why})
 		s.verdict(l.ID, l.Thread, Verdict{Stopped: why})
 	}
 }

@@ -212,15 +212,24 @@ func (s *State) settings() Settings {
 		set.Answer = mode
 	}
 	c.get(keyDefaultBot, &set.DefaultBot)
-	limited := c.get(keyLimit, &set.Limit)
+	n := 0
+	limited := c.get(keyLimit, &n) && n >= 1
+	if limited {
+		set.Limit = n
+	}
 	if limited && s.d.Config.MaxDepth > 0 { // which may have been higher when it was set
 		set.Limit = min(set.Limit, s.d.Config.MaxDepth)
 	}
-	if c.get(keyThreshold, &set.Threshold) || limited { // two changes at once may have crossed
+	thresholded := c.get(keyThreshold, &n) && n >= 0
+	if thresholded {
+		set.Threshold = n
+	}
+	if thresholded || limited { // two changes at once may have crossed
 		set.Threshold = min(set.Threshold, set.Limit)
 	}
 	c.get(keyJudge, &set.Judge)
-	if budget := 0; c.get(keyBudget, &budget) && (set.Budget == 0 || budget > 0) { // never above the operator's
+	// Never above the operator's.
+	if budget := 0; c.get(keyBudget, &budget) && budget >= 0 && (set.Budget == 0 || budget > 0) {
 		set.Budget = min(budget, cmp.Or(set.Budget, maxNumber))
 	}
 	if paused := new(Until); c.get(keyPaused, paused) && paused.Holds(s.now) {
@@ -236,8 +245,8 @@ func (s *State) settings() Settings {
 	return set
 }
 
-// sources says of each setting from where it is.
-func (s *State) sources() map[string]string {
+// Sources says of each setting from where it is.
+func (s *State) Sources() map[string]string {
 	from := map[string]string{}
 	for _, key := range append(settingKeys, "muted") {
 		from[key] = FromEnv

@@ -155,7 +155,8 @@ func (s *State) walk(a *arrival) (ended bool) {
 
 // stop ends a message that does not reach the bot. What is not recorded is nobody else's concern.
 func (s *State) stop(a *arrival, v verdict) {
-	s.effect(Effect{Do: Stop, ID: a.ID, Msg: a.Msg, Reason: v.stop, Decision: v.decision})
+	s.effect(Effect{Do: Stop, ID: a.ID, Msg: a.Msg, Mentioned: s.mentioned(a), Reason: v.stop, Text: a.why,
+		Decision: v.decision})
 	if a.Stage == 0 && v.stop != relay.BadSignature {
 		s.changed = false // a caller that has taken it from the queue says otherwise
 		return
@@ -249,10 +250,10 @@ func (s *State) addLine(a *arrival) verdict {
 	return verdict{ends: a.Shared}
 }
 
-// awaitTurn waits for earlier messages of the chat.
+// awaitTurn waits for earlier messages of the chat, and after a start for what people have changed and recalled since.
 func (s *State) awaitTurn(a *arrival) verdict {
 	first := slices.IndexFunc(s.d.Queue, func(b *arrival) bool { return !b.isNative() })
-	if first >= 0 && s.d.Queue[first] != a {
+	if first >= 0 && s.d.Queue[first] != a || !s.d.CaughtUp && !crowded(s.d.Queue) {
 		return wait
 	}
 	if of := EditOf(a.Msg); of != "" {
@@ -276,8 +277,8 @@ func (s *State) edit(a *arrival, of relay.MessageID) verdict {
 		out.Content = a.Msg.Content
 		return &out
 	})
-	s.effect(Effect{Do: Retext, ID: of, Text: a.Msg.Content})
-	if v := l.of(s.d.Config.Agent); v == nil || !v.delivered() {
+	s.effect(Effect{Do: Retext, ID: of, Msg: a.Msg, Text: a.Msg.Content})
+	if v := l.of(s.d.Config.Agent); v == nil || !v.delivered() || string(a.Msg.Metadata[MetaNotify]) == "false" {
 		return stop(relay.Duplicate)
 	}
 	return verdict{decision: &policy.Decision{Allow: true, Tier: policy.TierThreshold, Depth: l.Depth,
@@ -410,6 +411,9 @@ func (s *State) Fate(now relay.Millis, id relay.MessageID, given bool) relay.Rea
 
 // metaEditOf names, in the metadata of a message, the message whose text it replaces.
 const metaEditOf = "edit_of"
+
+// MetaNotify is, in the metadata of such a message, false if a bot that has the message is not given the new text.
+const MetaNotify = "edit_notify"
 
 // EditOf returns the message that m edits; "": m is a message of its own.
 func EditOf(m *relay.Message) relay.MessageID {

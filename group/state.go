@@ -304,6 +304,19 @@ func (s *State) share(r Record) {
 	s.fold(&r)
 }
 
+// isFirst reports whether this sidecar is the first of those online, beside another one.
+func (s *State) isFirst(beside relay.AgentName) bool {
+	for _, m := range s.members() {
+		if m.Agent == s.d.Config.Agent {
+			return m.Agent != beside
+		}
+		if m.Agent != beside && s.d.Online[m.Agent] {
+			return false
+		}
+	}
+	return false
+}
+
 // shareAll shares the settings again.
 func (s *State) shareAll() {
 	for keys := range slices.Chunk(slices.Sorted(maps.Keys(s.d.Settings)), 100) { // fits into a line
@@ -319,13 +332,18 @@ func (s *State) shareAll() {
 func (s *State) fold(r *Record) {
 	switch {
 	case r.Kind == KindSet:
+		_, joins := r.Set[keyIn+string(r.Agent)]
+		joins = joins && !s.member(r.Agent)
 		s.merge(r.Set)
+		if joins && s.member(r.Agent) && s.isFirst(r.Agent) {
+			s.shareAll() // the lane may no longer have all
+		}
 		s.effect(Effect{Do: Review})
 	case r.Kind == KindCommand, r.Kind == KindNotice:
 		s.foldShown(r)
 	case r.Kind == KindVerdict && r.Verdict != nil:
 		v := *r.Verdict
-		v.Agent = r.Agent
+		v.Agent, v.At, v.Detail = r.Agent, s.believed(v.At), runes.Cut(v.Detail, maxDetail)
 		s.foldVerdict(r, v)
 	case r.Kind == KindRecall && !s.Gone(r.Of):
 		s.foldRecall(r.Of)
@@ -335,6 +353,7 @@ func (s *State) fold(r *Record) {
 // foldVerdict takes in a verdict, and where a round stopped by it, that.
 func (s *State) foldVerdict(r *Record, v Verdict) {
 	d, mine := s.d, v.Agent == s.d.Config.Agent
+	s.effect(Effect{Do: Tell, Record: &Record{Kind: r.Kind, Of: r.Of, Thread: r.Thread, Sender: r.Sender, Verdict: &v}})
 	if l := s.byID[r.Of]; l != nil {
 		l.judge(v)
 	} else if !mine || v.Stopped == relay.BadSignature { // else it is an edit's
@@ -442,11 +461,17 @@ func (s *State) foldShown(r *Record) {
 	if s.Gone(r.Of) {
 		shown = r.without(r.Of)
 	}
+	shown.TS = s.believed(shown.TS)
 	answer := runes.Cut(shown.Answer, maxShownText)
-	shown.Text, shown.Answer, shown.Set = runes.Cut(shown.Text, maxShownText), "", nil
+	shown.Text, shown.Answer = runes.Cut(shown.Text, maxShownText), ""
+	if len(shown.Set) > len(settingKeys) {
+		shown.Set = nil
+	}
+	s.effect(Effect{Do: Tell, Record: new(shown)})
 	d.Shown = append(d.Shown, shown)
 	d.Shown = d.Shown[max(0, len(d.Shown)-maxShown):]
 	if answer != "" {
-		s.begin(turn{Key: "answer/" + string(r.Of), Kind: turnAnswer, Of: r.Of, Text: answer, Thread: r.Thread})
+		s.begin(turn{Key: "answer/" + string(r.Of), Kind: turnAnswer, Of: r.Of, Text: answer, Thread: r.Thread,
+			First: r.Agent})
 	}
 }

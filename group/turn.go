@@ -28,6 +28,7 @@ type turn struct {
 	Text    string            `json:"text,omitempty"`     // of an answer
 	Thread  string            `json:"thread,omitempty"`
 	Stop    *stopped          `json:"stop,omitempty"`
+	First   relay.AgentName   `json:"first,omitempty"` // who comes before the others: where it came up
 }
 
 type turnKind string
@@ -77,7 +78,11 @@ func (s *State) order(t *turn) (agents []relay.AgentName, write bool) {
 		return slices.DeleteFunc(slices.Clone(t.Bots), offline), true
 	}
 	var writers []relay.AgentName
-	for _, m := range s.members() {
+	members := slices.Clone(s.members())
+	slices.SortStableFunc(members, func(a, b member) int { // the first one first
+		return cmp.Compare(rank(b.Agent == t.First), rank(a.Agent == t.First))
+	})
+	for _, m := range members {
 		if !offline(m.Agent) {
 			agents = append(agents, m.Agent)
 			if m.CanWrite {
@@ -89,6 +94,13 @@ func (s *State) order(t *turn) (agents []relay.AgentName, write bool) {
 		return writers, true
 	}
 	return agents, false
+}
+
+func rank(first bool) int {
+	if first {
+		return 1
+	}
+	return 0
 }
 
 // claimed reports whether a turn is claimed, shows whether the group is shown something.
@@ -111,7 +123,9 @@ func (s *State) dueAt(t *turn) relay.Millis {
 		return t.Born + s.maxAge() + 1
 	case !t.claimed():
 		place = min(place, 1) // they all begin together
-	case t.Failed || t.Kind == turnOne && s.d.Away:
+	case t.Failed: // whoever has not tried comes first, also one that heard later that the claim was taken
+		place = maxTurn
+	case t.Kind == turnOne && s.d.Away:
 		place += len(order)
 	}
 	return t.Since + relay.Millis(min(max(place, 0), maxTurn))*turnTime
@@ -151,10 +165,12 @@ func (s *State) claimed(e *Event) {
 	case e.Failed, s.waits(t): // the next one does it, or this one again
 	case t.Kind == turnOne:
 		s.do(Effect{Do: Give, Key: t.Key, ID: t.Of, Msg: t.Msg, Until: until})
-	case !write || !strings.HasPrefix(string(t.Of), "om_") || t.Try >= len(order): // nobody can
+	case !write || !strings.HasPrefix(string(t.Of), "om_") || t.Failed && t.Try >= len(order): // nobody can
 		s.showed(t, "")
-	case t.Kind == turnStop:
+	case t.Kind == turnStop && !s.d.Config.NoticeText:
 		s.do(Effect{Do: React, Key: t.Key, ID: t.Of, Until: until})
+	case t.Kind == turnStop:
+		s.do(Effect{Do: Reply, Key: t.Key, ID: t.Of, Text: s.notice(t), Until: until})
 	default:
 		s.do(Effect{Do: Reply, Key: t.Key, ID: t.Of, Text: t.Text, Until: until})
 	}
@@ -179,8 +195,29 @@ func (s *State) showed(t *turn, id relay.MessageID) {
 		Text: t.Text, Message: cmp.Or(id, relay.MessageID("notice:"+t.Key))}
 	if st := t.Stop; st != nil {
 		r.Act, r.Round, r.Said, r.Sender, r.Reason = ActStop, st.Round, st.Said, st.Sender, st.Reason
-		bots, muted := s.stillStopped(t.Thread, s.now+1)
-		r.Bots = slices.Sorted(slices.Values(slices.Concat(bots, muted)))
+		r.Bots, r.Text = s.stoppedBots(t.Thread), s.notice(t)
 	}
 	s.share(r)
+}
+
+func (s *State) stoppedBots(thread string) []relay.AgentName {
+	bots, muted := s.stillStopped(thread, s.now+1)
+	return slices.Sorted(slices.Values(slices.Concat(bots, muted)))
+}
+
+// notice is what a stop is in words, in the language of the last person's message.
+func (s *State) notice(t *turn) string {
+	chinese := false
+	for _, l := range slices.Backward(s.d.Lines) {
+		if l.Bot == "" && l.Thread == t.Thread {
+			chinese = l.Han
+			break
+		}
+	}
+	others := text2{"other bots", "其他机器人"}
+	if bots := s.stoppedBots(t.Thread); len(bots) > 0 {
+		shown := labels(s.members(), bots...)
+		others = text2{shown.in(false), shown.in(true)}
+	}
+	return say("notice", labels(s.members(), t.Stop.Sender), others, means(t.Stop.Reason)).in(chinese)
 }

@@ -12,12 +12,15 @@ import (
 	"feishu-relay/relay"
 )
 
-// Group is a group as GET /v1/groups/{chat} shows it; the caller adds channel, chat and name.
+// Group is a group as GET /v1/groups/{chat} shows it. The caller adds where it is, and what it is called.
 type Group struct {
-	Locked   bool              `json:"locked"`
+	Channel  string            `json:"channel"`
+	ChatID   relay.ChatID      `json:"chat_id"`
+	Name     string            `json:"name,omitempty"`
+	Locked   bool              `json:"locked"` // nothing can be changed
 	Version  string            `json:"version"`
 	Settings Settings          `json:"settings"`
-	Sources  map[string]string `json:"sources"`
+	Sources  map[string]string `json:"sources"` // of each key of the settings: record, file or env
 	Bots     []Bot             `json:"bots"`
 	Depth    int               `json:"depth"` // of the newest message
 	LastStop *LastStop         `json:"last_stop,omitempty"`
@@ -28,7 +31,10 @@ type Group struct {
 type Bot struct {
 	Agent  relay.AgentName `json:"agent"`
 	Name   string          `json:"name"`
-	Online bool            `json:"online"`
+	Online bool            `json:"online"` // its sidecar is
+	// Away is since when the bot is not connected, though its sidecar is online; 0: it is connected, or that is not
+	// known. The caller adds it.
+	Away relay.Millis `json:"away_since,omitempty"`
 }
 
 // LastStop is the newest message that stopped at a bot.
@@ -43,10 +49,10 @@ type LastStop struct {
 // View is the group at a time.
 func (s *State) View(now time.Time) Group {
 	s.clock, s.now = now, relay.MillisOf(now)
-	g := Group{Locked: s.d.Config.Locked, Version: s.d.Settings.version(), Settings: s.settings(), Sources: s.sources(),
+	g := Group{Locked: s.d.Config.Locked, Version: s.d.Settings.version(), Settings: s.settings(), Sources: s.Sources(),
 		Bots: []Bot{}, LastStop: s.lastStop()}
 	for _, m := range s.members() {
-		g.Bots = append(g.Bots, Bot{m.Agent, m.Name, m.Agent == s.d.Config.Agent || s.d.Online[m.Agent]})
+		g.Bots = append(g.Bots, Bot{Agent: m.Agent, Name: m.Name, Online: m.Agent == s.d.Config.Agent || s.d.Online[m.Agent]})
 	}
 	if n := len(s.d.Lines); n > 0 {
 		newest := s.d.Lines[n-1]
@@ -54,6 +60,59 @@ func (s *State) View(now time.Time) Group {
 		g.Stopped = s.stoppedByPerson(&Line{Bot: unknownBot, TS: max(s.now, newest.TS)})
 	}
 	return g
+}
+
+// In reports whether the bot is in the chat, as far as is known.
+func (s *State) In() bool { return s.isMember() }
+
+// Peer is what a sidecar of the chat says of itself.
+type Peer struct {
+	Agent  relay.AgentName
+	Name   string // of its bot
+	Answer Mode   // ANSWER_MODE
+	Budget int    // GROUP_BUDGET
+}
+
+// Peers are the sidecars of the chat, by agent.
+func (s *State) Peers() (peers []Peer) {
+	for _, m := range s.members() {
+		peers = append(peers, Peer{m.Agent, m.Name, m.Answer, m.Budget})
+	}
+	return peers
+}
+
+// Mode says who answers a person's message that names no bot.
+func (s *State) Mode() Mode { return s.settings().Answer }
+
+// Queued is how many messages wait for a stage.
+func (s *State) Queued() int { return len(s.d.Queue) }
+
+// Heard reports whether this sidecar itself has heard a person's message, or knows it as a command.
+func (s *State) Heard(id relay.MessageID) bool {
+	d, l := s.d, cmp.Or(s.byID[id], &Line{})
+	return l.of(d.Config.Agent) != nil || d.Todo[giveKey(id)] != nil || d.Turns[oneKey(id)] != nil ||
+		d.Turns[commandKey(id)] != nil || s.seen(commandKey(id))
+}
+
+// Waiting is how many notices and answers the group is not shown yet.
+func (s *State) Waiting() (n int) {
+	for _, t := range s.d.Turns {
+		if t.shows() {
+			n++
+		}
+	}
+	return n
+}
+
+// Asks is Command or Continue if a person's message steers the group, else Pass.
+func (s *State) Asks(m *relay.Message) relay.Reason {
+	if _, is := s.parse(m); is {
+		return relay.Command
+	}
+	if s.isContinue(m) {
+		return relay.Continue
+	}
+	return relay.Pass
 }
 
 // Lines are the known messages of the chat, oldest first. They are not to be changed.
@@ -164,6 +223,9 @@ func (s *State) answers(set *Settings) text2 {
 	return say("answer all")
 }
 
+// onItsWay is how long after it was sent a message is on its way to bots of which nothing else is known.
+const onItsWay = 30_000
+
 // whyText is what became of a message at each bot, and what people can do; without an id, of the last one that
 // stopped.
 func (s *State) whyText(id relay.MessageID, chinese bool) string {
@@ -172,14 +234,23 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 	}
 	var lines, hints []string
 	line := func(key string, args ...any) { lines = append(lines, say(key, args...).in(chinese)) }
+	if id == "" {
+		return say("nothing to continue").in(chinese)
+	}
 	l, members := cmp.Or(s.byID[id], &Line{}), s.members()
 	if l.Bot != "" {
 		line("about", labels(members, l.Bot))
 	}
-	if len(l.Verdicts) == 0 {
+	verdicts := slices.Clone(l.Verdicts)
+	for _, m := range members { // that have hardly had the time to say so
+		if l.ID != "" && s.now-l.TS < onItsWay && m.Agent != l.Bot && l.of(m.Agent) == nil &&
+			(s.d.Online[m.Agent] || m.Agent == s.d.Config.Agent) {
+			verdicts = append(verdicts, Verdict{Agent: m.Agent})
+		}
+	}
+	if len(verdicts) == 0 {
 		line("no fate")
 	}
-	verdicts := slices.Clone(l.Verdicts)
 	slices.SortFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Agent, b.Agent) })
 	for _, v := range verdicts {
 		bot := labels(members, v.Agent)
@@ -191,6 +262,8 @@ func (s *State) whyText(id relay.MessageID, chinese bool) string {
 			}
 		case v.delivered():
 			line("delivered", bot, s.moment(v.Delivered))
+		case v.Decision == nil:
+			line("on its way", bot)
 		default:
 			line("waits", bot)
 		}
@@ -209,8 +282,13 @@ func (s *State) Weigh(e Event) (why relay.Reason, d *policy.Decision, asks bool)
 		panic(err) // it is what MarshalJSON has made
 	}
 	t.d.Queue, t.d.CaughtUp = nil, true
-	t.d.Lines = slices.DeleteFunc(t.d.Lines, func(l *Line) bool { return l.ID == e.Msg.ID() })
-	delete(t.byID, e.Msg.ID())
+	id := e.Msg.ID()
+	if i := slices.Index(t.d.Lines, t.byID[id]); i >= 0 { // what came after it does not count
+		for _, l := range t.d.Lines[i:] {
+			delete(t.byID, l.ID)
+		}
+		t.d.Lines = t.d.Lines[:i]
+	}
 	if e.Kind == Heard {
 		why = relay.NotForMe
 	}
@@ -220,6 +298,9 @@ func (s *State) Weigh(e Event) (why relay.Reason, d *policy.Decision, asks bool)
 		case Give, Claim:
 			return relay.Pass, nil, false
 		case Withhold, Stop, Deliver, Ask:
+			if l := t.byID[id]; e.Decision == nil && l != nil {
+				e.Decision = &policy.Decision{Depth: l.Depth}
+			}
 			return e.Reason, e.Decision, e.Do == Ask
 		}
 	}

@@ -77,7 +77,8 @@ var catalogue = map[string]text2{
 		"按运维设定的预算：每小时 %d 条机器人消息。"},
 	"no budget": {"The budget is removed: bots' messages are not limited.",
 		"已取消预算，不再限制每小时的机器人消息。"},
-	"continue": {"The bots continue.", "机器人可以继续了。"},
+	"continue":    {"The bots continue.", "机器人可以继续了。"},
+	"continue at": {"%s can continue.", "%s可以继续了。"},
 	"stop": {"Stopped. The bots continue when a person writes again.",
 		"已停止。有人再发消息时，机器人才会继续。"},
 	"forget": {"The settings made in this group are removed; the operator's settings apply.",
@@ -110,10 +111,13 @@ var catalogue = map[string]text2{
 	// Why, and notices.
 	"no fate":     {"No bot received it, or it is too long ago.", "没有机器人收到它，或时间太久，已没有记录。"},
 	"waits":       {"%s: not delivered yet", "%s：尚未送达"},
+	"on its way":  {"%s: on its way", "%s：正在送达"},
 	"was stopped": {"%s: not delivered: %s (%s)", "%s：未送达：%s（%s）"},
 	"delivered":   {"%s: delivered at %s", "%s：%s 已送达"},
 	"about":       {"%s:", "%s："},
 	"help":        {"%s%s: %s", "%s%s：%s"},
+	"notice": {"%s's message was not delivered to %s: %s. Reply “continue” to release it.",
+		"%s 的消息未送达 %s：%s。回复“继续”即可放行。"},
 }
 
 // reasons are what each stop is to people, and what they can do; {unmute} and the like are commands. The last two are
@@ -193,6 +197,9 @@ func botsHere(bots []member) text2 {
 	}
 	return say("bots here", labels(bots, agentsOf(bots)...))
 }
+
+// ReasonText is what a stop is to people.
+func ReasonText(why relay.Reason, chinese bool) string { return means(why).in(chinese) }
 
 // means is what a stop is to people.
 func means(why relay.Reason) text2 {
@@ -291,7 +298,7 @@ func helpText(words []string) (help text2) {
 // commandOf is how a verb is written: behind the first command word of the language.
 func commandOf(words []string, v Verb, chinese bool) string {
 	first := ""
-	if i := slices.IndexFunc(words, func(w string) bool { return hasHan(w) == chinese }); i >= 0 {
+	if i := slices.IndexFunc(words, func(w string) bool { return HasHan(w) == chinese }); i >= 0 {
 		first = words[i]
 	} else if len(words) > 0 {
 		first = words[0]

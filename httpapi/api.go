@@ -74,18 +74,19 @@ type Options struct {
 	Groups      Groups
 	Notices     Notices                                       // nil: no notices are shown
 	Group       func(channel string, chat relay.ChatID) Group // nil: names and limits are not shown
-	Depths      func([]transcript.Entry) []int                // of each entry, counted among all; nil: not shown
-	Stream      *Stream                                       // nil: INJECT_URL delivers
-	Deliveries  Deliveries                                    // nil: no deliveries to a bot
-	Say         func(context.Context, Saying) (Said, error)   // POST /v1/send; nil: no connector
-	File        OpenFile                                      // GET /v1/messages/{message_id}/files/{key}
-	CA          []byte                                        // the gateway's certificate authority, PEM; may be nil
-	Events      *Events
-	Outcomes    Outcomes
-	Mail        Mail // nil: no routes for mail
-	Metrics     http.Handler
-	Failures    *attempts.Failures // counts wrong tokens; nil: of this API alone
-	Logger      *slog.Logger
+	// Depths are those of entries of a chat, 0 where one is not known; nil: not shown.
+	Depths     func(channel, chat string, entries []transcript.Entry) []int
+	Stream     *Stream                                     // nil: INJECT_URL delivers
+	Deliveries Deliveries                                  // nil: no deliveries to a bot
+	Say        func(context.Context, Saying) (Said, error) // POST /v1/send; nil: no connector
+	File       OpenFile                                    // GET /v1/messages/{message_id}/files/{key}
+	CA         []byte                                      // the gateway's certificate authority, PEM; may be nil
+	Events     *Events
+	Outcomes   Outcomes
+	Mail       Mail // nil: no routes for mail
+	Metrics    http.Handler
+	Failures   *attempts.Failures // counts wrong tokens; nil: of this API alone
+	Logger     *slog.Logger
 }
 
 type api struct {

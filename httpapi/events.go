@@ -279,6 +279,9 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		case <-quiet.C:
 			shown = out.comment() == nil
 		case o, ok := <-outcomes:
+			if ok && !a.Visible(o.Channel, o.ChatID) {
+				continue
+			}
 			shown = ok && show(&Event{Type: EventOutcome, Time: relay.MillisOf(time.Now()), Outcome: o}, "")
 		case n, ok := <-events:
 			shown = ok && show(n.Event, strconv.FormatInt(n.id, 10))

@@ -4,34 +4,34 @@ import (
 	"context"
 	"encoding/json"
 
+	"feishu-relay/group"
 	"feishu-relay/internal/webapi"
 	"feishu-relay/relay"
-	"feishu-relay/steer"
 )
 
 // Groups are the groups of the bot and their settings. Each error is a [*relay.Error], or an
 // internal one. A method that changes a group returns it after the change is on disk.
 type Groups interface {
-	Groups() []steer.Group
-	Group(channel string, chat relay.ChatID) (steer.Group, error)
+	Groups() []group.Group
+	Group(channel string, chat relay.ChatID) (group.Group, error)
 	// Patch changes the settings in body, all of them or none.
-	Patch(channel string, chat relay.ChatID, body []byte) (steer.Group, error)
+	Patch(channel string, chat relay.ChatID, body []byte) (group.Group, error)
 	// Forget removes the settings that people have made.
-	Forget(channel string, chat relay.ChatID) (steer.Group, error)
-	Stop(channel string, chat relay.ChatID) (steer.Group, error)
+	Forget(channel string, chat relay.ChatID) (group.Group, error)
+	Stop(channel string, chat relay.ChatID) (group.Group, error)
 	// Continue releases the messages stopped at bots, or at all bots if there
 	// are none.
-	Continue(channel string, chat relay.ChatID, bots []relay.AgentName) (steer.Group, error)
+	Continue(channel string, chat relay.ChatID, bots []relay.AgentName) (group.Group, error)
 }
 
 // GroupList is the answer of GET /v1/groups.
 type GroupList struct {
-	Groups  []steer.Group `json:"groups"`
+	Groups  []group.Group `json:"groups"`
 	Earlier string        `json:"earlier,omitempty"`
 }
 
 func (a *api) groups(_ context.Context, in webapi.Paged) (out GroupList, err error) {
-	out.Groups, out.Earlier, err = webapi.Page(a.Groups.Groups(), in, func(g *steer.Group) webapi.Place {
+	out.Groups, out.Earlier, err = webapi.Page(a.Groups.Groups(), in, func(g *group.Group) webapi.Place {
 		return webapi.Place{Key: g.Channel + "/" + string(g.ChatID)}
 	})
 	return out, err
@@ -44,9 +44,9 @@ type oneGroup struct {
 }
 
 // change returns a route of one group whose request has no body.
-func (a *api) change(do func(Groups, string, relay.ChatID) (steer.Group, error)) func(context.Context, oneGroup) (
-	steer.Group, error) {
-	return func(_ context.Context, in oneGroup) (steer.Group, error) { return do(a.Groups, in.Channel, in.Chat) }
+func (a *api) change(do func(Groups, string, relay.ChatID) (group.Group, error)) func(context.Context, oneGroup) (
+	group.Group, error) {
+	return func(_ context.Context, in oneGroup) (group.Group, error) { return do(a.Groups, in.Channel, in.Chat) }
 }
 
 type groupPatch struct {
@@ -54,7 +54,7 @@ type groupPatch struct {
 	Body json.RawMessage
 }
 
-func (a *api) patchGroup(_ context.Context, in groupPatch) (steer.Group, error) {
+func (a *api) patchGroup(_ context.Context, in groupPatch) (group.Group, error) {
 	return a.Groups.Patch(in.Channel, in.Chat, in.Body)
 }
 
@@ -65,6 +65,6 @@ type groupContinue struct {
 	} `body:"optional"`
 }
 
-func (a *api) continueGroup(_ context.Context, in groupContinue) (steer.Group, error) {
+func (a *api) continueGroup(_ context.Context, in groupContinue) (group.Group, error) {
 	return a.Groups.Continue(in.Channel, in.Chat, in.Body.Bots)
 }

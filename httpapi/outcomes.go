@@ -8,11 +8,13 @@ import (
 	"feishu-relay/relay"
 )
 
-// Outcomes has the outcomes of messages at all bots. [*outcome.Log] describes
-// the methods.
+// Outcomes has the outcomes of messages at all bots.
 type Outcomes interface {
+	// Recent returns at most limit outcomes of the newest messages of a chat at all bots, the newest last. complete
+	// reports that these are the newest limit, or all.
 	Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (
 		list []outcome.Outcome, complete bool, err error)
+	// Watch calls a function for each further one, one at a time, until stop is called.
 	Watch(func(outcome.Outcome)) (stop func())
 }
 
@@ -43,12 +45,11 @@ func (a *api) outcomes(ctx context.Context, in outcomes) (OutcomeList, error) {
 	return OutcomeList{in.Channel, in.ChatID, web.List(found), complete}, err
 }
 
-// watchOutcomes returns a channel of the outcomes from now on, of chats that
-// the bot is in. It is closed if its reader is too far behind.
+// watchOutcomes returns a channel of the outcomes from now on. It is closed if its reader is too far behind.
 func (a *api) watchOutcomes() (outcomes chan outcome.Outcome, stop func()) {
 	outcomes, closed := make(chan outcome.Outcome, watcherQueue), false
 	stop = a.Outcomes.Watch(func(o outcome.Outcome) { // one at a time
-		if closed || !a.Visible(o.Channel, o.ChatID) {
+		if closed {
 			return
 		}
 		select {

@@ -14,10 +14,6 @@ import (
 	"feishu-relay/transcript"
 )
 
-// depthContext is how many entries before a shown one are read to count its
-// depth. If the count does not end within them, the depth is at least this.
-const depthContext = 64
-
 // Group has the name and limits of a group.
 type Group struct {
 	Name   string
@@ -118,7 +114,7 @@ func (a *api) transcript(_ context.Context, in transcriptPage) (out TranscriptPa
 		return out, errCursor
 	}
 	page, err := a.Transcripts.Page(in.Channel, in.ChatID, transcript.Query{Before: cursor, Text: string(in.Text),
-		Limit: in.Limit, Context: depthContext})
+		Limit: in.Limit})
 	switch {
 	case errors.Is(err, transcript.ErrCursor):
 		return out, errCursor
@@ -128,7 +124,7 @@ func (a *api) transcript(_ context.Context, in transcriptPage) (out TranscriptPa
 	case err != nil:
 		return out, err
 	}
-	entries, from, err := a.withNotices(in, page, until, a.shown(page))
+	entries, from, err := a.withNotices(in, page, until, a.shown(in, page))
 	out = TranscriptPage{in.Channel, in.ChatID, entries, page.Earlier}
 	if page.Earlier != "" && from < math.MaxInt64 {
 		out.Earlier += noticesFrom + strconv.FormatInt(from, 10)
@@ -136,24 +132,15 @@ func (a *api) transcript(_ context.Context, in transcriptPage) (out TranscriptPa
 	return out, err
 }
 
-// shown returns the selected entries of a page, with their depths. Adjacent
-// ones are counted together with their context.
-func (a *api) shown(p transcript.Page) []ShownEntry {
-	entries := make([]ShownEntry, 0, len(p.Shown))
-	for shown := p.Shown; len(shown) > 0; {
-		n := 1
-		for n < len(shown) && shown[n] == shown[0]+n {
-			n++
-		}
-		row := p.Entries[max(0, shown[0]-depthContext) : shown[0]+n]
-		depths := make([]int, len(row))
-		if a.Depths != nil {
-			depths = a.Depths(row)
-		}
-		for i := len(row) - n; i < len(row); i++ {
-			entries = append(entries, ShownEntry{row[i], depths[i]})
-		}
-		shown = shown[n:]
+// shown returns the entries of a page, with their depths.
+func (a *api) shown(in transcriptPage, p transcript.Page) []ShownEntry {
+	depths := make([]int, len(p.Entries))
+	if a.Depths != nil {
+		depths = a.Depths(in.Channel, in.ChatID, p.Entries)
+	}
+	entries := make([]ShownEntry, len(p.Entries))
+	for i, e := range p.Entries {
+		entries[i] = ShownEntry{e, depths[i]}
 	}
 	return entries
 }

@@ -27,11 +27,7 @@ func (f *fakes) Page(channel, chatID string, q transcript.Query) (transcript.Pag
 		return f.page(q), nil
 	}
 	entries, err := f.tail(channel, chatID, q.Limit)
-	page := transcript.Page{Entries: entries}
-	for i := range entries {
-		page.Shown = append(page.Shown, i)
-	}
-	return page, err
+	return transcript.Page{Entries: entries}, err
 }
 
 // withRecord returns fakes with a real record of oc_x, and that.
@@ -45,15 +41,23 @@ func withRecord(tb testing.TB, dir string) (*fakes, *transcript.Store) {
 	f := newFakes()
 	f.Transcripts = store
 	// What stands before each entry, a person's message ends it.
-	f.Depths = func(entries []transcript.Entry) []int {
-		depths, n := make([]int, len(entries)), 0
-		for i, e := range entries {
+	f.Depths = func(channel, chat string, entries []transcript.Entry) []int {
+		all, err := store.Tail(channel, chat, 1000)
+		if err != nil {
+			tb.Error(err)
+		}
+		depths, n := map[string]int{}, 0
+		for _, e := range all {
 			if n++; e.Role == "user" {
 				n = 0
 			}
-			depths[i] = n
+			depths[e.MessageID] = n
 		}
-		return depths
+		out := make([]int, len(entries))
+		for i, e := range entries {
+			out[i] = depths[e.MessageID]
+		}
+		return out
 	}
 	return f, store
 }

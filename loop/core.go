@@ -21,6 +21,8 @@ const (
 	kindEvent = "event"
 	kindState = "state"
 	kindText  = "text"
+	kindNote  = "note"
+	kindKept  = "kept"
 )
 
 const (
@@ -59,6 +61,10 @@ type Event struct {
 	// TextOf and Text are what the bot gets for an item, with its Take or when its text has changed; "": nothing new.
 	TextOf string
 	Text   json.RawMessage
+	// Note is the key of a note, and Value what it is from now on; nil: nothing.
+	Note  string
+	Value json.RawMessage
+	Keep  bool // the note is one of those that are kept for Config.MaxAge, up to maxKept bytes
 	// Saved is called once the event is in the book; it must not wait for anything. Nil: nobody waits.
 	Saved func()
 }
@@ -177,6 +183,16 @@ func (c *Core) Step(now time.Time, e Event) (records []book.Record, effects []Ef
 	}
 	if e.TextOf != "" && c.bot.Has(e.TextOf) {
 		c.records = append(c.records, book.Record{Kind: kindText, Key: e.TextOf, Value: e.Text})
+	}
+	if e.Note != "" {
+		r := book.Record{Kind: kindNote, Key: e.Note}
+		if e.Keep {
+			r.Kind = kindKept
+		}
+		if e.Value != nil {
+			r.Value = e.Value
+		}
+		c.records = append(c.records, r)
 	}
 	switch {
 	case e.Group == nil:
@@ -302,9 +318,7 @@ func (c *Core) toBot(e deliver.Event) {
 			c.records = append(c.records, book.Record{Kind: kindText, Key: f.Key})
 		case deliver.End:
 			c.effects = append(c.effects, Effect{Deliver: f})
-			if f.Chat != "" {
-				of := ChatOf(f.Chat)
-				c.known(of)
+			if of := ChatOf(f.Chat); c.chats[of] != nil { // else it is private
 				c.toChat(of, group.Event{Kind: group.Delivered, ID: of.message(f.Key), Verdict: c.verdict(f)})
 			}
 		default:

@@ -16,11 +16,13 @@
 //	event   chat#n, #n     an event of the chat's state, or of the bot's; those before the snapshot are deleted
 //	state   chat, ""       a snapshot of a state
 //	text    chat/message   what the bot gets, until its delivery has ended
+//	note    any            what the caller stores; beyond maxNotes the oldest is forgotten
+//	kept    any            what the caller stores for a while
 //
 // A snapshot is written when the events since the last one have more bytes than it, and at the end of the process.
 //
 // # When the disk refuses
 //
-// A batch that cannot be committed is tried again until it can; nothing else happens meanwhile but [Loop.View], and
-// whoever waits with [Loop.Save], or with [Loop.Post] for room, waits as long as its context lasts.
+// A batch that cannot be committed is tried again until it can; nothing else happens meanwhile but [Loop.View]. Whoever
+// waits with [Loop.Save] gets [ErrRefused] at once, and with [Loop.Post] waits for room as long as its context lasts.
 package loop

@@ -19,6 +19,9 @@ import (
 const (
 	maxBatch   = 256         // events in a commit
 	retryAfter = time.Second // a commit that the disk has refused
+	maxNotes   = 20_000
+	maxNoted   = 64 << 20 // bytes of the notes
+	maxKept    = 32 << 20 // bytes of those that are kept for a while
 )
 
 // Options of a loop. Dir, Config and Do are required.
@@ -30,6 +33,8 @@ type Options struct {
 	// Do begins what an effect asks for. It must not wait for anything: the loop is one goroutine.
 	Do     func(Effect)
 	Failed func(error) // a commit was refused; it is tried again
+	// Noted is given each note of the book by Open; may be nil.
+	Noted  func(key string, value json.RawMessage)
 	Logger *slog.Logger
 }
 
@@ -42,22 +47,36 @@ type Loop struct {
 	views  chan func(*Core)
 	over   chan struct{} // closed when Run has ended
 	full   atomic.Bool
+
+	refusing atomic.Pointer[chan struct{}] // closed while the disk refuses a commit
 }
 
 // ErrStopped means that the sidecar stops.
 var ErrStopped = errors.New("the sidecar stops")
 
+// ErrRefused means that the disk refuses a commit. The event may be in the book later.
+var ErrRefused = errors.New("the disk refuses what happens")
+
 // Open reads the book. Close or Run has to follow.
 func Open(o Options) (*Loop, error) {
 	all := book.Bound{Count: math.MaxInt, Bytes: math.MaxInt64} // what bounds these is the states
 	b, err := book.Open(o.Dir, book.Options{Sync: o.Sync, Logger: o.Logger,
-		Kinds: map[string]book.Bound{kindEvent: all, kindState: all, kindText: all}})
+		Kinds: map[string]book.Bound{kindEvent: all, kindState: all, kindText: all,
+			kindNote: {Count: maxNotes, Bytes: maxNoted},
+			kindKept: {Count: maxNotes, Bytes: maxKept, Age: o.Deliver.MaxAge}}})
 	if err != nil {
 		return nil, err
 	}
 	l := &Loop{opts: o, book: b, core: NewCore(o.Config), events: make(chan Event, maxBatch),
 		views: make(chan func(*Core)), over: make(chan struct{})}
-	if err := b.Each(l.core.Load); err != nil {
+	l.refusing.Store(new(make(chan struct{})))
+	load := func(kind, key string, value json.RawMessage) error {
+		if (kind == kindNote || kind == kindKept) && o.Noted != nil {
+			o.Noted(key, value)
+		}
+		return l.core.Load(kind, key, value)
+	}
+	if err := b.Each(load); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the book in %s: %w", o.Dir, err), b.Close())
 	}
 	return l, nil
@@ -84,19 +103,31 @@ func (l *Loop) Post(ctx context.Context, e Event) error {
 
 // Save is Post and waits until the event is in the book. After an error it may be there, or come there.
 func (l *Loop) Save(ctx context.Context, e Event) error {
-	saved := make(chan struct{})
+	saved, refused := make(chan struct{}), *l.refusing.Load()
 	e.Saved = func() { close(saved) }
-	if err := l.Post(ctx, e); err != nil {
-		return err
+	select {
+	case <-refused:
+		return ErrRefused
+	default:
+	}
+	select {
+	case l.events <- e:
+	case <-ctx.Done():
+	case <-l.over:
+	case <-refused:
+		return ErrRefused
 	}
 	select {
 	case <-saved:
 	case <-ctx.Done():
 	case <-l.over:
+	case <-refused:
 	}
 	select {
 	case <-saved:
 		return nil
+	case <-refused:
+		return ErrRefused
 	default:
 		return cmp.Or(context.Cause(ctx), ErrStopped)
 	}
@@ -115,6 +146,12 @@ func (l *Loop) View(ctx context.Context, see func(*Core)) error {
 	case <-l.over:
 	}
 	return cmp.Or(context.Cause(ctx), ErrStopped)
+}
+
+// Note is a note of the book; nil: there is none.
+func (l *Loop) Note(key string) json.RawMessage {
+	value, _ := l.book.Load(kindNote, key) // what cannot be read is as good as lost
+	return value
 }
 
 // Text is what the bot gets for an item.
@@ -183,10 +220,18 @@ func (l *Loop) take(ctx context.Context, e Event) {
 // nothing of that if ctx ends before.
 func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effect, saved []func()) {
 	l.full.Store(l.core.Bot().Full())
+	refused := false
 	for len(records) > 0 {
 		err := l.book.Commit(records...)
 		if err == nil {
+			if refused {
+				l.refusing.Store(new(make(chan struct{})))
+			}
 			break
+		}
+		if !refused {
+			refused = true
+			close(*l.refusing.Load())
 		}
 		if l.opts.Failed != nil {
 			l.opts.Failed(err)

@@ -2,30 +2,6 @@
 // so that bots that receive each other's messages stop. It is pure: values in,
 // a verdict out, no files, no network, no clock but the judge's timeout.
 //
-// # Depth
-//
-// [Depth] counts the messages of bots in a row that end with a given one. After
-// user → A → B → A the last message has depth 3. The count runs backwards over
-// the transcript's tail in the order of ts and ends at a person's message, or
-// at the newest user_ts that a counted sender knew of. The following count as
-// one:
-//
-//   - repeats of a message_id;
-//   - pieces of one answer: neighbours of one sender with the same parent_id or
-//     of one send, each at most [PieceGap] after the last write of the one before;
-//   - parallel answers: the first direct answer of each bot to the last message of
-//     a person, with the pieces that follow each.
-//
-// What a bot recalled does not count: it may have written it anew.
-//
-// A bot's first direct answer to the last message of a person has depth 1 itself,
-// even if late replies to older messages were written before it.
-//
-// A topic is counted on its own, but a bot's new topic does not start from
-// zero: at its beginning the count continues with its root message and the
-// messages before that. [Depth] describes inconsistent and incomplete
-// histories.
-//
 // # Tiers
 //
 // [Decide] goes through three tiers in this order:
@@ -48,40 +24,25 @@ package policy
 
 import "time"
 
-// Roles of an [Entry]. An empty role is a bot's; entries of any other role are
-// neither counted nor do they end a count.
+// Roles of an [Entry]. An empty role is a bot's.
 const (
 	RoleUser      = "user"
 	RoleAssistant = "assistant"
 )
 
-// PieceGap is how long after a piece of an answer the next may follow. A later
-// one counts as a message of its own.
-const PieceGap = 10 * time.Second
-
-// Entry is one message of a chat as the transcript holds it. TS and UserTS are
-// Unix milliseconds; empty fields are unknown.
+// Entry is one message of a chat as the judge reads it; empty fields are unknown.
 type Entry struct {
 	Role       string // RoleUser or RoleAssistant
 	Sender     string // agent name of a bot, name or id of a person
 	SenderName string // display name; used for texts only
 	MessageID  string
 	ParentID   string // message that this one answers
-	RootID     string // first message of its topic
 	ThreadID   string // topic; empty in the chat itself
-	PartOf     string // first message of the send of which this is a later piece
 	Content    string
-	TS         int64
-	UserTS     int64 // ts of the newest user message that the sender knew of
-	FinalTS    int64 // when its text was final, if that was later than TS
-	Recalled   bool  // a bot's message does not count then
+	TS         int64 // Unix milliseconds
 }
 
-func (e *Entry) byUser() bool { return e.Role == RoleUser }
-
-func (e *Entry) byBot() bool { return e.Role == RoleAssistant || e.Role == "" }
-
-// Count configures [Depth]. The zero value counts messages and has no idle
+// Count configures how package group counts the depth of a message. The zero value counts messages and has no idle
 // reset.
 type Count struct {
 	// Turns counts neighbouring messages of one sender once.
@@ -103,7 +64,7 @@ type Limits struct {
 	OnErrorAllow bool `envconfig:"BOT_REPLY_LLM_ON_ERROR" default:"deny" oneof:"deny|allow" desc:"what happens to a message when the judge fails"`
 	// Timeout bounds the wait for the judge; 0 or less means DefaultTimeout.
 	Timeout time.Duration `envconfig:"BOT_REPLY_LLM_TIMEOUT" default:"10s" range:"100ms..5m" desc:"how long the judge may take"`
-	// Count is for the caller to pass to Depth; Decide does not read it.
+	// Count is for who counts the depth; Decide does not read it.
 	Count Count
 }
 

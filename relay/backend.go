@@ -64,18 +64,6 @@ type Subscriber interface {
 	Subscribe(ctx context.Context, h Handler) error
 }
 
-// Follower reads the queue without a position of its own.
-type Follower interface {
-	// Follow passes all lines to take until ctx is done, and then returns nil: first the
-	// lines that are kept, the oldest first, then each new one. take is called by one
-	// goroutine at a time and must not keep line; a line need not be valid and may be
-	// repeated. caughtUp is called once, by the same goroutine, after the last line that
-	// was kept when Follow began. whole reports whether these were all lines ever
-	// published, as far as the backend can tell. Faults are retried. Several calls may
-	// run at once, and at the same time as Subscribe.
-	Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error
-}
-
 // Claimer lets one of several processes do what must be done once.
 type Claimer interface {
 	// Claim claims key for owner, a text of this process's choice, and returns who holds it:
@@ -94,7 +82,6 @@ type Claimer interface {
 type Backend interface {
 	Publisher
 	Subscriber
-	Follower
 	Claimer
 	Status() Status
 	Close() error

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"feishu-relay/feishu"
+	"feishu-relay/group"
 	"feishu-relay/internal/groups"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
@@ -45,6 +47,8 @@ type app struct {
 	api   *feishu.API
 	names atomic.Pointer[namesOf]
 	left  func(relay.ChatID) // the bot is not in a chat, as Feishu says; set once, before it is called
+	// changed: the app is another one than in the last run.
+	changed bool
 }
 
 func openApp(b *base, c *chats) (*app, error) {
@@ -67,7 +71,7 @@ func openApp(b *base, c *chats) (*app, error) {
 		if err := a.book.Forget(); err != nil {
 			return nil, err
 		}
-		c.forgetMembers()
+		a.changed = true
 	}
 	a.book.LearnSelf(feishu.Self{AppID: b.cfg.AppID, Name: b.cfg.BotName, OpenID: b.cfg.BotOpenID})
 	return a, nil
@@ -162,10 +166,7 @@ func (a *app) met(m *relay.Message) {
 	if m.SenderName == "" && m.SenderAppID == "" {
 		return
 	}
-	_, native := m.Metadata[metaNative] // then the id is this app's
-	if !native {
-		a.book.Added(m.SenderAgentName, m.SenderName, m.SenderBotOpenID)
-	}
+	a.book.Added(m.SenderAgentName, m.SenderName, m.SenderBotOpenID)
 	a.book.LearnBot(feishu.Bot{Agent: m.SenderAgentName, AppID: m.SenderAppID, Name: m.SenderName})
 }
 
@@ -188,9 +189,8 @@ func (a *app) peer(ctx context.Context, m *relay.Message) feishu.Bot {
 
 func (a *app) seenAs(m *relay.Message) feishu.Bot {
 	bot := feishu.Bot{AppID: m.SenderAppID, Name: m.SenderName, Agent: m.SenderAgentName}
-	if _, native := m.Metadata[metaNative]; native {
-		known, _ := a.book.Bot(m.SenderBotOpenID)
-		bot.OpenID = m.SenderBotOpenID // Feishu told this app
+	if known, is := a.book.Bot(m.SenderBotOpenID); is { // Feishu told this app
+		bot.OpenID = m.SenderBotOpenID
 		bot.Name = cmp.Or(bot.Name, known.Name, string(bot.Agent))
 		return bot
 	}
@@ -208,7 +208,6 @@ var errUndecided = errors.New("it is not known yet whether the bot is in this ch
 
 // askMembership asks Feishu whether the bot is in a chat. An error is no answer.
 func (a *app) askMembership(ctx context.Context, chat relay.ChatID) (bool, error) {
-	asked := relay.MillisOf(time.Now()) // what is heard meanwhile is newer than the answer
 	err := a.book.AskMember(ctx, chat, askAgain)
 	switch {
 	case errors.Is(err, feishu.ErrNoToken):
@@ -217,11 +216,7 @@ func (a *app) askMembership(ctx context.Context, chat relay.ChatID) (bool, error
 		a.problems.set("membership", err)
 		return false, fmt.Errorf("%w: %w", errUndecided, err)
 	}
-	in := a.book.Chat(chat).In == feishu.Yes
-	if in {
-		a.chats.saw(relay.DefaultChannel, chat, asked)
-	}
-	return in, nil
+	return a.book.Chat(chat).In == feishu.Yes, nil
 }
 
 // introduce asks Feishu until it says who the bot is.
@@ -294,11 +289,11 @@ func (a *app) botOf(id relay.OpenID) (agent relay.AgentName, is bool) {
 
 // matched learns from one message seen in both ways which bot an id of this
 // app's is.
-func (a *app) matched(m *relay.Message, agent relay.AgentName) {
-	if agent == "" || m.SenderBotOpenID == "" {
+func (a *app) matched(id relay.OpenID, agent relay.AgentName) {
+	if agent == "" || id == "" {
 		return
 	}
-	bot := feishu.Bot{OpenID: m.SenderBotOpenID, Agent: agent}
+	bot := feishu.Bot{OpenID: id, Agent: agent}
 	if known, ok := a.book.Agent(agent, "", ""); ok {
 		bot.AppID, bot.Name = known.AppID, known.Name
 	}
@@ -363,7 +358,7 @@ func (a *app) chatLives(ctx context.Context, chat relay.ChatID) bool {
 // addressed reports whether a text, or what its sender resolved in it, names
 // this bot.
 func (a *app) addressed(content, msgType string, mentions []relay.Mention) bool {
-	named := a.namedIn(content, msgType, mentions)
+	named := group.NamesOf(a.directory(), &relay.Message{Content: content, MsgType: msgType, Mentions: mentions})
 	return named.All && a.cfg.MentionAll || slices.Contains(named.Bots, a.cfg.Agent)
 }
 
@@ -373,6 +368,14 @@ func refsOf(mentions []relay.Mention) []mention.Ref {
 		refs[i] = mention.Ref{Key: m.Key, Name: m.Name, OpenID: string(m.OpenID), AgentName: string(m.AgentName)}
 	}
 	return refs
+}
+
+// bare reports whether a text has no letter or digit but those of names that it addresses.
+func (a *app) bare(text string) bool {
+	for _, hit := range slices.Backward(a.directory().Plain(text)) {
+		text = text[:hit.From] + text[hit.To:]
+	}
+	return !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
 }
 
 // resolve completes what the bot says of its mentions by what the text shows.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/internal/delivery"
+	"feishu-relay/core"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
@@ -68,7 +68,7 @@ func (r *backlogRig) run(b *testing.B, agent relay.AgentName, f func(decided)) {
 	decisions := make(decided, 1<<16)
 	cfg := r.cfg
 	cfg.Agent, cfg.BotName, cfg.BotOpenID = agent, string(agent), relay.OpenID("ou_"+agent)
-	s, err := New(cfg, Options{Logger: slog.New(decisions), channels: []delivery.Channel{signal(make(chan struct{}, 1<<16))}})
+	s, err := New(cfg, Options{Logger: slog.New(decisions), channels: []core.Channel{signal(make(chan struct{}, 1<<16))}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"feishu-relay/core"
 	"feishu-relay/dedup"
 	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
@@ -79,6 +80,11 @@ func (b *base) folder(path ...string) (*os.Root, error) {
 func (b *base) openFolders() error {
 	if err := b.lockAgent(); err != nil {
 		return err
+	}
+	for _, path := range [][]string{{"agents", b.name()}, {core.Side}} { // they are no links
+		if _, err := b.folder(path...); err != nil {
+			return err
+		}
 	}
 	processed, err := b.folder("processed")
 	b.bad.root, b.bad.name = processed, b.name()+".malformed.jsonl"

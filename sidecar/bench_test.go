@@ -17,7 +17,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/internal/delivery"
+	"feishu-relay/core"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
@@ -64,14 +64,14 @@ type carrier struct {
 // signal is a delivery channel that reports each delivery and does nothing else.
 type signal chan struct{}
 
-func (signal) Name() string             { return doorWebhook }
-func (signal) Open() bool               { return true }
-func (signal) Present() bool            { return true }
-func (signal) Changed() <-chan struct{} { return nil }
-func (signal) Serial() bool             { return true }
-func (signal) Pauses() delivery.Pauses  { return delivery.Pauses{First: webhookFirst, Most: webhookMax} }
+func (signal) Name() string                        { return doorWebhook }
+func (signal) Conn() uint64                        { return 1 }
+func (signal) Present() bool                       { return true }
+func (signal) Changed() <-chan struct{}            { return nil }
+func (signal) Serial() bool                        { return true }
+func (signal) Pauses() (first, most time.Duration) { return webhookFirst, webhookMax }
 
-func (s signal) Write(context.Context, *delivery.Message, func(<-chan struct{})) error {
+func (s signal) Write(context.Context, *core.Input, bool, func()) error {
 	s <- struct{}{}
 	return nil
 }
@@ -105,7 +105,7 @@ func (r *benchRig) start(b *testing.B, cfg Config, agent relay.AgentName, name s
 		b.Fatal(err)
 	}
 	cfg.Agent, cfg.BotName, cfg.BotOpenID = agent, name, relay.OpenID("ou_"+agent)
-	s, err := New(cfg, Options{Logger: slog.New(slog.NewJSONHandler(null, nil)), channels: []delivery.Channel{signal(r.arrived)}})
+	s, err := New(cfg, Options{Logger: slog.New(slog.NewJSONHandler(null, nil)), channels: []core.Channel{signal(r.arrived)}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -220,14 +220,14 @@ func (r *benchRig) message(chat int) relay.Outbound {
 // hear has a person speak in a chat.
 func (r *benchRig) hear(b *testing.B, chat int) {
 	m := r.message(chat)
-	if _, err := r.from.send.Hear(context.Background(), relay.Heard{ChatID: m.ChatID, Content: "请开始", Sender: "ou_person",
+	if _, err := r.from.hear(context.Background(), relay.Heard{ChatID: m.ChatID, Content: "请开始", Sender: "ou_person",
 		MessageID: m.MessageID, TS: m.TS}, true); err != nil {
 		b.Error(err)
 	}
 }
 
 func (r *benchRig) send(b *testing.B, chat int) {
-	if _, err := r.from.send.Send(context.Background(), r.message(chat)); err != nil {
+	if _, err := r.from.Send(context.Background(), r.message(chat)); err != nil {
 		b.Error(err)
 	}
 }

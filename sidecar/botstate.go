@@ -21,31 +21,31 @@ type botState struct {
 	since     time.Time
 }
 
-// bot returns whether the bot is connected and takes what it is given; nil: that is not known, as of a bot that
-// only calls the local API.
-func (d *deliverer) bot() *mailbox.Bot {
-	gateway, stream := d.doors.gateway, d.doors.stream
-	present := gateway != nil && gateway.Present() || stream != nil && stream.Connected()
-	connected := !d.botAway.Load() && (present || d.doors.webhook != nil)
-	s := &d.state
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known = s.known || gateway != nil || present || d.botAway.Load()
-	if connected != s.connected || s.since.IsZero() {
-		s.connected, s.since = connected, time.Now().UTC().Truncate(time.Millisecond)
+// botIs returns whether the bot is connected and takes what it is given; nil: that is not known, as of a bot that only
+// calls the local API.
+func (s *Sidecar) botIs() *mailbox.Bot {
+	gateway, stream := s.channels.gateway, s.channels.stream
+	present := gateway != nil && gateway.gateway != nil && gateway.Present() || stream != nil && stream.Connected()
+	connected := !s.away.Load() && (present || s.channels.webhook != nil)
+	b := &s.bot
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known = b.known || gateway != nil || present || s.away.Load()
+	if connected != b.connected || b.since.IsZero() {
+		b.connected, b.since = connected, time.Now().UTC().Truncate(time.Millisecond)
 	}
-	if !s.known {
+	if !b.known {
 		return nil
 	}
-	return &mailbox.Bot{Connected: s.connected, Since: s.since}
+	return &mailbox.Bot{Connected: b.connected, Since: b.since}
 }
 
-// lookAtBot notes when the bot comes and goes, and calls changed then, until ctx is done.
-func (d *deliverer) lookAtBot(ctx context.Context, changed func()) {
-	for before := d.bot(); wait.Sleep(ctx, botLook) == nil; {
-		if now := d.bot(); !reflect.DeepEqual(now, before) {
+// lookAtBot notes when the bot comes and goes, and has this agent's card written then, until ctx is done.
+func (s *Sidecar) lookAtBot(ctx context.Context) {
+	for before := s.botIs(); wait.Sleep(ctx, botLook) == nil; {
+		if now := s.botIs(); !reflect.DeepEqual(now, before) {
 			before = now
-			changed()
+			s.announce()
 		}
 	}
 }

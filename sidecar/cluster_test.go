@@ -24,7 +24,6 @@ import (
 
 // setup says what a test runs on.
 type setup struct {
-	cored    bool   // the sidecars are on package core
 	redis    string // REDIS_URL; "": the file backend
 	separate bool   // each sidecar has folders of its own, as containers have
 	webhooks []int  // the bots that are given their messages by webhook
@@ -112,7 +111,6 @@ func prepare(t *testing.T, s setup) *cluster {
 		}
 		c.relays = append(c.relays, cfg.RelayDir)
 		b.side = newProcess(t, dir, cfg)
-		b.side.cored = s.cored
 		b.side.hooked = b.hook != nil
 		c.bots = append(c.bots, b)
 	}

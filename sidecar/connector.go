@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/gateway"
 	"feishu-relay/feishu/link"
 	"feishu-relay/feishu/send"
@@ -15,24 +16,71 @@ import (
 
 // speaker says things in Feishu for a bot that cannot, over the connector.
 type speaker struct {
-	*base
-	chats     *chats
-	app       *app
-	sender    *sender
+	*Sidecar
 	out       *send.Sender
 	connector *link.Connector
 }
 
 // newSpeaker returns nil without a connector.
-func newSpeaker(b *base, c *chats, a *app, sender *sender, n *native) *speaker {
-	if !b.cfg.Connector {
+func newSpeaker(s *Sidecar) *speaker {
+	if !s.cfg.Connector {
 		return nil
 	}
-	conn := link.NewConnector(b.cfg.BaseURL, b.cfg.AppID, string(b.cfg.AppSecret), &link.Events{
-		Tap: n.connectorEvent, Logger: b.log, Counter: b.metrics.gatewayEvent,
-	}, func(err error) { b.problems.set("connector", err) })
-	return &speaker{base: b, chats: c, app: a, sender: sender, out: send.New(a.api, a.book, b.metrics.gatewayEvent),
-		connector: conn}
+	conn := link.NewConnector(s.cfg.BaseURL, s.cfg.AppID, string(s.cfg.AppSecret), &link.Events{
+		Tap: s.connectorEvent, Logger: s.log, Counter: s.metrics.gatewayEvent,
+	}, func(err error) { s.problems.set("connector", err) })
+	return &speaker{Sidecar: s, out: send.New(s.app.api, s.app.book, s.metrics.gatewayEvent), connector: conn}
+}
+
+// connectorEvent commits what Feishu tells the connector, before Feishu gets its acknowledgement.
+func (s *Sidecar) connectorEvent(data []byte) (v feishu.Verdict, instead []byte) {
+	e, err := feishu.ParseEvent(data)
+	if err != nil {
+		s.log.Warn("an event cannot be read", keyErr, err)
+		return feishu.Pass, nil
+	}
+	switch e.Type {
+	case feishu.EventBotAdded:
+		s.app.book.SawChat(e.ChatID, feishu.ChatGroup)
+		s.core.Joined(feishuChat(e.ChatID), e.CreateTime)
+	case feishu.EventBotDeleted, feishu.EventDisbanded:
+		s.app.book.LeftChat(e.ChatID)
+		s.core.Left(feishuChat(e.ChatID), e.CreateTime)
+	case feishu.EventRecalled:
+		if e.Recall != nil {
+			s.wasRecalled(e.ChatID, e.Recall.ID)
+		}
+	}
+	m := e.Message
+	if m == nil || m.Sender.OpenID != "" && m.Sender.OpenID == s.app.self().OpenID {
+		return feishu.Pass, nil
+	}
+	ctx := context.Background()
+	s.app.book.SawChat(m.ChatID, m.ChatType)
+	if !m.Sender.IsBot() {
+		s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
+			At: m.CreateTime})
+	}
+	switch {
+	case m.ChatType != feishu.ChatGroup && m.Sender.IsBot():
+		return feishu.Pass, nil
+	case m.ChatType != feishu.ChatGroup:
+		err = s.core.GivePrivate(ctx, s.person(m).Msg)
+	case m.Sender.IsBot():
+		err = s.hearNative(ctx, *m, e.Streaming)
+	default:
+		m.Sender.Name = s.app.person(ctx, m)
+		s.app.read(ctx, m)
+		if content.IsText(m.Type) && m.Text() == "" {
+			return feishu.Keep, nil
+		}
+		_, err = s.core.HearEvent(ctx, s.person(m), nil)
+	}
+	if err != nil {
+		s.problems.set("events", err)
+		return feishu.Refuse, nil
+	}
+	return feishu.Keep, nil
 }
 
 func (s *speaker) say(ctx context.Context, what httpapi.Saying) (answer httpapi.Said, err error) {
@@ -51,11 +99,11 @@ func (s *speaker) say(ctx context.Context, what httpapi.Saying) (answer httpapi.
 		}
 		answer.Relayed = true
 		s.app.selfNow()
-		return s.sender.sent(gateway.Sent{Message: m, Text: m.Text()}, answer.MessageIDs[0])
+		return s.sent(ctx, gateway.Sent{Message: m, Text: m.Text()}, answer.MessageIDs[0])
 	})
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
 		if e.Code == feishu.CodeNotInChat {
-			s.app.left(what.ChatID)
+			s.core.Left(feishuChat(what.ChatID), 0)
 		}
 		return answer, relay.Errorf(relay.CodeFeishuRefused, "%v (%d pieces were sent before)", e, len(answer.MessageIDs))
 	}

@@ -50,12 +50,7 @@ func onBackend(t *testing.T, backend string, s setup) setup {
 // kill, while bots talk, each with several callers in a chat, and drop their
 // connections. Nothing that was accepted is lost, torn, out of order or repeated
 // beyond what a kill excuses.
-func TestCrashAtRandom(t *testing.T) { crashAtRandom(t, false) }
-
-// The same with sidecars on package core.
-func TestCrashAtRandomOnCore(t *testing.T) { crashAtRandom(t, true) }
-
-func crashAtRandom(t *testing.T, cored bool) {
+func TestCrashAtRandom(t *testing.T) {
 	verify.Only(t)
 	t.Parallel()
 	for _, backend := range backends {
@@ -66,7 +61,7 @@ func crashAtRandom(t *testing.T, cored bool) {
 					naiveFileMustLose(t)
 				}
 				kills := max(1, killsWanted(t)/2)
-				s := setup{separate: folders == "separate", webhooks: []int{1}, callers: 2, cored: cored}
+				s := setup{separate: folders == "separate", webhooks: []int{1}, callers: 2}
 				s.change = wantsMentions(t, 2, "oc_3")
 				c := newCluster(t, onBackend(t, backend, s))
 				c.h.stops = func(bot, chat string) relay.Reason {
@@ -131,16 +126,14 @@ var crashPoints = []crashStep{
 	{"send accepted", 0, []string{"accepted:2"}},
 	{"send to be answered", 1, []string{"answering:2"}},
 	{"published", 0, []string{"published:2"}},
-	{"message claimed", 1, []string{"claimed:2"}},
-	{"message noted", 0, []string{"noted:2"}},
+	{"message arrived", 1, []string{"arrived:2"}},
+	{"message taken", 0, []string{"taken:2"}},
 	{"before the stream", 0, []string{"inject:3"}},
 	{"before the webhook", 1, []string{"inject:3"}},
 	{"behind the stream", 0, []string{"delivered:3"}},
 	{"behind the webhook", 1, []string{"delivered:3"}},
-	{"before the stream's settling", 0, []string{"settling:3"}},
-	{"before the webhook's settling", 1, []string{"settling:3"}},
-	{"at each step of the same messages, by stream", 0, []string{"claimed:1", "noted:1", "inject:1", "delivered:1", "settling:1"}},
-	{"at each step of the same messages, by webhook", 1, []string{"claimed:1", "noted:1", "inject:1", "delivered:1", "settling:1"}},
+	{"at each step of the same messages, by stream", 0, []string{"arrived:1", "taken:1", "inject:1", "delivered:1"}},
+	{"at each step of the same messages, by webhook", 1, []string{"arrived:1", "taken:1", "inject:1", "delivered:1"}},
 	{"at each step of the same send", 0, []string{"accepted:1", "recorded:1", "published:1", "answering:1"}},
 }
 
@@ -195,16 +188,14 @@ func TestCrashWhileHearing(t *testing.T) {
 			c := newCluster(t, onBackend(t, backend, setup{separate: true, bots: 2}))
 			ctx := limited(t)
 			b := c.bots[0]
-			for i, point := range []string{"shared:1", "heard:1"} {
-				b.side.stop()
-				crashed := make(chan error, 1)
-				go func() {
-					defer b.side.start("")
-					crashed <- b.side.crash(ctx, point)
-				}()
-				must(t, b.hear(ctx, "oc_1", "user", i+1))
-				must(t, <-crashed)
-			}
+			b.side.stop()
+			crashed := make(chan error, 1)
+			go func() {
+				defer b.side.start("")
+				crashed <- b.side.crash(ctx, "heard:1")
+			}()
+			must(t, b.hear(ctx, "oc_1", "user", 1))
+			must(t, <-crashed)
 			c.talk(ctx, 1, "oc_1")
 			c.verify(ctx)
 		})
@@ -213,17 +204,12 @@ func TestCrashWhileHearing(t *testing.T) {
 
 // Sidecars that are asked to stop, again and again under load, repeat nothing
 // and lose nothing.
-func TestFaultOrderlyRestarts(t *testing.T) { orderlyRestarts(t, false) }
-
-// The same with sidecars on package core.
-func TestFaultOrderlyRestartsOnCore(t *testing.T) { orderlyRestarts(t, true) }
-
-func orderlyRestarts(t *testing.T, cored bool) {
+func TestFaultOrderlyRestarts(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, onBackend(t, backend, setup{separate: true, webhooks: []int{1}, cored: cored}))
+			c := newCluster(t, onBackend(t, backend, setup{separate: true, webhooks: []int{1}}))
 			for _, b := range c.bots {
 				b.flaky.Store(true)
 			}

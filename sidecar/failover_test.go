@@ -4,6 +4,7 @@ package sidecar_test
 
 import (
 	"context"
+	"feishu-relay/sidecar"
 	"fmt"
 	"testing"
 	"time"
@@ -42,9 +43,9 @@ func startCluster(t *testing.T) replicated {
 	}}
 }
 
-// failoverKeys are the streams of outcomes, messages, mail and settings, in a Cluster of several primaries.
-var failoverKeys = []string{"test:outbound" + ":outcomes", "test:outbound:log", "nanobot:mailbox:{agent_b}:inbox",
-	"test:outbound" + ":steer:marks"}
+// failoverKeys are the streams of messages, mail and the side lane, in a Cluster of several primaries.
+var failoverKeys = []string{"test:outbound:log", "nanobot:mailbox:{agent_b}:inbox",
+	sidecar.SideKey("test:outbound")}
 
 // takeover lets another server take the place of lost, that of a key. back brings lost back; nil: it was not away.
 type takeover func(c *cluster, ctx context.Context, srv replicated, key string, lost *redistest.Server) (back func() error, err error)

@@ -44,7 +44,7 @@ func TestFaultBotAwayFromStream(t *testing.T) {
 	}
 	waiting := func() bool {
 		st, err := c.bots[1].status(ctx)
-		return err == nil && st.Queues["outbound"].Unsettled == 12
+		return err == nil && st.Waiting.Messages == 12
 	}
 	eventually(ctx, t, "the messages wait", waiting)
 	c.bots[1].side.kill()

@@ -4,6 +4,7 @@ package sidecar
 
 import (
 	"context"
+	"feishu-relay/core"
 	"fmt"
 	"io"
 	"log/slog"
@@ -132,7 +133,7 @@ func benchmarkSend(b *testing.B, takes time.Duration) {
 	b.ReportMetric(float64(cpu[ours].Microseconds())/n, "cpu-us")
 	b.ReportMetric(float64(cpu[bare.URL].Microseconds())/n, "bare-cpu-us")
 	b.ReportMetric(0, "ns/op")
-	if st := s.lanes.bots.box.Stats(); st.Failed > 0 {
+	if st := s.core.Lane(core.Outbound); st.Failed > 0 {
 		b.Errorf("the outbox failed %d times", st.Failed)
 	}
 }

@@ -28,7 +28,7 @@ func freeAddr(t *testing.T) string {
 // if at all, under the same message_id.
 func TestGatewayCrashOfReceiver(t *testing.T) {
 	verify.Only(t)
-	for _, step := range []string{"claimed", "noted", "inject", "delivered", "settling"} {
+	for _, step := range []string{"arrived", "taken", "inject", "delivered"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	"feishu-relay/core"
 	"feishu-relay/feishu"
 	"feishu-relay/relay"
 )
@@ -18,9 +19,7 @@ const (
 
 // files fetches pictures and files of messages for the bot, with its own token.
 type files struct {
-	*base
-	chats *chats
-	app   *app
+	*Sidecar
 }
 
 // What is refused.
@@ -86,10 +85,10 @@ func (f *files) recorded(id relay.MessageID, key string) (relay.File, bool, erro
 		return relay.File{}, false, err
 	}
 	for _, c := range all[:min(len(all), fileChats)] {
-		if !f.chats.in(c.Channel, relay.ChatID(c.ChatID)) {
+		if !f.in(c.Channel, relay.ChatID(c.ChatID)) {
 			continue
 		}
-		if f.chats.recalls.has(c.Channel, relay.ChatID(c.ChatID), id) {
+		if f.gone(core.ChatOf(c.Channel, relay.ChatID(c.ChatID)), id) {
 			return relay.File{}, false, errRecalled
 		}
 		entries, err := f.chats.transcript.Tail(c.Channel, c.ChatID, fileTail)
@@ -121,8 +120,8 @@ func (f *files) ask(ctx context.Context, id relay.MessageID, key string) (relay.
 	if err != nil {
 		return relay.File{}, f.refusal(ctx, "", err)
 	}
-	in := f.chats.in(relay.DefaultChannel, m.ChatID)
-	if !in && kind == feishu.ChatGroup && !f.chats.settled(relay.DefaultChannel, m.ChatID) {
+	in := f.in(relay.DefaultChannel, m.ChatID)
+	if !in && kind == feishu.ChatGroup && f.cfg.KnowsFeishu() {
 		if in, err = f.app.askMembership(ctx, m.ChatID); err != nil {
 			return relay.File{}, f.refusal(ctx, "", err)
 		}
@@ -130,7 +129,7 @@ func (f *files) ask(ctx context.Context, id relay.MessageID, key string) (relay.
 	if !in || kind != feishu.ChatGroup {
 		return relay.File{}, errUnknownMessage
 	}
-	if m.Deleted || f.chats.recalls.has(relay.DefaultChannel, m.ChatID, id) {
+	if m.Deleted || f.gone(feishuChat(m.ChatID), id) {
 		return relay.File{}, errRecalled
 	}
 	list := m.Doc().Files()

@@ -397,8 +397,8 @@ func TestFilesOfWhatWasRecalled(t *testing.T) {
 	n.until("it is handed out", func() bool {
 		return n.fetch(b, picture, key).status == http.StatusOK && len(n.filesOf(b, picture)) == 1
 	})
-	(&circle{tenant: n}).injects(fmt.Sprintf(`{"id":"recalled/feishu/%[1]s/%[2]s","kind":"recalled","agent":"operator","channel":"feishu",`+
-		`"chat_id":%[1]q,"message_id":"","of":%[2]q,"ts":%[3]d}`, n.chat, picture, time.Now().UnixMilli()))
+	(&circle{tenant: n}).injects(fmt.Sprintf(`{"channel":"feishu","chat_id":%q,"agent":"operator","record":{"kind":"recall","of":%q,`+
+		`"ts":%d}}`, n.chat, picture, time.Now().UnixMilli()))
 	n.until("it is recalled", func() bool { return n.shownOf(b, picture).Recalled })
 	n.refused(b, picture, key, http.StatusGone, "recalled")
 }

@@ -16,14 +16,17 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"feishu-relay/core"
 	"feishu-relay/dedup"
+	"feishu-relay/deliver"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/entry"
 	"feishu-relay/feishu/gateway"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/feishu/webhook"
+	"feishu-relay/group"
 	"feishu-relay/internal/attempts"
-	"feishu-relay/internal/delivery"
+	"feishu-relay/internal/runes"
 	"feishu-relay/relay"
 )
 
@@ -48,34 +51,32 @@ type front struct {
 }
 
 // openFront listens for the bot; it returns nil without a gateway.
-func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, error) {
-	if b.cfg.Gateway.Addr == "" {
+func openFront(s *Sidecar) (*front, error) {
+	if s.cfg.Gateway.Addr == "" {
 		return nil, nil
 	}
-	root, err := b.folder("gateway", b.name())
+	root, err := s.folder("gateway", s.name())
 	if err != nil {
 		return nil, err
 	}
-	h.door = newGatewayDoor(h.app, h.deliver)
-	f := &front{}
-	opts := gatewayOptions(&b.cfg, b.log, b.metrics.gatewayEvent)
-	if h.peers, err = openPeerMail(b, h.app, m); err != nil {
+	f, h, door := &front{}, host{Sidecar: s}, s.channels.gateway
+	opts := gatewayOptions(&s.cfg, s.log, s.metrics.gatewayEvent)
+	if h.peers, err = openPeerMail(s); err != nil {
 		return nil, err
 	}
 	if h.peers != nil {
-		m.doors.peers, opts.Peers = h.peers, h.peers.chats
+		s.mail.peers, opts.Peers = h.peers, h.peers.chats
 	}
-	opts.Book, opts.API, opts.Host, opts.Sending = h.app.book, h.app.api, h, h.app.selfSoon
-	if opts.Answered, err = dedup.Open(root, "answered.jsonl", max(b.cfg.DedupSize, maxAnswered)); err != nil {
+	opts.Book, opts.API, opts.Host, opts.Sending = s.app.book, s.app.api, h, s.app.selfSoon
+	if opts.Answered, err = dedup.Open(root, "answered.jsonl", max(s.cfg.DedupSize, maxAnswered)); err != nil {
 		return nil, fmt.Errorf("the answered events: %w", err)
 	}
-	b.onClose(opts.Answered.Close)
-	b.onClose(f.close)
-	if err := f.open(&b.cfg, opts, failures); err != nil {
+	s.onClose(opts.Answered.Close)
+	s.onClose(f.close)
+	if err := f.open(&s.cfg, opts, s.api.failures); err != nil {
 		return nil, err
 	}
-	h.door.gateway, h.door.answered = f.gateway, opts.Answered
-	h.deliver.doors.gateway = h.door
+	door.gateway, door.answered = f.gateway, opts.Answered
 	return f, nil
 }
 
@@ -197,18 +198,21 @@ func IsLoopback(addr string) bool {
 
 // gatewayDoor gives the bot messages as events of Feishu.
 type gatewayDoor struct {
-	app     *app
-	deliver *deliverer
-	gateway *gateway.Gateway
+	*Sidecar
+	gateway *gateway.Gateway // set before the core runs
 	// answered are Feishu's events that the bot has answered.
 	answered *dedup.Window
 	shown    *lru.Cache[relay.MessageID, feishu.Message]
 	bytes    atomic.Int64                        // of the contents of shown
 	mails    *lru.Cache[string, relay.MessageID] // of messages that Feishu does not have: what they are shown as
+
+	mu   sync.Mutex
+	conn uint64 // counts the times at which the bot came; guarded by mu, as here is
+	here bool
 }
 
-func newGatewayDoor(a *app, d *deliverer) *gatewayDoor {
-	door := &gatewayDoor{app: a, deliver: d}
+func newGatewayDoor(s *Sidecar) *gatewayDoor {
+	door := &gatewayDoor{Sidecar: s}
 	door.shown, _ = lru.NewWithEvict(maxShown, func(_ relay.MessageID, m feishu.Message) { // fails only for a size below 1
 		door.bytes.Add(-int64(len(m.Content)))
 	})
@@ -225,55 +229,77 @@ func (d *gatewayDoor) remember(m feishu.Message) {
 	}
 }
 
-var _ delivery.Channel = (*gatewayDoor)(nil)
+var _ core.Channel = (*gatewayDoor)(nil)
 
-func (*gatewayDoor) Name() string               { return doorGateway }
-func (d *gatewayDoor) Open() bool               { return d.gateway.Connected() }
-func (d *gatewayDoor) Present() bool            { return d.gateway.Present() }
-func (d *gatewayDoor) Changed() <-chan struct{} { return d.gateway.Changed() }
-func (*gatewayDoor) Serial() bool               { return false } // as Feishu's own events
-func (*gatewayDoor) Pauses() delivery.Pauses {
-	return delivery.Pauses{First: 15 * time.Second, Most: 5 * time.Minute} // as Feishu's own (docs/feishu.md 2.4)
+// Name implements [core.Channel], as the following do.
+func (*gatewayDoor) Name() string { return doorGateway }
+
+// Conn is another number after each time without the bot.
+func (d *gatewayDoor) Conn() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	here := d.gateway.Connected()
+	if here && !d.here {
+		d.conn++
+	}
+	if d.here = here; !here {
+		return 0
+	}
+	return d.conn
 }
 
-// Write writes m to the bot as an event and returns when the bot has acknowledged it.
-func (d *gatewayDoor) Write(ctx context.Context, m *delivery.Message, written func(<-chan struct{})) error {
-	if m.Source != nil && !m.Mail && !d.app.chatLives(ctx, m.ChatID) {
-		return fmt.Errorf("%w: the group is dissolved, or the bot is not in it", delivery.ErrRefused)
+func (d *gatewayDoor) Changed() <-chan struct{} { return d.gateway.Changed() }
+func (d *gatewayDoor) Present() bool            { return d.gateway.Present() }
+func (*gatewayDoor) Serial() bool               { return false } // as Feishu's own events
+
+// Pauses are as Feishu's own (docs/feishu.md 2.4).
+func (*gatewayDoor) Pauses() (first, most time.Duration) { return 15 * time.Second, 5 * time.Minute }
+
+// Write writes a message to the bot as an event and returns when the bot has acknowledged it.
+func (d *gatewayDoor) Write(ctx context.Context, in *core.Input, again bool, written func()) error {
+	if !d.app.chatLives(ctx, in.ChatID) {
+		return &core.ResultError{Result: deliver.Refused,
+			Err: errors.New("the group is dissolved, or the bot is not in it")}
 	}
 	self := d.app.selfAsked(ctx)
 	if self.OpenID == "" || self.AppID == "" {
 		return errNobody
 	}
-	if m.Mail {
-		return d.give(ctx, m, d.mailEvent(m), self, written)
-	}
-	return d.give(ctx, m, d.messageEvent(ctx, m), self, written)
+	return d.give(ctx, d.messageEvent(ctx, in), self, in.ID, in.Key, again, written)
 }
 
-// give writes m as an event.
-func (d *gatewayDoor) give(ctx context.Context, m *delivery.Message, event feishu.Injected, self feishu.Self,
-	written func(<-chan struct{})) error {
-	body, err := d.complete(event, self, m.Key)
-	if err != nil {
-		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
+// writeMail writes mail that belongs in a conversation.
+func (d *gatewayDoor) writeMail(ctx context.Context, in relay.Inbound, from relay.AgentName, id relay.MessageID, key string,
+	again bool, written func()) error {
+	self := d.app.selfAsked(ctx)
+	if self.OpenID == "" || self.AppID == "" {
+		return errNobody
 	}
-	id := m.ID // and not m, with its text
-	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
-		Late: func() { d.deliver.deliveries.Acknowledge(id) }}))
+	return d.give(ctx, d.mailEvent(in, from, id), self, id, key, again, written)
+}
+
+// give writes an event.
+func (d *gatewayDoor) give(ctx context.Context, event feishu.Injected, self feishu.Self, id relay.MessageID, key string,
+	again bool, written func()) error {
+	body, err := d.complete(event, self, key)
+	if err != nil {
+		return &core.ResultError{Result: deliver.Refused, Err: err}
+	}
+	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: again,
+		Written: func(<-chan struct{}) { written() }, Late: func() { d.core.Acknowledge(id) }}))
 }
 
 // newEvent is how old a message may be whose event keeps its time. Frameworks drop
 // what is older than their own start, so one that waited is as new as its writing.
 const newEvent = time.Second
 
-func (d *gatewayDoor) messageEvent(ctx context.Context, in *delivery.Message) feishu.Injected {
+func (d *gatewayDoor) messageEvent(ctx context.Context, in *core.Input) feishu.Injected {
 	m := in.Source
 	created := in.Final
 	if time.Since(created.Time()) > newEvent {
 		created = relay.MillisOf(time.Now())
 	}
-	return feishu.Injected{Sender: d.app.peer(ctx, m), MentionsSelf: in.Mentioned || d.app.cfg.MentionAlways,
+	return feishu.Injected{Sender: d.app.peer(ctx, m), MentionsSelf: in.Mentioned || d.cfg.MentionAlways,
 		Mentions: d.othersIn(m), Message: in.ShownAs, ChatID: m.ChatID, ThreadID: m.ThreadID, RootID: m.RootID,
 		ParentID: m.ParentID, Text: in.Content, CreateTime: created}
 }
@@ -286,7 +312,7 @@ func (d *gatewayDoor) idOf(m *relay.Message) relay.MessageID {
 	if isFeishus(m.ID()) {
 		return m.ID()
 	}
-	for _, about := range []relay.MessageID{editOf(m), m.ParentID, m.RootID,
+	for _, about := range []relay.MessageID{group.EditOf(m), m.ParentID, m.RootID,
 		d.app.talkIn(m.Channel, m.ChatID).MessageID} {
 		if isFeishus(about) {
 			return d.standIn(string(m.ID()), string(m.ID()), about)
@@ -311,14 +337,13 @@ func (d *gatewayDoor) standIn(key, id string, about relay.MessageID) relay.Messa
 // mailEvent shows the bot a result in the conversation that it belongs in, as if
 // the other agent had said it there. Feishu does not know the message: a reply to
 // it goes to the person's message that the conversation is about.
-func (d *gatewayDoor) mailEvent(in *delivery.Message) feishu.Injected {
-	name := in.Sender
-	peer := feishu.Bot{Agent: name, Name: string(name)}
-	if known, ok := d.app.book.Agent(name, "", ""); ok {
+func (d *gatewayDoor) mailEvent(in relay.Inbound, from relay.AgentName, of relay.MessageID) feishu.Injected {
+	peer := feishu.Bot{Agent: from, Name: string(from)}
+	if known, ok := d.app.book.Agent(from, "", ""); ok {
 		peer = known
 	}
-	talk := d.app.talkIn(in.Inbound.Channel, in.ChatID)
-	id := d.standIn(string(name)+"/"+string(in.ID), string(in.ID), talk.MessageID)
+	talk := d.app.talkIn(in.Channel, in.ChatID)
+	id := d.standIn(string(from)+"/"+string(of), string(of), talk.MessageID)
 	return feishu.Injected{Sender: peer, MentionsSelf: talk.ChatType != feishu.ChatP2P, Message: id,
 		ChatID: in.ChatID, ChatType: talk.ChatType, Text: in.Plain}
 }
@@ -328,11 +353,11 @@ func (d *gatewayDoor) mailEvent(in *delivery.Message) feishu.Injected {
 func (d *gatewayDoor) complete(event feishu.Injected, self feishu.Self, key string) ([]byte, error) {
 	peer := event.Sender
 	event.EventID = "relay-" + short(self.AppID+"\n"+key)
-	event.AppID, event.TenantKey, event.Token = self.AppID, self.Tenant, string(d.app.cfg.VerificationToken)
-	event.SenderType = cmp.Or(d.app.cfg.InjectSenderType, feishu.SenderBot)
-	event.Self = feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.app.cfg.Agent))}
+	event.AppID, event.TenantKey, event.Token = self.AppID, self.Tenant, string(d.cfg.VerificationToken)
+	event.SenderType = cmp.Or(d.cfg.InjectSenderType, feishu.SenderBot)
+	event.Self = feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.cfg.Agent))}
 	if event.SenderType == feishu.SenderUser && !peerchat.IsID(event.ChatID) {
-		event.Prefix = "[" + oneLine(cmp.Or(peer.Name, "bot")) + "] "
+		event.Prefix = "[" + runes.OneLine(cmp.Or(peer.Name, "bot")) + "] "
 	}
 	body, err := event.JSON()
 	if err != nil {
@@ -348,14 +373,14 @@ func (d *gatewayDoor) complete(event feishu.Injected, self feishu.Self, key stri
 }
 
 // errNobody says that the message has to wait: frameworks find out by it whether they are meant.
-var errNobody = fmt.Errorf("%w: the bot's own open_id is not known yet", delivery.ErrNotWritten)
+var errNobody = &core.ResultError{Result: deliver.NotWritten, Err: errors.New("the bot's own open_id is not known yet")}
 
 // othersIn is whom a message mentions besides this bot, as this bot's app sees
 // them; who is not known here stays a name in the text.
 func (d *gatewayDoor) othersIn(m *relay.Message) []feishu.Mention {
 	var out []feishu.Mention
 	for _, other := range m.Mentions {
-		if other.AgentName == "" || other.AgentName == d.app.cfg.Agent {
+		if other.AgentName == "" || other.AgentName == d.cfg.Agent {
 			continue
 		}
 		if bot, ok := d.app.book.Agent(other.AgentName, "", other.Name); ok && bot.OpenID != "" {

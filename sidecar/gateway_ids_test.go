@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
 
@@ -13,7 +12,7 @@ import (
 // said, whatever a person said elsewhere.
 func TestWhatAMessageThatFeishuLacksIsAbout(t *testing.T) {
 	t.Parallel()
-	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
+	s := aSidecar(t)
 	s.chats.noteTalk(talk{Channel: "feishu", ChatID: "oc_x", ChatType: feishu.ChatGroup, MessageID: "om_newest", At: relay.MillisOf(time.Now())})
 	for _, tt := range []struct {
 		name  string
@@ -26,7 +25,7 @@ func TestWhatAMessageThatFeishuLacksIsAbout(t *testing.T) {
 		{"in the chat", relay.Message{ParentID: "api:1"}, "om_newest"},
 	} {
 		tt.m.Channel, tt.m.ChatID, tt.m.RelayMsgID = "feishu", "oc_x", "api:2"
-		shown := newGatewayDoor(s.app, s.deliver).idOf(&tt.m)
+		shown := newGatewayDoor(s).idOf(&tt.m)
 		if about, ok := feishu.AboutMail(shown); !ok || about != tt.about {
 			t.Errorf("%s: it is shown as %s, about %s; want about %s", tt.name, shown, about, tt.about)
 		}

@@ -14,7 +14,7 @@ import (
 // and nothing is written through it.
 func TestLinkedFoldersAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"offsets", "outbox", "outbox/agent_a", "outbox/agent_a/outbound", "processed", "chats", "gateway", "gateway/agent_a", "native/agent_a"} {
+	for _, name := range []string{"offsets", "agents", "agents/agent_a", "side", "processed", "gateway", "gateway/agent_a"} {
 		for _, target := range []string{t.TempDir(), "../elsewhere"} {
 			t.Run(name+" to "+filepath.Base(target), func(t *testing.T) {
 				dir := t.TempDir()

@@ -123,7 +123,7 @@ func TestLogKeys(t *testing.T) {
 // logs can rely on them. A new one is entered here, where no other says the same.
 var keysHere = []string{
 	"addr", "agent", "ahead", "allow", "backend", "before", "chat", "depth", "detail", "do", "door", "err", "filesystem", "fix", "folder",
-	"judge_ms", "mentioned", "missing", "msg_id", "part", "queue", "reason", "sender", "seq", "setting", "stack", "stage",
+	"judge_ms", "mentioned", "missing", "msg_id", "part", "reason", "sender", "seq", "setting",
 	"suppressed", "tier", "upstream", "version", "viewer",
 }
 

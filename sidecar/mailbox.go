@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"feishu-relay/internal/delivery"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
@@ -15,23 +14,20 @@ import (
 
 // mail is the agent's mailbox.
 type mail struct {
-	*base
-	chats   *chats
-	app     *app
-	lanes   *lanes
-	watch   *watch
-	deliver *deliverer
-	agent   *agent.Agent
-	doors   *mailDoors
+	*Sidecar
+	agent *agent.Agent
+	doors *mailDoors
+	peers *peerMail // nil where mail does not come by the gateway as private chats
 }
 
 // openMail returns nil with MAILBOX=off.
-func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer, p *presence) (*mail, error) {
-	c := b.cfg.Mailbox
+func openMail(sidecar *Sidecar) (*mail, error) {
+	b, c := sidecar.base, sidecar.cfg.Mailbox
 	if !c.On {
 		return nil, nil
 	}
-	m := &mail{base: b, chats: ch, app: a, lanes: l, watch: w, deliver: d, doors: newMailDoors(a, d)}
+	m, p := &mail{Sidecar: sidecar}, sidecar.presence
+	m.doors = newMailDoors(m)
 	self := mailbox.AgentID(m.cfg.Agent)
 	shared, err := safefile.OpenDir(c.Dir)
 	if err != nil {
@@ -49,22 +45,23 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer, p *p
 	m.agent, err = agent.New(agent.Options{Self: self, Description: m.cfg.Role, Capabilities: m.cfg.Capabilities,
 		AllowFrom: c.AllowFrom,
 		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: p.store, State: own, Channels: m.doors,
-		Signing:   m.signing(),
-		Hears:     func(channel, chat string) bool { return m.chats.hears(channel, relay.ChatID(chat)) },
+		Signing: m.signing(),
+		Hears: func(channel, chat string) bool {
+			return m.chats.enforced() && m.in(channel, relay.ChatID(chat))
+		},
 		Heartbeat: c.Heartbeat, HeartbeatTimeout: c.HeartbeatTimeout, AckTimeout: c.AckTimeout, RetryBase: c.RetryBase,
 		MaxRetries: c.MaxRetries, MaxExchanges: c.MaxExchanges, Logger: m.log, Trace: m.trace,
 		DeliveryTimeout: m.cfg.DeliveryTimeout, MaxAge: m.cfg.MaxAge,
 		Failed:  func(part string, err error) { m.problems.set("mailbox "+part, err) },
-		Observe: m.watch.mailed,
+		Observe: m.mailed,
 		Complete: func(c *mailbox.Card) {
 			p.complete(c)
-			c.Queues = new(m.lanes.queues())
+			c.Queues = new(m.queues())
 		}})
 	if err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)
 	}
 	m.onClose(m.agent.Close)
-	d.lateMail = m.ackLate
 	return m, nil
 }
 
@@ -81,10 +78,23 @@ const ackLateWithin = 30 * time.Second
 
 // ackLate takes mail out of the inbox whose answer came late. Where that fails the
 // mail stays there and is not handed over again.
-func (m *mail) ackLate(late delivery.Ref) {
+func (m *mail) ackLate(id relay.MessageID) {
 	ctx, cancel := context.WithTimeout(context.Background(), ackLateWithin)
 	defer cancel()
-	if err := m.agent.Ack(ctx, string(late.ID)); err != nil {
-		m.log.Warn("mail that was answered late cannot be removed from the inbox", keyMsg, late.Key, keyErr, err)
+	if err := m.agent.Ack(ctx, string(id)); err != nil {
+		m.log.Warn("mail that was answered late cannot be removed from the inbox", keyMsg, id, keyErr, err)
 	}
+}
+
+// queues is what waits in the relay's queues, for the agent's card.
+func (s *Sidecar) queues() (q mailbox.Queues) {
+	waits, _ := s.deliveryCounts()
+	q.Unsettled = waits.Items
+	for _, name := range laneNames[:2] {
+		st := s.lanes.of(name).Status()
+		q.Lag += st.Lag
+		q.Unsettled += st.Unsettled
+		q.Outbox += s.core.Lane(name).Pending
+	}
+	return q
 }

@@ -9,20 +9,19 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/core"
+	"feishu-relay/deliver"
 	"feishu-relay/feishu/peerchat"
-	"feishu-relay/internal/delivery"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 )
 
-// mailDoors hand mail to the bot: what belongs in a conversation of Feishu's by
-// the gateway where the bot is there, all else by INJECT_URL, or by the stream
-// when somebody reads it; with MAILBOX_GATEWAY=on by the gateway, too. A bot with none of these reads its inbox itself.
+// mailDoors hand mail to the bot: what belongs in a conversation of Feishu's by the gateway where the bot is there, all
+// else by INJECT_URL, or by the stream when somebody reads it; with MAILBOX_GATEWAY=on by the gateway, too. A bot with
+// none of these reads its inbox itself.
 type mailDoors struct {
-	app     *app
-	deliver *deliverer
-	peers   *peerMail // nil where mail does not come by the gateway as private chats
+	*mail
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when a door has opened; guarded by mu, as the rest is
@@ -32,8 +31,8 @@ type mailDoors struct {
 
 var _ agent.Channels = (*mailDoors)(nil)
 
-func newMailDoors(a *app, d *deliverer) *mailDoors {
-	doors := &mailDoors{app: a, deliver: d, changed: make(chan struct{})}
+func newMailDoors(m *mail) *mailDoors {
+	doors := &mailDoors{mail: m, changed: make(chan struct{})}
 	doors.again = time.AfterFunc(math.MaxInt64, doors.open)
 	return doors
 }
@@ -69,11 +68,11 @@ func (d *mailDoors) watch(ctx context.Context) {
 	defer d.again.Stop()
 	for ctx.Err() == nil {
 		var gateway, stream <-chan struct{}
-		if d.deliver.doors.gateway != nil {
-			gateway = d.deliver.doors.gateway.Changed()
+		if d.channels.gateway != nil {
+			gateway = d.channels.gateway.Changed()
 		}
-		if d.deliver.doors.stream != nil {
-			stream = d.deliver.doors.stream.Arrived()
+		if d.channels.stream != nil {
+			stream = d.channels.stream.Arrived()
 		}
 		d.open() // also once at the start: it may have opened before we looked
 		select {
@@ -84,67 +83,101 @@ func (d *mailDoors) watch(ctx context.Context) {
 	}
 }
 
-// Deliver writes m once to the channel that is open for it, and returns when the
-// bot has answered: other mail, which may fit another channel, goes on.
+// Deliver writes m once to the channel that is open for it, and returns when the bot has answered: other mail, which may
+// fit another channel, goes on.
 func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Progress) error {
 	in := d.inbound(m)
-	ch := d.channel(m, in)
-	if ch == nil {
+	w := d.channel(m, in)
+	if w == nil {
 		return agent.ErrNoChannel
 	}
-	if _, ok := ch.(peerDoor); ok {
-		if wait := d.peers.waits(m.Envelope); wait > 0 {
-			d.openAfter(wait)
-			return agent.ErrNoChannel
-		}
-	}
-	giving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { cancel(settledCause(ctx)) })()
-	err := d.deliver.deliveries.Attempt(giving, delivery.Message{Inbound: in,
-		Ref: delivery.Ref{ID: relay.MessageID(m.ID),
-			Key: mailKey(m), Channel: in.Channel, Chat: in.ChatID, Sender: relay.AgentName(m.From), Sent: m.Timestamp,
-			Mail: true}},
-		ch, delivery.Hooks{Written: on.Written, Next: on.Next})
-	switch {
-	case errors.Is(err, delivery.ErrRefused):
-		return fmt.Errorf("%w: %w", agent.ErrRefused, err)
-	case errors.Is(err, delivery.ErrTimedOut):
-		return fmt.Errorf("%w: %w", agent.ErrTimedOut, err)
-	case (errors.Is(err, delivery.ErrNotWritten) || errors.Is(err, delivery.ErrEnded)) && !ch.Open():
+	if w.wait > 0 {
+		d.openAfter(w.wait)
 		return agent.ErrNoChannel
 	}
-	return err
+	key, id := mailKey(m), relay.MessageID(m.ID)
+	result, detail := d.core.GiveMail(ctx, core.Mail{Key: key, ID: id, From: relay.AgentName(m.From),
+		Sent: relay.MillisOf(m.Timestamp), Bytes: len(in.Content), Only: w.channel.Name(),
+		Write: func(ctx context.Context, conn uint64, again bool, written func()) error {
+			return w.write(ctx, conn, id, key, again, written)
+		},
+		Written: func() {
+			on.Written()
+			if !w.serial {
+				on.Next()
+			}
+		},
+		Settled: func() deliver.Result {
+			said, ok := errors.AsType[*agent.Settled](context.Cause(ctx))
+			switch {
+			case !ok:
+				return ""
+			case said.Refused:
+				return deliver.Refused
+			}
+			return deliver.Delivered
+		}})
+	on.Next()
+	switch result {
+	case deliver.Delivered:
+		return nil
+	case deliver.Refused:
+		return fmt.Errorf("%w: %s", agent.ErrRefused, detail)
+	case deliver.TimedOut:
+		return fmt.Errorf("%w: %s", agent.ErrTimedOut, detail)
+	}
+	if w.channel.Conn() == 0 {
+		return agent.ErrNoChannel
+	}
+	return errors.New(detail)
 }
 
-// settledCause is why ctx was cancelled, as [delivery.Deliveries.Attempt] reads it.
-func settledCause(ctx context.Context) error {
-	cause := context.Cause(ctx)
-	if s, ok := errors.AsType[*agent.Settled](cause); ok {
-		if s.Refused {
-			return &delivery.Settled{State: delivery.Refused}
-		}
-		return &delivery.Settled{State: delivery.Delivered}
-	}
-	return cause
-}
+// mailPrefix begins the keys of mail among the deliveries.
+const mailPrefix = relay.MailChannel + "/"
+
+func isMail(key string) bool { return strings.HasPrefix(key, mailPrefix) }
 
 // mailKey is what a piece of mail is known by among the deliveries.
-func mailKey(m agent.Delivery) string { return relay.MailChannel + "/" + string(m.From) + "/" + m.ID }
+func mailKey(m agent.Delivery) string { return mailPrefix + string(m.From) + "/" + m.ID }
 
-// channel is the one that is open for m; nil: none.
-func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) delivery.Channel {
-	switch doors := &d.deliver.doors; {
-	case d.peers != nil && peerchat.IsID(in.ChatID) && doors.gateway.Open():
-		return peerDoor{doors.gateway, d.peers, m}
-	case m.Conversation != nil && in.Channel == relay.DefaultChannel && doors.gateway != nil && doors.gateway.Open():
-		return doors.gateway
-	case d.peers != nil && doors.gateway.Open() && (m.Conversation == nil || in.Channel != relay.DefaultChannel):
-		return peerDoor{doors.gateway, d.peers, m}
+// mailWay is how a piece of mail goes to the bot.
+type mailWay struct {
+	channel core.Channel
+	serial  bool          // the next one of the conversation waits for the answer
+	wait    time.Duration // it has to wait for so long first
+	write   func(ctx context.Context, conn uint64, id relay.MessageID, key string, again bool, written func()) error
+}
+
+// channel is the way that is open for m; nil: none.
+func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) *mailWay {
+	doors := &d.Sidecar.channels
+	gateway := doors.gateway
+	if gateway != nil && gateway.Conn() == 0 {
+		gateway = nil
+	}
+	inFeishu := m.Conversation != nil && in.Channel == relay.DefaultChannel
+	switch {
+	case gateway != nil && d.peers != nil && (peerchat.IsID(in.ChatID) || !inFeishu):
+		return &mailWay{gateway, true, d.peers.waits(m.Envelope),
+			func(ctx context.Context, _ uint64, id relay.MessageID, key string, again bool, written func()) error {
+				return d.peers.write(ctx, gateway, m, id, key, again, written)
+			}}
+	case gateway != nil && inFeishu:
+		return &mailWay{gateway, false, 0,
+			func(ctx context.Context, _ uint64, id relay.MessageID, key string, again bool, written func()) error {
+				return gateway.writeMail(ctx, in, relay.AgentName(m.From), id, key, again, written)
+			}}
 	case doors.webhook != nil:
-		return doors.webhook
+		return &mailWay{doors.webhook, true, 0,
+			func(ctx context.Context, _ uint64, id relay.MessageID, _ string, _ bool, written func()) error {
+				return doors.webhook.post(ctx, id, in, written)
+			}}
 	case doors.stream != nil && doors.stream.Connected():
-		return streamDoor{doors.stream}
+		stream := streamDoor{doors.stream}
+		return &mailWay{stream, false, 0,
+			func(ctx context.Context, conn uint64, id relay.MessageID, _ string, again bool, written func()) error {
+				return stream.Write(ctx, &core.Input{Inbound: in, ID: id, Conn: conn}, again, written)
+			}}
 	}
 	return nil
 }

@@ -27,7 +27,6 @@ type metrics struct {
 	received    *prometheus.CounterVec
 	receivedAt  *prometheus.GaugeVec
 	delay       *prometheus.HistogramVec
-	stages      *prometheus.HistogramVec
 	retried     *prometheus.CounterVec
 	stopped     *prometheus.CounterVec
 	sent        *prometheus.CounterVec
@@ -52,7 +51,6 @@ const maxScrapes = 4
 // Buckets of times in seconds: from a local hop to RELAY_MAX_AGE's default.
 var (
 	latencyBuckets = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 15, 60, 300, 600}
-	stageBuckets   = []float64{.0001, .001, .01, .1, 1, 10, 60, 600}
 	judgeBuckets   = []float64{.001, .01, .1, .25, .5, 1, 2, 4, 8, 16}
 )
 
@@ -73,7 +71,6 @@ func newMetrics(name relay.AgentName, version string) *metrics {
 		Help: "When a line was last read from a queue; 0: not since the start."}, []string{"queue"})
 	m.delay = histogram("queue_delay_seconds", "From the time of another's message until it was read here.",
 		latencyBuckets, "queue")
-	m.stages = histogram("stage_duration_seconds", "How long one try of a stage took.", stageBuckets, "stage")
 	m.retried = counter("stage_retries_total", "Times a stage could not do its work and was tried again.", "stage")
 	m.stopped = counter("stopped_total", "Messages that were not delivered to the bot, by reason.", "reason")
 	m.sent = counter("sent_total", "Messages that the bot reported as sent; relayed is false for private chats.",
@@ -101,8 +98,11 @@ func newMetrics(name relay.AgentName, version string) *metrics {
 	m.gauge("build_info", "Always 1; version and goversion tell what runs.",
 		prometheus.Labels{"version": version, "goversion": runtime.Version()}, func() float64 { return 1 })
 
-	for _, queue := range []string{outboundQueue, inboundQueue} {
+	for _, queue := range laneNames[:2] {
 		m.expectQueue(queue)
+	}
+	for _, part := range []string{"transcript", partInject} {
+		m.retried.WithLabelValues(part)
 	}
 	for _, why := range relay.Reasons() {
 		m.stopped.WithLabelValues(string(why))
@@ -165,11 +165,11 @@ func (m *metrics) read(queue string, at time.Time) {
 
 // arrived counts how late a message of another's was, or how far its clock is
 // ahead.
-func (m *metrics) arrived(queue string, p *arrival) {
-	if !p.History {
-		m.delay.WithLabelValues(queue).Observe(max(0, p.arrived.Sub(p.final).Seconds()))
+func (m *metrics) arrived(queue string, history bool, msg *relay.Message, now time.Time) {
+	if !history && msg.Final() > 0 {
+		m.delay.WithLabelValues(queue).Observe(max(0, now.Sub(msg.Final().Time()).Seconds()))
 	}
-	if p.msg.TS.Time().Sub(p.arrived) > relay.MaxAhead {
+	if msg.TS.Time().Sub(now) > relay.MaxAhead {
 		m.skewed.Inc()
 	}
 }

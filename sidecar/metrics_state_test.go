@@ -6,62 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"feishu-relay/policy"
 	"feishu-relay/policy/judge"
-	"feishu-relay/relay"
 )
-
-// backendOf is a backend whose answers a test gives.
-type backendOf func(lines [][]byte) error
-
-func (b backendOf) Publish(_ context.Context, lines [][]byte, _ relay.Receipt) (relay.Receipt, error) {
-	return "", b(lines)
-}
-
-// An outbox is stalled from the first try on that took nothing until one takes
-// something; that a message is asked about is no try.
-func TestOutboxStalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		away := errors.New("away")
-		var answer error
-		var progress publishing
-		traced := 0
-		w := watched{backendOf(func([][]byte) error { return answer }), &progress, func(string) { traced++ }}
-		began := time.Now()
-		for _, step := range []struct {
-			what    string
-			lines   int
-			err     error
-			stalled time.Duration // a minute later
-			last    time.Duration // after the start; 0: never
-		}{
-			{"nothing to publish", 0, away, 0, 0},
-			{"it is away", 1, away, time.Minute, 0},
-			{"it is still away", 2, away, 2 * time.Minute, 0},
-			{"it is asked", 0, nil, 3 * time.Minute, 0},
-			{"it is back", 2, nil, 0, 4 * time.Minute},
-			{"it is away again", 1, away, time.Minute, 4 * time.Minute},
-		} {
-			answer = step.err
-			if _, err := w.Publish(t.Context(), make([][]byte, step.lines), ""); !errors.Is(err, step.err) {
-				t.Fatalf("%s: %v", step.what, err)
-			}
-			time.Sleep(time.Minute) // of the test's own clock
-			if got := progress.stalled(time.Now()); got != step.stalled {
-				t.Errorf("%s: stalled for %s, want %s", step.what, got, step.stalled)
-			}
-			if got := progress.last.Load(); step.last == 0 && got != 0 || step.last > 0 && got != began.Add(step.last).UnixNano() {
-				t.Errorf("%s: last published at %d", step.what, got)
-			}
-		}
-		if traced != 1 {
-			t.Errorf("published is traced %d times, want once", traced)
-		}
-	})
-}
 
 // judgeOf is a judge with one answer.
 type judgeOf func() (bool, error)

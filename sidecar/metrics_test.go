@@ -154,12 +154,6 @@ func TestMetricsTellWhatHappens(t *testing.T) {
 		age := series(scrape(t, to), "feishu_relay_undelivered_oldest_seconds")
 		return age > 0 && age < 60
 	})
-	is(to, `feishu_relay_chat_queue_messages`, 1)
-	eventually(ctx, t, "the queue or the deliveries keep it", func() bool { // the latter if one try took over a second
-		kept, err := filepath.Glob(filepath.Join(b.RelayDir, "deliveries", "agent_b", "*"))
-		must(t, err)
-		return series(scrape(t, to), `feishu_relay_queue_unsettled_messages{queue="outbound"}`) == 1 || len(kept) == 1
-	})
 	is(to, `feishu_relay_delivered_total{door="webhook"}`, 0)
 	close(away)
 	is(to, `feishu_relay_in_progress_messages`, 1)
@@ -187,8 +181,6 @@ func TestMetricsTellWhatHappens(t *testing.T) {
 		`feishu_relay_decisions_total{allow="false",tier="hard_limit"}`: 1,
 		`feishu_relay_decision_depth_sum`:                               6,
 		`feishu_relay_judge_duration_seconds_count`:                     1,
-		`feishu_relay_stage_duration_seconds_count{stage="policy"}`:     3,
-		`feishu_relay_stage_duration_seconds_count{stage="inject"}`:     1,
 		`feishu_relay_delivery_duration_seconds_count{door="webhook"}`:  1,
 		`feishu_relay_ready`: 1,
 		`feishu_relay_build_info{version="1.2.3",agent="agent_b"}`: 1,

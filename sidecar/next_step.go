@@ -42,10 +42,10 @@ func (s *Sidecar) nextStep() string {
 		step = "point the bot's Feishu SDK at " + s.gatewayURL() + " (docs/frameworks.md)"
 	case s.speak != nil:
 		step = "let the bot read " + s.localURL() + "/v1/stream and answer with POST /v1/send (docs/api.md)"
-		if s.deliver.doors.webhook != nil {
+		if s.channels.webhook != nil {
 			step = "start the bot at INJECT_URL, and let it answer with POST " + s.localURL() + "/v1/send (docs/api.md)"
 		}
-	case s.deliver.doors.webhook != nil:
+	case s.channels.webhook != nil:
 		step = "start the bot at INJECT_URL, and let it report with POST " + s.localURL() +
 			"/v1/outbound and /v1/inbound (docs/api.md)"
 	}

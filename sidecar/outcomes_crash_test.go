@@ -21,7 +21,7 @@ func TestOutcomesOfSettledMessagesSurvive(t *testing.T) {
 				t.Parallel()
 				c := newCluster(t, onBackend(t, backend, setup{bots: 2, webhooks: []int{1}}))
 				const chat = "oc_1"
-				lives := []string{"settling:2", "delivered:1", "settling:1"}
+				lives := []string{"delivered:2", "inject:1", "delivered:1"}
 				crashAt(c, crashStep{name: "settled", victim: victim, lives: lives}, chat)
 				ctx := limited(t)
 				c.finish(ctx)

@@ -38,7 +38,7 @@ func TestWhatTheBotHasFromFeishuIsNotDeliveredAgain(t *testing.T) {
 	go func() { done <- s.Run(ctx) }()
 	defer func() { cancel(); <-done }()
 
-	h := host{s.app, s.chats, s.send, s.native, s.deliver, s.deliver.doors.gateway, nil}
+	h := host{Sidecar: s}
 	store := func(id, text string) {
 		m := feishu.Message{ID: relay.MessageID(id), ChatID: "oc_x", ChatType: feishu.ChatGroup, Type: "text",
 			Content: `{"text":"` + text + `"}`, CreateTime: relay.MillisOf(time.Now()),

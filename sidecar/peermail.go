@@ -14,16 +14,17 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"feishu-relay/core"
+	"feishu-relay/deliver"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/gateway"
 	"feishu-relay/feishu/peerchat"
-	"feishu-relay/internal/delivery"
+	"feishu-relay/group"
 	"feishu-relay/internal/runes"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
-	"feishu-relay/steer"
 )
 
 // peerMail brings mail to a bot behind the gateway as private chats with the other agents, and sends them what the
@@ -48,20 +49,20 @@ const maxWorking = 4
 const workingWithin = 10 * time.Second
 
 // openPeerMail returns nil where mail does not come by the gateway.
-func openPeerMail(b *base, a *app, m *mail) (*peerMail, error) {
-	if m == nil || !b.cfg.Mailbox.Gateway {
+func openPeerMail(s *Sidecar) (*peerMail, error) {
+	if s.mail == nil || !s.cfg.Mailbox.Gateway {
 		return nil, nil
 	}
-	p := &peerMail{base: b, agent: m.agent, observe: m.watch.mailed, slots: make(chan struct{}, maxWorking)}
+	p := &peerMail{base: s.base, agent: s.mail.agent, observe: s.mailed, slots: make(chan struct{}, maxWorking)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	b.onClose(func() error {
+	s.onClose(func() error {
 		p.cancel()
 		p.work.Wait()
 		return nil
 	})
 	var err error
-	p.chats, err = peerchat.Open(peerchat.Options{Store: a.book.Store(), Self: a.self, SenderType: b.cfg.InjectSenderType,
-		Busy: p.busy, Needed: p.needed, Logger: b.log, Trace: b.trace})
+	p.chats, err = peerchat.Open(peerchat.Options{Store: s.app.book.Store(), Self: s.app.self, SenderType: s.cfg.InjectSenderType,
+		Busy: p.busy, Needed: p.needed, Logger: s.log, Trace: s.trace})
 	return p, err
 }
 
@@ -91,46 +92,36 @@ type answerMail struct {
 	Why     string        `json:"why,omitempty"`     // the error behind Refused
 }
 
-// peerDoor gives the bot one piece of mail in the chat with its sender.
-type peerDoor struct {
-	*gatewayDoor
-	mail  *peerMail
-	given agent.Delivery
-}
-
-var _ delivery.Channel = peerDoor{}
-
-// Serial reports true: the next message of a chat waits until the bot has acknowledged this one.
-func (peerDoor) Serial() bool { return true }
-
-// Write writes the message to the bot as an event and returns when the bot has acknowledged it.
-func (d peerDoor) Write(ctx context.Context, m *delivery.Message, written func(<-chan struct{})) error {
-	self := d.app.selfAsked(ctx)
+// write gives the bot one piece of mail in the chat with its sender, and returns when the bot has acknowledged it.
+func (p *peerMail) write(ctx context.Context, door *gatewayDoor, m agent.Delivery, id relay.MessageID, key string,
+	again bool, written func()) error {
+	self := door.app.selfAsked(ctx)
 	if self.OpenID == "" || self.AppID == "" {
 		return errNobody
 	}
-	e := d.given.Envelope
+	refused := func(err error) error { return &core.ResultError{Result: deliver.Refused, Err: err} }
+	e := m.Envelope
 	peer := relay.AgentName(e.From)
 	kept, err := relay.Marshal(mailInfo{e.ID, e.Type, taskOf(e), e.Hops, e.Trace, e.Metadata.CorrelationID,
 		e.ReplyTo != ""})
-	if there := d.mail.named(d.given); there != "" {
+	if there := p.named(m); there != "" {
 		peer, kept = there, nil // what the bot answers there is for that agent
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
+		return refused(err)
 	}
-	shown, err := d.mail.chats.Receive(peer, e.ID, d.mail.text(e), kept)
+	shown, err := p.chats.Receive(peer, e.ID, p.text(e), kept)
 	if err != nil {
 		return err
 	}
-	d.mail.trace("shown")
+	p.trace("shown")
 	var content struct{ Text string }
 	if err := json.Unmarshal([]byte(shown.Content), &content); err != nil {
-		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
+		return refused(err)
 	}
-	who := feishu.Bot{OpenID: d.mail.chats.User(peer), Agent: peer, Name: string(peer)}
-	return d.give(ctx, m, feishu.Injected{Sender: who, Message: shown.ID, ChatID: shown.Chat, ChatType: feishu.ChatP2P,
-		Text: content.Text}, self, written)
+	who := feishu.Bot{OpenID: p.chats.User(peer), Agent: peer, Name: string(peer)}
+	return door.give(ctx, feishu.Injected{Sender: who, Message: shown.ID, ChatID: shown.Chat, ChatType: feishu.ChatP2P,
+		Text: content.Text}, self, id, key, again, written)
 }
 
 // oneTaskFor is how long the bot has one task of an agent before it is given the next one, unless it ends the first.
@@ -184,7 +175,7 @@ func taskOf(e mailbox.Envelope) string {
 
 // text is mail as a person would write it, and a line on who asks, what is expected and until when.
 func (p *peerMail) text(e mailbox.Envelope) string {
-	return strings.TrimSpace(plainMail(e)) + "\n\n" + peerLine(e, steer.HanIn(mailText(e)))
+	return strings.TrimSpace(plainMail(e)) + "\n\n" + peerLine(e, group.HasHan(mailText(e)))
 }
 
 // Commands with which the bot ends a task without a result.

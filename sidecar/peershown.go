@@ -25,17 +25,11 @@ type shownMail struct {
 
 // showMail has o show the chats with other agents, too.
 func (p *peerMail) showMail(o *httpapi.Options) {
-	visible, depths, group := o.Visible, o.Depths, o.Group
+	visible, group := o.Visible, o.Group
 	o.Transcripts = shownMail{o.Transcripts, p}
 	o.Outcomes = refusedMail{o.Outcomes, p}
 	o.Visible = func(channel string, chat relay.ChatID) bool {
 		return visible(channel, chat) || channel == relay.MailChannel && len(p.chats.Messages(chat)) > 0
-	}
-	o.Depths = func(entries []transcript.Entry) []int {
-		if len(entries) > 0 && peerchat.IsID(entries[0].MessageID) {
-			return make([]int, len(entries)) // mail has none
-		}
-		return depths(entries)
 	}
 	o.Group = func(channel string, chat relay.ChatID) httpapi.Group {
 		shown := group(channel, chat)
@@ -106,9 +100,6 @@ func (s shownMail) Page(channel, chat string, q transcript.Query) (transcript.Pa
 	page := transcript.Page{Entries: entries[from:]}
 	if from > 0 && q.Limit > 0 {
 		page.Earlier = strconv.FormatInt(page.Entries[0].TS, 10)
-	}
-	for i := range page.Entries {
-		page.Shown = append(page.Shown, i)
 	}
 	return page, nil
 }

@@ -29,8 +29,8 @@ func TestPagesOfMail(t *testing.T) {
 	var all []string
 	for q := (transcript.Query{Limit: 50}); ; {
 		page, err := shown.Page(relay.MailChannel, chat, q)
-		if err != nil || len(page.Entries) == 0 || len(page.Entries) > q.Limit || len(page.Shown) != len(page.Entries) {
-			t.Fatalf("a page has %d entries, of which %d are shown, and %v", len(page.Entries), len(page.Shown), err)
+		if err != nil || len(page.Entries) == 0 || len(page.Entries) > q.Limit {
+			t.Fatalf("a page has %d entries, and %v", len(page.Entries), err)
 		}
 		var texts []string
 		for _, e := range page.Entries {

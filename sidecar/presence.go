@@ -210,5 +210,5 @@ func (s *Sidecar) announce() {
 		s.mail.agent.Announce()
 		return
 	}
-	wait.Wake(s.steer.presence.again)
+	wait.Wake(s.presence.again)
 }

@@ -1,13 +1,13 @@
 package sidecar
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
 
@@ -31,7 +31,7 @@ func TestClocksThatDiffer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := shownSidecar(t, policy.Limits{MaxDepth: 3}).steer.presence
+				p := aSidecar(t).presence
 				p.reading, p.shared = t.Context(), &mailbox.Settings{}
 				began := time.Now()
 				p.store = registry{cards: func() []mailbox.Card {
@@ -65,3 +65,11 @@ func TestClocksThatDiffer(t *testing.T) {
 		})
 	}
 }
+
+// registry is one whose cards are read by a function.
+type registry struct {
+	mailbox.Store
+	cards func() []mailbox.Card
+}
+
+func (r registry) Cards(context.Context) ([]mailbox.Card, error) { return r.cards(), nil }

@@ -30,7 +30,6 @@ const (
 	sidecarEnv = "SIDECAR_TEST_CONFIG" // file of a configuration: be that sidecar
 	naiveEnv   = "SIDECAR_TEST_NAIVE"  // file of a queue: be a writer that dies in the middle of a line
 	crashEnv   = "CRASH_AT"            // <step>:<n>: be killed at the n-th time of a step
-	coreEnv    = "SIDECAR_TEST_CORE"   // be a sidecar on package core
 	killsEnv   = "CRASH_KILLS"         // how many sidecars the long crash tests kill
 )
 
@@ -72,14 +71,6 @@ func beSidecar(path, crashAt string) error {
 		os.Exit(2)
 	}()
 	o := sidecar.Options{Version: "test", Trace: crashPoint(crashAt), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
-	if os.Getenv(coreEnv) != "" {
-		s, err := sidecar.NewCored(cfg, o)
-		if err != nil {
-			return err
-		}
-		fmt.Println(s.Addr())
-		return s.Run(ctx)
-	}
 	s, err := sidecar.New(cfg, o)
 	if err != nil {
 		return err
@@ -122,7 +113,6 @@ type process struct {
 	log    string // path
 	cfg    sidecar.Config
 	hooked bool // each life appends its number to INJECT_URL
-	cored  bool // it is on package core
 
 	mu     sync.Mutex
 	life   *life         // guarded by mu
@@ -186,7 +176,6 @@ func (p *process) spawn(number int, crashAt string) (*life, error) {
 	defer log.Close() // the process has its own
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), sidecarEnv+"="+p.config, crashEnv+"="+crashAt,
-		coreEnv+"="+map[bool]string{true: "1"}[p.cored],
 		"GORACE=atexit_sleep_ms=0") // else the race detector adds a second to every orderly end
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()

@@ -33,7 +33,7 @@ func TestUserOfTheDocs(t *testing.T) {
 		must(t, err)
 		raw := redis.NewClient(opts)
 		defer raw.Close()
-		for _, key := range []string{"nanobot:feishu:outbound:log", "nanobot:feishu:outbound" + ":outcomes"} {
+		for _, key := range []string{"nanobot:feishu:outbound:log", sidecar.SideKey("nanobot:feishu:outbound")} {
 			if n, err := raw.XLen(t.Context(), key).Result(); err != nil || n == 0 {
 				t.Errorf("%s has %d entries, %v: the test shows nothing", key, n, err)
 			}

@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"feishu-relay/internal/wait"
+	"feishu-relay/loop"
 	"feishu-relay/relay"
 )
 
-// Run works until ctx is done and then stops in order. It returns an error only
-// for a listener that failed.
+// Run works until ctx is done and then stops in order. It returns an error only for a listener that failed.
 func (s *Sidecar) Run(ctx context.Context) error {
 	s.log.Info("listening", "addr", s.api.listener.Addr().String(), keyAgent, s.cfg.Agent, "backend", s.cfg.Backend,
 		"version", s.version, "viewer", s.localURL()+"/")
@@ -23,76 +25,45 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	s.log.Info("next step", "do", s.nextStep())
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopPublishing()
-	s.steer.running = ctx
-
-	var serving, reading, publishers sync.WaitGroup
+	coring, stopCore := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCore()
+	var serving, reading, working sync.WaitGroup
+	working.Go(func() {
+		if err := s.core.Run(coring, deliveryGrace, finishPublish); err != nil {
+			s.log.Error("close", keyErr, err)
+		}
+	})
+	if s.app.changed { // its chats are not known to be this app's
+		s.leaveAll()
+	}
 	serving.Go(func() {
 		if err := s.api.server.Serve(s.api.listener); !errors.Is(err, http.ErrServerClosed) {
 			fail(fmt.Errorf("%w: local API: %w", errListener, err))
 		}
 	})
 	reading.Go(func() { s.chats.groups.Run(ctx) })
-	reading.Go(func() { s.chats.redact(ctx) })
-	reading.Go(func() {
-		s.steer.awaitMarks(ctx) // of what an earlier process left, some may have been recalled
-		s.deliver.deliveries.Run(ctx)
-	})
-	reading.Go(func() { s.send.run(ctx) })
-	reading.Go(func() { s.deliver.lookAtBot(ctx, s.announce) })
+	reading.Go(func() { s.look(ctx) })
+	reading.Go(func() { s.lookAtBot(ctx) })
+	reading.Go(func() { s.keep(ctx, "presence", s.presence.run) })
 	s.runFeishu(ctx, &serving, &reading, fail)
 	if s.mail != nil {
 		reading.Go(func() { s.mail.run(ctx) })
 	}
-	publishers.Go(func() { s.keep(publishing, "outcomes", s.watch.outcomes.Run) })
-	marks := &s.lanes.marks
-	publishers.Go(func() {
-		marks.box.Run(publishing, watched{marks.queue, &marks.publishing, func(string) {}}, finishPublish)
-	})
-	reading.Go(func() { s.keep(ctx, "reading "+marks.name, s.steer.run) })
-	reading.Go(func() { s.keep(ctx, "presence", s.steer.presence.run) })
-	paths := map[*lane]path{&s.lanes.bots: s.receive.bots, &s.lanes.users: s.receive.users}
-	for l := range s.lanes.all() {
-		publishers.Go(func() { l.box.Run(publishing, watched{l.queue, &l.publishing, s.trace}, finishPublish) })
-		reading.Go(func() {
-			s.keep(ctx, "reading "+l.name, func(ctx context.Context) error {
-				return l.queue.Subscribe(ctx, func(ctx context.Context, d relay.Delivery) {
-					s.receive.take(ctx, paths[l], d)
-				})
-			})
-		})
-	}
-
 	<-ctx.Done()
 	s.log.Info("stopping")
-	s.watch.events.Close()
-	if s.deliver.doors.stream != nil {
-		s.deliver.doors.stream.Stop()
+	s.events.Close()
+	if s.channels.stream != nil {
+		s.channels.stream.Stop()
 	}
 	s.api.stop()
-	waitAtMost(finishDelivery, func() {
-		reading.Wait()
-		if s.native != nil {
-			s.native.wait.wait()
-		}
-		s.receive.workers.wait()
-		s.deliver.delivering.Wait()
-	})
-	if s.front != nil { // only now: the bot's calls pass, and its acknowledgements count, to the last
-		ctx, cancel := context.WithTimeout(context.Background(), finishGateway)
-		s.front.stop(ctx)
-		cancel()
-	}
-	waitAtMost(finishPublish, func() { // what hangs is recorded when it comes back from the queue
-		s.send.recording.Wait()
-		s.watch.counting.Wait()
-	})
-	stopPublishing()
-	publishers.Wait()
+	waitAtMost(finishDelivery, reading.Wait)
+	stopCore()
+	ending := time.AfterFunc(finishDelivery, s.stopFront)
+	working.Wait()
+	ending.Stop()
+	s.stopFront()
 	serving.Wait()
-	err := s.close()
-	if err != nil {
+	if err := s.close(); err != nil {
 		s.log.Error("close", keyErr, err)
 	}
 	s.log.Info("stopped")
@@ -102,6 +73,10 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	return nil
 }
 
+// deliveryGrace is how long an answer is waited for when the sidecar stops; without it the bot would be given the
+// message again.
+const deliveryGrace = finishDelivery * 4 / 5
+
 var errListener = errors.New("listener failed")
 
 func waitAtMost(limit time.Duration, until func()) {
@@ -110,15 +85,17 @@ func waitAtMost(limit time.Duration, until func()) {
 	wait.Group(&waits, limit)
 }
 
+// stopFront ends the bot's calls and connections.
+func (s *Sidecar) stopFront() {
+	if s.front != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), finishGateway)
+		defer cancel()
+		s.front.stop(ctx)
+	}
+}
+
 // runFeishu starts what listens to Feishu, and to the bot's SDK.
 func (s *Sidecar) runFeishu(ctx context.Context, serving, reading *sync.WaitGroup, fail func(error)) {
-	if s.native != nil {
-		reading.Go(func() {
-			s.keep(ctx, "reading "+nativeQueue, func(ctx context.Context) error {
-				return s.native.queue.Subscribe(ctx, s.native.receiveNative)
-			})
-		})
-	}
 	if s.front != nil {
 		serving.Go(func() { s.front.serve(fail) })
 		reading.Go(func() { s.front.gateway.Run(ctx) })
@@ -126,10 +103,71 @@ func (s *Sidecar) runFeishu(ctx context.Context, serving, reading *sync.WaitGrou
 	if s.speak != nil {
 		reading.Go(func() { s.keep(ctx, "connector", s.speak.connector.Run) })
 	}
-	if s.native != nil {
+	if s.front != nil || s.speak != nil {
 		reading.Go(func() { s.app.countConnections(ctx, s.connections) })
 	}
 	if s.app.api.Ready() { // with the app's own credentials
 		reading.Go(func() { s.app.introduce(ctx) })
 	}
+}
+
+// lookEvery is how often it is looked who is online, and what has changed of the settings.
+const lookEvery = time.Second
+
+// look has the core know who is online, what the groups file says, and whether Feishu can be written to.
+func (s *Sidecar) look(ctx context.Context) {
+	var file any
+	for told := (map[relay.AgentName]bool)(nil); ; {
+		if now := s.chats.groups.Current(); now != file {
+			file = now
+			for chat := range now.Groups {
+				of := loop.Chat{Channel: relay.DefaultChannel, ID: relay.ChatID(chat)}
+				if member, _ := s.member(of); member {
+					s.core.Meet(ctx, of)
+				}
+			}
+		}
+		s.core.Configured(ctx)
+		online, away := s.presence.online(), s.front != nil && !s.channels.gateway.gateway.Connected()
+		online = withAway(online, away)
+		if !maps.Equal(online, told) {
+			told = online
+			var agents []relay.AgentName
+			for agent, is := range online {
+				if is && agent != "" {
+					agents = append(agents, agent)
+				}
+			}
+			slices.Sort(agents)
+			s.core.Online(ctx, agents, away)
+		}
+		if wait.Sleep(ctx, lookEvery) != nil {
+			return
+		}
+	}
+}
+
+// withAway is online, and under no name whether the bot is away.
+func withAway(online map[relay.AgentName]bool, away bool) map[relay.AgentName]bool {
+	out := map[relay.AgentName]bool{"": away}
+	maps.Copy(out, online)
+	return out
+}
+
+// leaveAll forgets that the bot is in the chats that are known: it is another app now.
+func (s *Sidecar) leaveAll() {
+	var chats []loop.Chat
+	s.core.View(func(c *loop.Core) { chats = c.Chats() })
+	for _, of := range chats {
+		if of.Channel == relay.DefaultChannel {
+			s.core.Left(of, 0)
+		}
+	}
+}
+
+// canWrite reports whether this sidecar can write to Feishu, and whether it can at once: behind the gateway, once its
+// bot has called it.
+func (s *Sidecar) canWrite(channel string) (can, now bool) {
+	ready := s.app.api.Ready()
+	return channel == relay.DefaultChannel && (s.cfg.Gateway.Addr != "" || ready), ready
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -58,16 +57,7 @@ func newActor(s *story, cfg sidecar.Config) *actor {
 // begin starts a life: the sidecar runs, is ready, and the bot listens.
 func (a *actor) begin(ctx context.Context) error {
 	logger := slog.New(slog.NewTextHandler(&a.log, nil))
-	var side interface {
-		Addr() net.Addr
-		Run(context.Context) error
-	}
-	var err error
-	if a.story.cored {
-		side, err = sidecar.NewCored(a.cfg, sidecar.Options{Version: "test", Logger: logger})
-	} else {
-		side, err = sidecar.New(a.cfg, sidecar.Options{Version: "test", Logger: logger})
-	}
+	side, err := sidecar.New(a.cfg, sidecar.Options{Version: "test", Logger: logger})
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (s *story) saidBetween(_ context.Context, args []string) error {
 // snapshot waits until all outcomes are written, which no message waits for.
 func (s *story) snapshot(ctx context.Context, _ []string) (err error) {
 	for _, a := range s.running() {
-		none := fmt.Sprintf("text~feishu_relay_outcomes_pending{agent=%q} 0\n", a.cfg.Agent)
+		none := fmt.Sprintf("text~feishu_relay_outbox_pending_messages{agent=%q,queue=\"side\"} 0\n", a.cfg.Agent)
 		written := []string{"get", string(a.cfg.Agent), "/metrics", "200", none}
 		if err := s.until(ctx, written); err != nil {
 			return err

@@ -30,7 +30,6 @@ type story struct {
 	redis  string // REDIS_URL; "" on files
 	prism  string // address of the Prism between actors and sidecars; "": none
 	own    bool   // each sidecar has folders of its own
-	cored  bool   // sidecars are on package core
 	home   string // all that is written lies below
 	queue  queueEnd
 	actors map[string]*actor

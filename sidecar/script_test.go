@@ -54,12 +54,7 @@ const storyLimit = 5 * time.Minute
 // expected by a line of the script, once.
 //
 // With FOREIGN set each answer of a sidecar has to be as docs/openapi.yaml says.
-func TestScripts(t *testing.T) { tellAll(t, false) }
-
-// TestScriptsOnCore tells them with sidecars on package core.
-func TestScriptsOnCore(t *testing.T) { tellAll(t, true) }
-
-func tellAll(t *testing.T, cored bool) {
+func TestScripts(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scripts: %v", err)
@@ -86,7 +81,7 @@ func tellAll(t *testing.T, cored bool) {
 				}
 				t.Parallel()
 				s := newStory(t, script, variant, redis.URL())
-				s.prism, s.cored = passes, cored
+				s.prism = passes
 				s.tell(path)
 			})
 		}

@@ -7,7 +7,6 @@ import (
 
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
-	"feishu-relay/outcome"
 	"feishu-relay/relay"
 )
 
@@ -82,21 +81,4 @@ func (p *presence) secretOf(agent relay.AgentName) *SecretError {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.secrets[agent]
-}
-
-// noteRefused notes of a message of this bot which sidecars online stop it for its signature: what
-// they note themselves is not signed with this secret and cannot be read here.
-func (s *sender) noteRefused(m *relay.Message) {
-	p := s.steer.presence
-	p.online()
-	p.mu.Lock()
-	differ := p.secrets
-	p.mu.Unlock()
-	members := s.chats.group(m.ChatID).Members // nil: everybody
-	for agent, err := range differ {
-		if err.Other != "" && (members == nil || slices.Contains(members, string(agent))) {
-			s.watch.outcomes.Note(outcome.Outcome{Agent: agent, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: m.ID(),
-				Sender: s.cfg.Agent, Stopped: relay.BadSignature, Detail: err.Error()})
-		}
-	}
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"feishu-relay/internal/delivery"
+	"feishu-relay/httpapi"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -76,9 +76,9 @@ func (s *slowWebhook) posted(ctx context.Context, t *testing.T, want ...relay.Me
 	}
 }
 
-func (b *bot) inProgress(ctx context.Context, t *testing.T) []delivery.Pending {
+func (b *bot) inProgress(ctx context.Context, t *testing.T) []httpapi.Delivery {
 	t.Helper()
-	var list struct{ Deliveries []delivery.Pending }
+	var list struct{ Deliveries []httpapi.Delivery }
 	must(t, b.get(ctx, "/v1/deliveries", &list))
 	return list.Deliveries
 }
@@ -347,7 +347,7 @@ func TestUnacknowledgedOnTheStream(t *testing.T) {
 		t.Helper()
 		must(t, conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"ack":%q}`, id)))
 		eventually(ctx, t, "the acknowledgement is noted", func() bool {
-			return !slices.ContainsFunc(b.inProgress(ctx, t), func(p delivery.Pending) bool { return p.RelayMsgID == id })
+			return !slices.ContainsFunc(b.inProgress(ctx, t), func(p httpapi.Delivery) bool { return p.RelayMsgID == id })
 		})
 	}
 	dial()

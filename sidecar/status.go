@@ -10,12 +10,15 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/core"
+	"feishu-relay/deliver"
+	"feishu-relay/group"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
+	"feishu-relay/loop"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
-	"feishu-relay/relay/outbox"
 )
 
 // Status is how a sidecar is, for GET /v1/status.
@@ -87,7 +90,7 @@ type WaitingStatus struct {
 // QueueStatus is one queue in both directions.
 type QueueStatus struct {
 	relay.Status
-	Outbox  outbox.Stats       `json:"outbox"`
+	Outbox  core.LaneStatus    `json:"outbox"`
 	Counted map[string]float64 `json:"counted"` // since start, as in feishu_relay_queue_events_total
 }
 
@@ -111,23 +114,51 @@ type Problem struct {
 	Count int    `json:"count"`
 }
 
+// SteeringStatus is how people steer the groups of this bot.
+type SteeringStatus struct {
+	AnswerMode string          `json:"answer_mode"`   // where a group has none of its own
+	Commands   []string        `json:"steer_command"` // none: people cannot give commands
+	By         string          `json:"steer_by"`
+	Notice     string          `json:"stop_notice"`
+	Groups     []GroupSteered  `json:"groups"`  // those with a pause or a mute
+	Waiting    int             `json:"waiting"` // answers and notices that are not shown yet, as far as this sidecar knows
+	Agents     []AgentSettings `json:"agents"`  // of the groups' bots: what their sidecars' environments say
+}
+
+// GroupSteered is a group in which somebody paused or muted bots.
+type GroupSteered struct {
+	Channel string                           `json:"channel"`
+	ChatID  relay.ChatID                     `json:"chat_id"`
+	Paused  *group.Until                     `json:"paused"`
+	Muted   map[relay.AgentName]*group.Until `json:"muted"`
+}
+
+// AgentSettings are the settings that should be the same at all sidecars of a group.
+type AgentSettings struct {
+	Agent  relay.AgentName `json:"agent_name"`
+	Answer group.Mode      `json:"answer_mode"`
+	Budget int             `json:"group_budget"`
+}
+
 // Status tells how the sidecar is.
 func (s *Sidecar) Status() Status {
-	self := s.app.self()
+	self, l := s.app.self(), s.cfg.Limits
 	st := Status{Version: s.version, Started: relay.Timestamp(s.started), Backend: s.cfg.Backend,
 		Identity: Identity{s.cfg.Agent, self.Name, self.OpenID, self.AppID},
-		Door:     DoorStatus{Name: s.deliver.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
+		Door:     DoorStatus{Name: s.channels.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
 		Members: MembersStatus{s.cfg.MembershipCheck, s.chats.enforced()}, Judge: "off",
-		LastHour: s.deliver.watch.events.LastHour(), Errors: s.problems.list(), Limits: s.limits(),
-		Steering: s.steer.status(), Settings: s.settings, Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
-	undelivered, _ := s.deliver.deliveries.Counts()
-	st.Waiting = WaitingStatus{undelivered.Messages, relay.Millis(undelivered.Oldest.Milliseconds())}
-	online := s.steer.presence.online()
-	bots, names := s.steer.presence.cards()
+		LastHour: s.events.LastHour(), Errors: s.problems.list(),
+		Limits: Limits{l.MaxDepth, l.Threshold, l.Check, s.cfg.depthCount(), s.cfg.GroupPolicy,
+			relay.Millis(s.cfg.MaxAge.Milliseconds())},
+		Steering: s.steering(), Settings: s.settings, Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
+	undelivered, _ := s.deliveryCounts()
+	st.Waiting = WaitingStatus{undelivered.Items, age(undelivered)}
+	online := s.presence.online()
+	bots, names := s.presence.cards()
 	for _, agent := range slices.Sorted(maps.Keys(online)) {
 		is := AgentStatus{agent, names[agent], online[agent], bots[agent]}
 		if agent == s.cfg.Agent {
-			is.Name, is.Online, is.Bot = self.Name, true, s.deliver.bot()
+			is.Name, is.Online, is.Bot = self.Name, true, s.botIs()
 		}
 		st.Agents = append(st.Agents, is)
 	}
@@ -135,16 +166,17 @@ func (s *Sidecar) Status() Status {
 		st.NotReady = err.Error()
 	}
 	st.Ready = st.NotReady == ""
-	if s.deliver.doors.stream != nil {
-		st.Door.Connected = new(s.deliver.doors.stream.Connected())
+	if s.channels.stream != nil {
+		st.Door.Connected = new(s.channels.stream.Connected())
 	}
-	for l := range s.lanes.all() {
-		st.Queues[l.name] = QueueStatus{l.queue.Status(), l.box.Stats(), counted(l.queue)}
+	for _, name := range laneNames {
+		q := s.lanes.of(name)
+		st.Queues[name] = QueueStatus{q.Status(), s.core.Lane(name), counted(q)}
 	}
 	if s.front != nil {
 		st.Gateway = s.front.gateway.Status()
 		if st.Door.Name == doorGateway {
-			st.Door.Connected = new(s.deliver.doors.gateway.Open())
+			st.Door.Connected = new(s.front.gateway.Connected())
 		}
 	}
 	if s.mail != nil {
@@ -154,10 +186,10 @@ func (s *Sidecar) Status() Status {
 		st.Feishu = new(s.speak.connector.Connected())
 	}
 	switch {
-	case !s.cfg.Limits.Check:
-	case s.decide.llm != nil:
-		st.Judge = s.decide.llm.State()
-	case s.decide.judge != nil:
+	case !l.Check:
+	case s.llm != nil:
+		st.Judge = s.llm.State()
+	default:
 		st.Judge = "rules"
 	}
 	if err := s.chats.groups.Err(); err != nil {
@@ -166,23 +198,55 @@ func (s *Sidecar) Status() Status {
 	return st
 }
 
-func (s *Sidecar) limits() Limits {
-	l := s.cfg.Limits
-	return Limits{l.MaxDepth, l.Threshold, l.Check, s.cfg.depthCount(), s.cfg.GroupPolicy,
-		relay.Millis(s.cfg.MaxAge.Milliseconds())}
+// deliveryCounts are what the bot is to get, and what it has not answered.
+func (s *Sidecar) deliveryCounts() (undelivered, inProgress deliver.Count) {
+	s.core.View(func(c *loop.Core) { undelivered, inProgress = c.Bot().Counts() })
+	return undelivered, inProgress
 }
 
-// Ready returns nil when the backend is connected and being read, and the
-// folders can be written.
+// age is how long the oldest of a count has waited.
+func age(c deliver.Count) relay.Millis {
+	if c.Oldest == 0 {
+		return 0
+	}
+	return max(0, relay.MillisOf(time.Now())-c.Oldest)
+}
+
+func (s *Sidecar) steering() SteeringStatus {
+	c := &s.cfg.Steer
+	st := SteeringStatus{AnswerMode: c.AnswerMode, Commands: append([]string{}, c.Commands...), By: cmp.Or(c.By, "members"),
+		Notice: c.StopNotice, Groups: []GroupSteered{}}
+	agents := map[relay.AgentName]AgentSettings{}
+	s.core.View(func(l *loop.Core) {
+		for _, of := range l.Chats() {
+			g := l.Group(of)
+			if !g.In() {
+				continue
+			}
+			st.Waiting += g.Waiting()
+			for _, p := range g.Peers() {
+				agents[p.Agent] = AgentSettings{p.Agent, p.Answer, p.Budget}
+			}
+			if set := g.View(time.Now()).Settings; set.Paused != nil || len(set.Muted) > 0 {
+				st.Groups = append(st.Groups, GroupSteered{of.Channel, of.ID, set.Paused, set.Muted})
+			}
+		}
+	})
+	st.Agents = slices.AppendSeq([]AgentSettings{}, maps.Values(agents))
+	slices.SortFunc(st.Agents, func(a, b AgentSettings) int { return cmp.Compare(a.Agent, b.Agent) })
+	return st
+}
+
+// Ready returns nil when the backend is connected and being read, and the folders can be written.
 func (s *Sidecar) Ready() error {
 	var errs []error
-	for l := range s.lanes.all() {
-		switch st := l.queue.Status(); {
+	for _, name := range laneNames {
+		switch st := s.lanes.of(name).Status(); {
 		case !st.Connected:
-			errs = append(errs, fmt.Errorf("%s queue: the %s backend does not answer: %s", l.name, s.cfg.Backend,
+			errs = append(errs, fmt.Errorf("%s queue: the %s backend does not answer: %s", name, s.cfg.Backend,
 				cmp.Or(st.Error, "not yet connected")))
 		case !st.Reading:
-			errs = append(errs, fmt.Errorf("%s queue is not being read", l.name))
+			errs = append(errs, fmt.Errorf("%s queue is not being read", name))
 		}
 	}
 	return errors.Join(append(errs, s.probe.check())...)

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/group"
 	"feishu-relay/relay"
-	"feishu-relay/steer"
 )
 
 // Whatever is set while bots talk, they come to an end after a person's last message: no limit goes
@@ -78,7 +78,7 @@ func TestTalksEndWhateverIsSet(t *testing.T) {
 	}
 	for round := range 8 {
 		c.patch(all[0], `{"paused":false,"muted":{"agent_b":false},"answer":"all"}`)
-		c.agree("all are heard", func(g steer.Group) bool {
+		c.agree("all are heard", func(g group.Group) bool {
 			return g.Settings.Paused == nil && len(g.Settings.Muted) == 0
 		}, all...)
 		before, stops := said.Load(), stopped()

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/group"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
-	"feishu-relay/steer"
 )
 
 // commands reports a command of a person to a sidecar.
@@ -30,10 +30,9 @@ func (c *circle) commands(s *running, id, text, sender, union string, at time.Ti
 func (c *circle) answered(agent, command string) (text string) {
 	c.t.Helper()
 	c.until("the command is answered", func() bool {
-		data, _ := os.ReadFile(filepath.Join(c.dir, agent, "transcripts", "marks", "feishu_oc_1.jsonl"))
-		for line := range strings.Lines(string(data)) {
-			if strings.Contains(line, `"kind":"notice"`) && strings.Contains(line, `"of":"`+command+`"`) {
-				text = line
+		for _, r := range c.records() {
+			if r.Kind == group.KindNotice && string(r.Of) == command {
+				text = r.Text
 				return true
 			}
 		}
@@ -57,15 +56,15 @@ func TestWhoMaySteer(t *testing.T) {
 	now := time.Now()
 	c.commands(b, "om_1", "/relay limit 9", "ou_tom_at_b", "", now) // an id of another app
 	c.commands(a, "om_1", "/relay limit 9", "ou_tom_at_a", "", now)
-	c.agree("the one that knows him does it", func(g steer.Group) bool { return g.Settings.Limit == 9 }, a, b)
+	c.agree("the one that knows him does it", func(g group.Group) bool { return g.Settings.Limit == 9 }, a, b)
 	c.commands(b, "om_2", "/relay limit 8", "ou_tom_at_b", "on_tom", now.Add(time.Millisecond))
-	c.agree("his union_id counts", func(g steer.Group) bool { return g.Settings.Limit == 8 }, a, b)
+	c.agree("his union_id counts", func(g group.Group) bool { return g.Settings.Limit == 8 }, a, b)
 	c.commands(b, "om_3", "/relay limit 7", "ou_jerry", "on_jerry", now.Add(2*time.Millisecond))
 	c.answered("agent_a", "om_3")
 	c.commands(a, "om_4", "/relay limit 6", "ou_tom_at_a", "", now.Add(-time.Hour)) // older than RELAY_MAX_AGE
 	c.commands(a, "om_5", "/relay status", "ou_jerry", "", now.Add(3*time.Millisecond))
 	c.answered("agent_b", "om_5")
-	c.agree("nothing else has changed", func(g steer.Group) bool { return g.Settings.Limit == 8 }, a, b)
+	c.agree("nothing else has changed", func(g group.Group) bool { return g.Settings.Limit == 8 }, a, b)
 }
 
 // A bot that another one's framework reports as a person commands nothing where its id is known.
@@ -92,7 +91,7 @@ func TestBotsCommandNothing(t *testing.T) {
 			t.Errorf("a question about a command of the type %s is answered %d: %s", kind, status, body)
 		}
 	}
-	n.agree("nothing is paused", func(g steer.Group) bool { return g.Settings.Paused == nil }, a, b)
+	n.agree("nothing is paused", func(g group.Group) bool { return g.Settings.Paused == nil }, a, b)
 }
 
 // A bot that the groups file or a relayed message names steers nothing, whatever is left out of what is said of it; what
@@ -124,7 +123,7 @@ func TestAKnownBotSteersNothing(t *testing.T) {
 			}
 		}
 	}
-	p.agree("the person's command holds", func(g steer.Group) bool { return g.Settings.Limit == 7 }, p.b)
+	p.agree("the person's command holds", func(g group.Group) bool { return g.Settings.Limit == 7 }, p.b)
 	all := p.get(p.b, "/v1/transcripts/feishu/oc_1")
 	if people, bots := strings.Count(all, `"role":"user"`), strings.Count(all, `"role":"assistant"`); people != 1 || bots != 9 {
 		t.Errorf("%d messages of people and %d of bots are recorded: %s", people, bots, all)

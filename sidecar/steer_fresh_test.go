@@ -4,16 +4,13 @@ package sidecar_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"feishu-relay/group"
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/sidecar"
-	"feishu-relay/steer"
 )
 
 // The first word in a group may be a command: its answer knows all bots. Where nothing was
@@ -51,7 +48,7 @@ func TestASlowCommandReachesNoBot(t *testing.T) {
 	release := make(chan struct{})
 	var slow atomic.Bool
 	a := n.startTraced(n.steered("agent_a"), func(step string) {
-		if step == "marked" && slow.Load() {
+		if step == "sending" && slow.Load() {
 			<-release
 		}
 	})
@@ -106,7 +103,7 @@ func TestOneOfThoseThatHear(t *testing.T) {
 		return cfg
 	}
 	a, b := c.start(cfg("agent_a")), c.start(cfg("agent_b"))
-	c.agree("members", func(g steer.Group) bool { return len(g.Bots) == 2 }, a, b)
+	c.agree("members", func(g group.Group) bool { return len(g.Bots) == 2 }, a, b)
 	ask := func(want string) {
 		t.Helper()
 		_, body := c.asks(b, "POST", "/v1/decide", `{"chat_id":"oc_1","content":"who answers?","role":"user","sender":"Ann"}`)
@@ -116,25 +113,6 @@ func TestOneOfThoseThatHear(t *testing.T) {
 	}
 	ask(`"allow":false`)
 	c.asks(a, "PATCH", "/v1/groups/oc_1", `{"muted":{"agent_a":true}}`)
-	c.agree("the mute", func(g steer.Group) bool { return len(g.Settings.Muted) == 1 }, a, b)
+	c.agree("the mute", func(g group.Group) bool { return len(g.Settings.Muted) == 1 }, a, b)
 	ask(`"allow":true`)
-}
-
-// The records of groups that the bot is not in make room for those that it is in.
-func TestRecordsMakeRoom(t *testing.T) {
-	t.Parallel()
-	c := newCircle(t, "file")
-	cfg := c.config("agent_a")
-	dir := filepath.Join(cfg.RelayDir, "steer", "agents")
-	must(t, os.MkdirAll(dir, 0o700))
-	var lines strings.Builder
-	for i := range 10_000 {
-		fmt.Fprintf(&lines, `{"channel":"feishu","chat_id":"oc_other_%d","record":{"limit":{"at":%d,"id":"om_1","v":2}}}`+"\n",
-			i, time.Now().Add(-time.Hour).UnixMilli())
-	}
-	must(t, os.WriteFile(filepath.Join(dir, "agent_a.jsonl"), []byte(lines.String()), 0o600))
-	a := c.start(cfg)
-	c.agree("member", func(g steer.Group) bool { return len(g.Bots) == 1 }, a)
-	c.asks(a, "PATCH", "/v1/groups/oc_1", `{"limit":3}`)
-	c.agree("the limit", func(g steer.Group) bool { return g.Settings.Limit == 3 }, a)
 }

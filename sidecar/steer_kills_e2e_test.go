@@ -77,7 +77,7 @@ func TestAnswersUnderKills(t *testing.T) {
 func TestOneOfTwoGatewaysUnderKills(t *testing.T) {
 	verify.Only(t)
 	t.Parallel()
-	for _, step := range []string{"marked", "given", ""} {
+	for _, step := range []string{"claimed", "given", ""} {
 		t.Run("at "+step, func(t *testing.T) {
 			t.Parallel()
 			n := newPair(t, func(*sidecar.Config) {})
@@ -113,7 +113,7 @@ func TestOneOfTwoGatewaysUnderKills(t *testing.T) {
 			n.hears(n.botB, "the end")
 			a, b := n.botA.given(first), n.botB.given(first)
 			switch {
-			case a > 1 || a+b > 2, step == "marked" && (a != 1 || b != 0), step == "given" && b < 1:
+			case a > 1 || a+b > 2, step == "claimed" && (a != 1 || b != 0), step == "given" && b < 1:
 				t.Errorf("killed at %q: BotA was given the message %d times, BotB %d times", step, a, b)
 			}
 			if a, b := n.botA.given(second), n.botB.given(second); a+b != 1 {

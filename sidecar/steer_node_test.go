@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"feishu-relay/group"
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
-	"feishu-relay/steer"
 )
 
 // trio is a group of two bots on the official Node SDK behind gateways and one on the local
@@ -125,7 +125,7 @@ func (st *trio) types(u feishusim.Utterance, want string, is func(shownGroup) bo
 		st.t.Errorf("BotL is told of %q: %+v", typed.Text, told)
 	}
 	answer := st.repliesTo(id).Text
-	if !strings.Contains(answer, want) || steer.HanIn(answer) != steer.HanIn(typed.Text) {
+	if !strings.Contains(answer, want) || group.HasHan(answer) != group.HasHan(typed.Text) {
 		st.t.Errorf("%q is answered %q, want %q in it", typed.Text, answer, want)
 	}
 	st.commands, st.answers = append(st.commands, id), append(st.answers, answer)
@@ -226,8 +226,8 @@ func TestSteeringStory(t *testing.T) {
 		{"/relay continue", "The bots continue.", changed},
 		{"/中继 停止", "已停止", changed},
 		{"/中继 继续 @BotM", "BotM可以继续了", changed},
-		{"/relay pasue", "Did you mean “pause”?", nil},
-		{"/中继 暂定", "是不是“暂停”？", nil},
+		{"/relay pasue", "There is no command “pasue”.", nil},
+		{"/中继 暂定", "没有“暂定”这个命令", nil},
 	} {
 		st.types(feishusim.Utterance{Text: c.text}, c.answer, c.is)
 	}

@@ -90,7 +90,7 @@ func TestOneOfEightUnderKills(t *testing.T) {
 				dies := i == 1 || i == 3 // the first one dies when it has claimed the message
 				if dies {
 					all[0].kill()
-					all[0].start("marked:1")
+					all[0].start("claimed:1")
 					_, err := all[0].url(ctx)
 					must(t, err)
 				}
@@ -163,16 +163,16 @@ func TestClaimOfAnEarlierProcess(t *testing.T) {
 		all = append(all, c.start(cfg))
 	}
 	c.agree("they know each other", withBots(2), all...)
-	queue, err := filerelay.New(filerelay.Options{Dir: filepath.Join(c.dir, "relay", "steer"), Queue: "test", Agent: "test"})
+	queue, err := filerelay.New(filerelay.Options{Dir: filepath.Join(c.dir, "relay"), Queue: "outbound", Agent: "test"})
 	must(t, err)
 	defer queue.Close()
-	if _, err := queue.Claim(t.Context(), "one/om_1#0", "agent_a", time.Hour); err != nil {
+	if _, err := queue.Claim(t.Context(), "feishu/oc_1/one/om_1#0", "agent_a/earlier", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.reports(all[0], "om_1", "who answers?"); got.ForMe == nil || !*got.ForMe {
 		t.Errorf("the only bot that is told is answered %+v", got)
 	}
-	holder, err := queue.Claim(t.Context(), "one/om_1#1", "test", time.Hour)
+	holder, err := queue.Claim(t.Context(), "feishu/oc_1/one/om_1#1", "test", time.Hour)
 	if must(t, err); holder == "test" {
 		t.Error("the message was delivered by the claim of the earlier process")
 	}

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/group"
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
-	"feishu-relay/steer"
 )
 
 // twoBots is a group of two bots behind gateways that have both heard its first message.
@@ -88,7 +88,7 @@ func TestPrivateRecallsStayHere(t *testing.T) {
 	must(t, n.Recall(id))
 	group := n.says("for all")
 	must(t, n.Recall(group))
-	marks := filepath.Join(n.dir, "relay", "steer", "marks.jsonl")
+	marks := filepath.Join(n.dir, "relay", "side", "side.jsonl")
 	var data []byte
 	n.until("the group's recall is shared", func() bool {
 		data, err = os.ReadFile(marks)
@@ -107,7 +107,7 @@ func TestCommandsByTheirTime(t *testing.T) {
 	cfg := c.config("agent_a")
 	cfg.Limits.Check = false
 	a := c.start(cfg)
-	c.agree("member", func(g steer.Group) bool { return len(g.Bots) == 1 }, a)
+	c.agree("member", func(g group.Group) bool { return len(g.Bots) == 1 }, a)
 	now := time.Now()
 	says := func(id, text string, ago time.Duration) {
 		t.Helper()
@@ -121,7 +121,7 @@ func TestCommandsByTheirTime(t *testing.T) {
 	says("om_1", "/relay pause", time.Minute)
 	says("om_3", "/relay judge on", 0)
 	says("om_0", "/relay limit 2", time.Hour)
-	c.agree("the commands", func(g steer.Group) bool { return g.Settings.Judge }, a)
+	c.agree("the commands", func(g group.Group) bool { return g.Settings.Judge }, a)
 	if g := c.steeredGroup(a); g.Settings.Paused != nil || g.Settings.Limit == 2 {
 		t.Errorf("late commands hold: %+v", g.Settings)
 	}
@@ -130,7 +130,7 @@ func TestCommandsByTheirTime(t *testing.T) {
 	}
 	// One of a clock that is ahead makes no longer pause; it may be behind a mention of a bot that has no sidecar here.
 	says("om_4", "@BotZ /relay pause 7d", -30*24*time.Hour)
-	c.agree("the pause", func(g steer.Group) bool { return g.Settings.Paused != nil }, a)
+	c.agree("the pause", func(g group.Group) bool { return g.Settings.Paused != nil }, a)
 	if until := c.steeredGroup(a).Settings.Paused.Until; until == nil || time.Until(until.Time()) > 7*24*time.Hour {
 		t.Errorf("it is paused until %v", until)
 	}

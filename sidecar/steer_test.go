@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/group"
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/sidecar"
-	"feishu-relay/steer"
 )
 
 // steered is config with what the program's defaults are for steering.
@@ -98,7 +98,7 @@ func TestWhyOfAMessageOnItsWay(t *testing.T) {
 	goes := make(chan struct{})
 	a := n.start(n.steered("agent_a"))
 	b := n.startTraced(n.steered("agent_b"), func(step string) {
-		if step == "claimed" {
+		if step == "arrived" {
 			<-goes
 		}
 	})
@@ -108,7 +108,7 @@ func TestWhyOfAMessageOnItsWay(t *testing.T) {
 	n.hears(botB, "go")
 	n.know(a, b)
 	n.until("both are online", func() bool {
-		return !slices.ContainsFunc(n.steeredGroup(a).Bots, func(b steer.Bot) bool { return !b.Online })
+		return !slices.ContainsFunc(n.steeredGroup(a).Bots, func(b group.Bot) bool { return !b.Online })
 	})
 	n.reply(botA, go_, apps[1].ID, "are you there?")
 	id := n.sees("are you there?").ID
@@ -157,7 +157,7 @@ func TestCommandsInTheGroup(t *testing.T) {
 	n.answers("/relay unmute BotB")
 	n.says("for both")
 	n.hears(botB, "for both")
-	if got := n.answers("/relay pasue"); !strings.Contains(got, "pause") {
+	if got := n.answers("/relay pasue"); !strings.Contains(got, "pasue") || !strings.Contains(got, "/relay help") {
 		t.Errorf("the answer to a slip is %q", got)
 	}
 	n.eachOnce(botA)

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
 
@@ -13,7 +12,7 @@ import (
 // people say after it counts.
 func TestTalkFromTheFuture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := shownSidecar(t, policy.Limits{MaxDepth: 3})
+		s := aSidecar(t)
 		now := relay.MillisOf(time.Now())
 		s.chats.noteTalk(talk{Channel: "feishu", ChatID: "oc_1", MessageID: "om_1", At: now * 1000}) // microseconds
 		time.Sleep(time.Second)
@@ -22,4 +21,21 @@ func TestTalkFromTheFuture(t *testing.T) {
 			t.Errorf("the newest message is %s, want om_2", got.MessageID)
 		}
 	})
+}
+
+// aSidecar is one that does not run.
+func aSidecar(t *testing.T) *Sidecar {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := New(Config{Agent: "agent_b", ListenAddr: "127.0.0.1:0", Backend: "file", RelayDir: dir + "/relay",
+		TranscriptDir: dir + "/transcripts", MaxAge: time.Minute}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }

@@ -14,6 +14,7 @@ import (
 	"feishu-relay/feishu/link"
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/wait"
+	"feishu-relay/loop"
 	"feishu-relay/relay"
 )
 
@@ -62,43 +63,45 @@ const missedAfter = 30 * time.Second
 
 // missed waits for Feishu's event of a person's message that names this bot, and that another sidecar has heard. If
 // it does not come, the message is read from Feishu, and goes on as if its event had come.
-func (n *native) missed(ctx context.Context, m *relay.Message) {
-	id, within := m.ID(), min(missedAfter, n.cfg.MaxAge/2)
-	if !isFeishus(id) || !n.app.addressed(m.Content, m.MsgType, m.Mentions) {
+func (s *Sidecar) missed(m *relay.Message) {
+	id, within := m.ID(), min(missedAfter, s.cfg.MaxAge/2)
+	if s.front == nil && s.speak == nil || !isFeishus(id) || !s.app.addressed(m.Content, m.MsgType, m.Mentions) {
 		return
 	}
+	of := feishuChat(m.ChatID)
 	time.AfterFunc(within, func() {
-		door, key := n.receive.deliver.doors.gateway, link.Key(n.app.self().AppID, id)
-		if ctx.Err() != nil || n.receive.here(string(id)) ||
-			door != nil && (!door.Open() || door.answered.Claim(key) != dedup.New) {
+		door, key := s.channels.gateway, link.Key(s.app.self().AppID, id)
+		came := true
+		s.core.View(func(c *loop.Core) { came = c.Group(of) == nil || c.Group(of).Heard(id) })
+		if came || door != nil && (door.Conn() == 0 || door.answered.Claim(key) != dedup.New) {
 			return
 		}
-		n.log.Warn("Feishu delivered no event of a message that names the bot; it is read from Feishu", keyMsg, id)
-		err := n.makeUp(ctx, id, door)
+		s.log.Warn("Feishu delivered no event of a message that names the bot; it is read from Feishu", keyMsg, id)
+		err := s.makeUp(context.Background(), id, door)
 		if door != nil {
 			_ = door.answered.Settle(key, err == nil) // in memory at least
 		}
-		n.problems.set("events", errors.Join(fmt.Errorf("the bot missed message %s: within %v Feishu delivered no event "+
+		s.problems.set("events", errors.Join(fmt.Errorf("the bot missed message %s: within %v Feishu delivered no event "+
 			"of it. Does another program hold a connection of the app? Has the app subscribed %s?", id, within,
 			feishu.MessageReceived), err))
 	})
 }
 
 // makeUp gives the bot a message that is read from Feishu, or keeps it from it, as if its event came now.
-func (n *native) makeUp(ctx context.Context, id relay.MessageID, door *gatewayDoor) error {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(n.cfg.DeliveryTimeout, 15*time.Minute))
+func (s *Sidecar) makeUp(ctx context.Context, id relay.MessageID, door *gatewayDoor) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.cfg.DeliveryTimeout, 15*time.Minute))
 	defer cancel()
-	m, _, err := n.app.api.Message(ctx, id)
+	m, _, err := s.app.api.Message(ctx, id)
 	if err != nil || m.Deleted {
 		return err
 	}
 	m.ChatType = feishu.ChatGroup
-	event := m.Event("missed-"+string(id), string(n.cfg.VerificationToken), n.app.selfAsked(ctx))
+	event := m.Event("missed-"+string(id), string(s.cfg.VerificationToken), s.app.selfAsked(ctx))
 	if door == nil {
-		n.connectorEvent(event)
+		s.connectorEvent(event)
 		return nil
 	}
-	p, err := n.send.heard(ctx, m, event)
+	p, err := host{Sidecar: s}.Heard(ctx, m, event)
 	if with, failed := feishu.WithBefore(event, p.Before); failed == nil && p.Before != "" {
 		event = with
 	}

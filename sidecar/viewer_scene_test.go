@@ -156,7 +156,7 @@ func viewFigures(t *testing.T, browser *browsertest.Browser, d *bot) {
 	ctx := limited(t)
 	eventually(ctx, t, "the page says how many messages wait", func() bool { // it reads them again every 15 s
 		st, err := d.status(ctx)
-		waits := st.Queues["outbound"].Unsettled + st.Queues["inbound"].Unsettled
+		waits := st.Waiting.Messages
 		return err == nil && waits > 0 && words(p, figure) == fmt.Sprint(waits)
 	})
 }

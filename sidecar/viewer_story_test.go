@@ -61,7 +61,7 @@ func viewStory(t *testing.T, browser *browsertest.Browser, s setup) {
 	chip("om_third", b.name, "hard_limit", "stop")
 	shows(p, is("ended", "reason", "max_depth"))
 
-	b.hears(ctx, t, chat, "om_again", "Tom", "@agent_a go on")
+	b.hears(ctx, t, chat, "om_again", "Tom", "@agent_a take line 7")
 	shows(p, message("om_again"))
 	a.says(ctx, t, chat, "om_fourth", "@agent_b line 7 is yours, please mend it", nil)
 	chip("om_fourth", b.name, "threshold", "pass")

@@ -3,206 +3,340 @@ package sidecar
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
-	"feishu-relay/dedup"
+	"feishu-relay/core"
+	"feishu-relay/deliver"
+	"feishu-relay/feishu"
+	"feishu-relay/group"
 	"feishu-relay/httpapi"
+	"feishu-relay/loop"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/outcome"
+	"feishu-relay/policy"
 	"feishu-relay/relay"
+	"feishu-relay/transcript"
 )
 
-// maxAwaited is how many delivered messages an acknowledgement may still come
-// for; of an older one it is not noted.
-const maxAwaited = 512
+// Keys of log attributes.
+const (
+	keyChat   = "chat"
+	keyMsg    = "msg_id" // not "msg": that is the log line's own text
+	keySender = "sender" // the other bot, as it is called on the relay
+	keyAgent  = "agent"  // this one
+	keyReason = "reason"
+	keyDoor   = "door"
+	keyErr    = "err"
+)
 
-// watch is what people see of the bot's messages: events, and what became of each message
-// at this bot, which everybody's watchers read.
-type watch struct {
-	*base
-	chats     *chats
-	records   *records
-	app       *app
-	events    *httpapi.Events
-	outcomes  *outcome.Log
-	showing   *dedup.Window                                // messages that watchers were shown
-	delivered *lru.Cache[relay.MessageID, outcome.Outcome] // on the stream, where the bot may acknowledge it
-	counting  sync.WaitGroup                               // own messages whose depth is counted, or that others may refuse
+var _ core.Watch = (*Sidecar)(nil)
+
+// Problem notes the error of a part.
+func (s *Sidecar) Problem(part string, err error) { s.problems.set(part, err) }
+
+// Retried counts what is tried again.
+func (s *Sidecar) Retried(part string) { s.metrics.retried.WithLabelValues(part).Inc() }
+
+// Read counts a line of a lane.
+func (s *Sidecar) Read(lane string) { s.metrics.read(lane, time.Now()) }
+
+// Malformed sets a line aside.
+func (s *Sidecar) Malformed(line []byte, err error) {
+	s.quarantine(line)
+	s.log.Warn("a line of the relay cannot be read", keyErr, err)
 }
 
-func openWatch(b *base, c *chats, r *records, a *app, ls *lanes) *watch {
-	w := &watch{base: b, chats: c, records: r, app: a, events: &httpapi.Events{}, showing: dedup.Memory(dedup.DefaultSize)}
-	w.outcomes = outcome.New(outcome.Options{Box: ls.outcomes.box, Queue: ls.outcomes.queue, Agent: b.cfg.Agent,
-		Secret: string(b.cfg.RelaySecret), Logger: b.log})
-	w.delivered, _ = lru.New[relay.MessageID, outcome.Outcome](maxAwaited) // fails only for a size below 1
-	return w
-}
-
-// note tells what became of p so far, where the bot is in its group: others read
-// it, whom a private chat is nothing to.
-func (w *watch) note(p *arrival, change func(*outcome.Outcome)) {
-	if !ofGroup(p.msg.Metadata) || !w.chats.in(p.msg.Channel, p.msg.ChatID) {
+// Arrived looks at a message of another sidecar.
+func (s *Sidecar) Arrived(lane string, d *relay.Delivery, m *relay.Message) {
+	if m.SenderAgentName == s.cfg.Agent {
 		return
 	}
-	if p.outcome == nil {
-		p.outcome = &outcome.Outcome{Agent: w.cfg.Agent, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
-			RelayMsgID: relay.MessageID(p.key), Sender: p.msg.SenderAgentName, ThreadID: p.msg.ThreadID}
-	}
-	p.outcome.At = relay.MillisOf(time.Now())
-	change(p.outcome)
-	w.outcomes.Note(*p.outcome)
-}
-
-// settled makes sure that what was noted of p is told even if this process dies. It is
-// called before p counts as handled.
-func (w *watch) settled(p *arrival) {
-	if p.outcome != nil {
-		w.outcomes.Settle(p.outcome.Channel, p.outcome.ChatID, p.outcome.RelayMsgID)
-	}
-}
-
-// told are the reasons of a stop that a watcher of the group wants to know of.
-// The others say nothing of the message but that it came twice, was this bot's
-// own, or is none.
-var told = []relay.Reason{relay.Expired, relay.Recalled, relay.Muted, relay.Paused, relay.StoppedByPerson, relay.NotForMe,
-	relay.NotMentioned, relay.Budget, relay.MaxDepth, relay.JudgeNo, relay.JudgeError, relay.Undeliverable}
-
-func (w *watch) noteStopped(p *arrival, why relay.Reason) {
-	// What is not signed may be anybody's, unless its sender is known to have another secret.
-	_, secret := errors.AsType[*SecretError](p.cause)
-	if p.History || !slices.Contains(told, why) && !secret { // of what was there before this sidecar there is nothing to tell
+	now := time.Now()
+	s.chats.peers.sentAt(m, now) // tells of a clock that is ahead
+	s.chats.peers.saw(lane, m)
+	s.metrics.arrived(lane, d.History, m, now)
+	if m.Role == relay.RoleUser {
+		s.missed(m)
 		return
 	}
-	w.note(p, func(o *outcome.Outcome) {
-		o.Stopped = why
-		if p.cause != nil {
-			o.Detail = p.cause.Error()
+	s.app.met(m)
+	if id := s.copies.came(m.ID(), m.SenderAgentName); id != "" {
+		s.app.matched(id, m.SenderAgentName)
+	}
+}
+
+// Missed notes that a bot's sidecar did not bring its message.
+func (s *Sidecar) Missed(m *relay.Message) { s.copies.silent.Add(s.sidecarOf(m), time.Now()) }
+
+// Said tells that the bot has said something in a group.
+func (s *Sidecar) Said(m *relay.Message) {
+	s.metrics.sent.WithLabelValues("true").Inc()
+	s.log.Info("sent", keyChat, m.ChatID, keyMsg, m.ID())
+}
+
+// Recorded shows watchers a message.
+func (s *Sidecar) Recorded(m *relay.Message, e transcript.Entry, added bool) {
+	s.metrics.recorded(e.Role, added)
+	shown := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID,
+		RelayMsgID: cmp.Or(group.EditOf(m), m.ID()), Role: e.Role, Sender: e.Sender, SenderName: m.SenderName,
+		Content: m.Content, ThreadID: m.ThreadID, ParentID: m.ParentID, RootID: m.RootID, TS: relay.Millis(e.TS),
+		Own: m.SenderAgentName == s.cfg.Agent && m.Role != relay.RoleUser, Edited: e.EditOf != ""}
+	s.core.View(func(c *loop.Core) {
+		g := c.Group(core.ChatOf(m.Channel, m.ChatID))
+		if l := g.Line(m.ID()); l != nil {
+			shown.Depth = l.Depth
+		}
+		if g.Gone(m.ID()) || g.Gone(group.EditOf(m)) {
+			shown.Content, shown.Recalled = "", true
 		}
 	})
+	s.events.Publish(shown)
+	if m.Channel == relay.DefaultChannel && m.Role == relay.RoleUser {
+		s.app.nameChat(m.ChatID)
+	}
 }
 
-func (w *watch) noteDecided(p *arrival) {
-	w.note(p, func(o *outcome.Outcome) { o.Decision = new(p.decision) })
+// Decided tells what the policy has decided.
+func (s *Sidecar) Decided(m *relay.Message, d policy.Decision, mentioned bool) {
+	s.metrics.decided(d)
+	s.events.Publish(httpapi.Event{Type: httpapi.EventDecision, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: m.ID(),
+		Sender: string(m.SenderAgentName), Depth: d.Depth, Decision: d})
+	s.log.Info("decision", keyAgent, s.cfg.Agent, keyChat, m.ChatID, keyMsg, m.ID(), keySender, m.SenderAgentName, "allow",
+		d.Allow, "tier", d.Tier, keyReason, d.Reason, "detail", d.Detail, "depth", d.Depth, "mentioned", mentioned, "judge_ms", d.JudgeMS)
 }
 
-func (w *watch) noteDelivered(p *arrival, door string) {
-	w.note(p, func(o *outcome.Outcome) { o.Delivered, o.Door = o.At, door })
-	if door != doorStream || p.outcome == nil {
+// Stopped tells why a message ended.
+func (s *Sidecar) Stopped(is core.Stop) {
+	m, why := is.Msg, is.Reason
+	s.metrics.stopped.WithLabelValues(string(why)).Inc()
+	e := httpapi.Event{Type: httpapi.EventStop, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: cmp.Or(m.RelayMsgID, m.ID()),
+		Sender: string(m.SenderAgentName), Reason: why}
+	level := slog.LevelInfo
+	if is.Decision != nil {
+		s.Decided(m, *is.Decision, is.Mentioned)
+		e.Depth = is.Decision.Depth
+	}
+	switch {
+	case is.Decision != nil, why == relay.OwnMessage, why == relay.Duplicate: // the decision has been told
+		level = slog.LevelDebug
+	case why == relay.Malformed, why == relay.BadSignature:
+		level = slog.LevelWarn
+	}
+	attrs := []any{keyReason, why, keyChat, m.ChatID, keyMsg, m.ID(), keySender, m.SenderAgentName}
+	if is.Detail != "" {
+		attrs = append(attrs, keyErr, is.Detail)
+	}
+	s.log.Log(context.Background(), level, "stopped", attrs...)
+	if why != relay.OwnMessage {
+		s.events.Publish(e)
+	}
+}
+
+// Shared is told each record of this sidecar.
+func (s *Sidecar) Shared(of loop.Chat, r *group.Record) { s.Took(of, r) }
+
+// Took learns from what sidecars say of themselves how people name their bots, also those that have not spoken yet, and
+// reports those whose environments differ in what has to be the same.
+func (s *Sidecar) Took(of loop.Chat, r *group.Record) {
+	if r.Kind != group.KindSet {
 		return
 	}
-	if early, ok, _ := w.delivered.PeekOrAdd(p.msg.RelayMsgID, *p.outcome); ok {
-		w.note(p, func(o *outcome.Outcome) { o.Acknowledged = early.Acknowledged })
+	go s.learnPeers(of) // the loop shares this, and is to be asked
+}
+
+func (s *Sidecar) learnPeers(of loop.Chat) {
+	var peers []group.Peer
+	var sources map[string]string
+	s.core.View(func(c *loop.Core) {
+		if g := c.Group(of); g != nil {
+			peers, sources = g.Peers(), g.Sources()
+		}
+	})
+	var answers, budgets []string
+	for _, p := range peers {
+		if p.Agent != s.cfg.Agent && p.Name != "" && of.Channel == relay.DefaultChannel {
+			s.app.book.LearnBot(feishu.Bot{Agent: p.Agent, Name: p.Name})
+		}
+		answers = append(answers, string(p.Agent)+" "+string(p.Answer))
+		budgets = append(budgets, string(p.Agent)+" "+strconv.Itoa(p.Budget))
+	}
+	s.differ(of, "ANSWER_MODE", sources["answer"], answers)
+	s.differ(of, "GROUP_BUDGET", sources["budget"], budgets)
+}
+
+// maxCompared is how many sidecars are named that differ.
+const maxCompared = 20
+
+// differ reports a variable that is not the same at all sidecars of a group, once.
+func (s *Sidecar) differ(of loop.Chat, name, source string, all []string) {
+	var values []string
+	for _, is := range all {
+		values = append(values, is[strings.LastIndexByte(is, ' '):])
+	}
+	slices.Sort(values)
+	if len(slices.Compact(values)) < 2 || source != group.FromEnv {
+		return
+	}
+	err := fmt.Errorf("%s differs between the sidecars of a group, and that of the first agent holds: %s; set the same "+
+		"everywhere", name, strings.Join(all[:min(len(all), maxCompared)], ", "))
+	if _, told := s.differing.LoadOrStore(of.String()+err.Error(), nil); !told {
+		s.problems.set("settings", err)
+		s.log.Warn("sidecars have different settings", keyChat, of.ID, keyErr, err)
 	}
 }
 
-// noteAcknowledged tells that the bot acknowledged a message on the stream. It
-// may do so before the delivery is noted, which then finds the time here.
-func (w *watch) noteAcknowledged(id relay.MessageID) {
-	now := relay.MillisOf(time.Now())
-	o, ok, _ := w.delivered.PeekOrAdd(id, outcome.Outcome{Acknowledged: now})
-	if !ok || o.Agent == "" {
+// Told shows watchers a command, a notice or a verdict.
+func (s *Sidecar) Told(of loop.Chat, r *group.Record) {
+	if r.Kind == group.KindVerdict {
+		s.watchers.tell(outcomeOf(of, r.Of, r.Sender, r.Thread, *r.Verdict))
 		return
 	}
-	o.At, o.Acknowledged = now, now
-	w.outcomes.Note(o)
+	e := noticeEntry(r)
+	s.events.Publish(httpapi.Event{Type: httpapi.EventNotice, Channel: of.Channel, ChatID: of.ID, RelayMsgID: r.Message,
+		Role: transcript.RoleNotice, Sender: e.Sender, Content: e.Content, ThreadID: r.Thread, TS: r.TS, Mark: e.Mark})
+}
+
+// noticeEntry is a command or a notice as people see it in a transcript.
+func noticeEntry(r *group.Record) transcript.Entry {
+	mark := &transcript.Mark{Kind: string(r.Kind), Act: string(r.Act), Of: string(r.Of), By: r.By}
+	for _, bot := range r.Bots {
+		mark.Bots = append(mark.Bots, string(bot))
+	}
+	if len(r.Set) > 0 {
+		values := map[string]json.RawMessage{}
+		for key, v := range r.Set {
+			values[key] = v.V
+		}
+		mark.Set, _ = json.Marshal(values) // values are JSON
+	}
+	return transcript.Entry{Role: transcript.RoleNotice, Content: r.Text, Sender: string(r.Agent),
+		MessageID: string(r.Message), ThreadID: r.Thread, TS: int64(r.TS), Mark: mark}
+}
+
+// notices are the last n commands and notices of a chat up to a time.
+func (s *Sidecar) notices(channel, chat string, n int, until int64) (list []transcript.Entry, err error) {
+	s.core.View(func(c *loop.Core) {
+		g := c.Group(core.ChatOf(channel, relay.ChatID(chat)))
+		if g == nil {
+			return
+		}
+		for _, r := range g.Shown() {
+			if int64(r.TS) <= until {
+				e := noticeEntry(&r)
+				e.Recalled = g.Gone(r.Of) && r.Text == ""
+				list = append(list, e)
+			}
+		}
+	})
+	slices.SortStableFunc(list, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
+	return list[max(0, len(list)-n):], nil
+}
+
+// Recalled has everybody forget the text of a message.
+func (s *Sidecar) Recalled(of loop.Chat, id relay.MessageID) {
+	if s.channels.stream != nil {
+		s.channels.stream.Recall(id)
+	}
+	if s.channels.gateway != nil {
+		s.channels.gateway.gateway.Forget(id)
+	}
+	s.events.Recall(of.Channel, of.ID, id)
+}
+
+// Ended tells what became of a delivery.
+func (s *Sidecar) Ended(f *deliver.Effect) {
+	of := loop.ChatOf(f.Chat)
+	if f.Result == deliver.Delivered {
+		s.away.Store(false)
+		if f.Late {
+			s.log.Info("the bot answered after the time-out", keyChat, of.ID, keyMsg, f.ID, keySender, f.From, keyDoor, f.Channel)
+		}
+		if isMail(f.Key) {
+			go s.mail.ackLate(f.ID)
+			return
+		}
+		s.metrics.delivered(f.Channel, f.Sent.Time())
+		s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: of.Channel, ChatID: of.ID, RelayMsgID: f.ID,
+			Sender: string(f.From), Door: f.Channel})
+		s.log.Info("delivered", keyChat, of.ID, keyMsg, f.ID, keySender, f.From, keyDoor, f.Channel)
+		return
+	}
+	if s.channels.stream != nil {
+		s.channels.stream.Withdraw(f.ID)
+	}
+	why := relay.Undeliverable
+	switch f.Result {
+	case deliver.Expired:
+		why = relay.Expired
+	case deliver.Withdrawn:
+		why = f.Reason
+	default:
+		s.problems.set(partInject, errors.New(f.Detail))
+	}
+	if !isMail(f.Key) {
+		s.Stopped(core.Stop{Msg: &relay.Message{Channel: of.Channel, ChatID: of.ID, RelayMsgID: f.ID, SenderAgentName: f.From},
+			Reason: why, Detail: f.Detail})
+	}
+}
+
+// partInject is the part that delivers.
+const partInject = "inject"
+
+// Problems tells why a message is written again.
+func (s *Sidecar) Problems(f *deliver.Effect) {
+	s.problems.set(partInject, errors.New(f.Detail))
+	s.metrics.retried.WithLabelValues(partInject).Inc()
+	if !s.away.Swap(true) { // once an outage
+		s.log.Warn("the bot does not accept messages; they wait", keyMsg, f.ID, keyErr, f.Detail)
+	}
 }
 
 // mailed publishes an event about a direct message.
-func (w *watch) mailed(e agent.Event) {
-	w.metrics.mail.WithLabelValues(string(e.What)).Inc()
+func (s *Sidecar) mailed(e agent.Event) {
+	s.metrics.mail.WithLabelValues(string(e.What)).Inc()
 	shown := &httpapi.MailEvent{What: string(e.What), ID: e.Envelope.ID, Type: string(e.Envelope.Type),
 		From: string(e.Envelope.From), To: string(e.Envelope.To), Reason: e.Reason}
 	if t := e.Envelope.Task; t != nil {
 		shown.TaskID, shown.State = t.ID, string(t.State)
 	}
-	w.events.Publish(httpapi.Event{Type: httpapi.EventMail, Mail: shown})
+	s.events.Publish(httpapi.Event{Type: httpapi.EventMail, Mail: shown})
 }
 
-// groupShown is what GET /v1/transcripts returns of a group: its name by the
-// groups file, else by Feishu, and the limits that hold in it.
-func (w *watch) groupShown(channel string, chat relay.ChatID) httpapi.Group {
-	group := w.chats.group(chat)
-	limits := w.records.limits(channel, chat)
-	name := group.Name
-	if channel == relay.DefaultChannel {
-		name = cmp.Or(name, w.app.book.Chat(chat).Name)
-	}
-	return httpapi.Group{Name: name,
-		Limits: httpapi.GroupLimits{MaxDepth: limits.MaxDepth, Threshold: limits.Threshold, Check: limits.Check}}
+// outcomeWatchers are told each verdict.
+type outcomeWatchers struct {
+	mu   sync.Mutex
+	list map[int]func(outcome.Outcome) // guarded by mu, as next is
+	next int
 }
 
-// shown lets watchers see a message, once.
-func (w *watch) shown(m *relay.Message, sent time.Time, own bool) {
-	key := string(m.ID())
-	if w.showing.Claim(key) != dedup.New {
-		return
+func (w *outcomeWatchers) tell(o outcome.Outcome) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.list {
+		f(o)
 	}
-	_ = w.showing.Settle(key, true) // in memory only
-	gone := w.chats.wasRecalled(m)
-	if gone {
-		m = noText(m)
-	}
-	entry := entryOf(m, sent)
-	e := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID,
-		RelayMsgID: cmp.Or(editOf(m), m.RelayMsgID),
-		Role:       entry.Role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
-		ParentID: m.ParentID, RootID: m.RootID, TS: relay.MillisOf(sent), Own: own,
-		Edited: editOf(m) != "", Recalled: gone}
-	if entry.Role != relay.RoleAssistant || !w.events.Watched() {
-		w.events.Publish(e)
-		return
-	}
-	counted := func() {
-		limits := w.records.limits(m.Channel, m.ChatID)
-		// 0: not known
-		e.Depth, _ = w.chats.depth(where{channel: m.Channel, chat: m.ChatID}, policyEntry(entry), limits)
-		w.events.Publish(e)
-	}
-	if own { // the bot waits for the answer to its send, and not for the transcript
-		w.counting.Go(counted)
-		return
-	}
-	counted()
 }
 
-// withheld tells that a person's message is not for this bot.
-func (w *watch) withheld(m *relay.Message, why relay.Reason) {
-	p := &arrival{key: string(m.ID()), msg: *m}
-	w.note(p, func(o *outcome.Outcome) { o.Stopped = why })
-	w.settled(p)
-	w.stopped(p, "steer", why)
-}
-
-// gave notes that the bot has a person's message: by the gateway, or ("") it reported the message itself.
-func (w *watch) gave(m *relay.Message, door string) {
-	w.note(&arrival{key: string(m.ID()), msg: *m}, func(o *outcome.Outcome) { o.Delivered, o.Door = o.At, door })
-}
-
-// stopped reports why p ended.
-func (w *watch) stopped(p *arrival, stage string, why relay.Reason) {
-	w.metrics.stopped.WithLabelValues(string(why)).Inc()
-	level := slog.LevelInfo
-	switch {
-	case why == relay.OwnMessage, why == relay.Duplicate, stage == stagePolicy: // the decision has been told
-		level = slog.LevelDebug
-	case why == relay.Malformed, why == relay.BadSignature:
-		level = slog.LevelWarn
+func (w *outcomeWatchers) watch(f func(outcome.Outcome)) (stop func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.list == nil {
+		w.list = map[int]func(outcome.Outcome){}
 	}
-	attrs := []any{keyReason, why, keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keySender,
-		p.msg.SenderAgentName}
-	if p.cause != nil {
-		attrs = append(attrs, keyErr, p.cause)
+	w.next++
+	n := w.next
+	w.list[n] = f
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.list, n)
 	}
-	w.log.Log(context.Background(), level, "stopped", attrs...)
-	if why == relay.OwnMessage {
-		return
-	}
-	w.events.Publish(httpapi.Event{Type: httpapi.EventStop, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
-		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Reason: why, Depth: p.decision.Depth})
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -13,9 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"feishu-relay/core"
+	"feishu-relay/deliver"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/webhook"
-	"feishu-relay/internal/delivery"
 	"feishu-relay/relay"
 )
 
@@ -41,30 +43,36 @@ func newWebhook(target string, secret Secret) *webhookDoor {
 	return &webhookDoor{url: target, secret: secret, client: transport}
 }
 
-var _ delivery.Channel = (*webhookDoor)(nil)
+var _ core.Channel = (*webhookDoor)(nil)
 
-func (*webhookDoor) Name() string             { return doorWebhook }
-func (*webhookDoor) Open() bool               { return true } // only a post tells
-func (*webhookDoor) Changed() <-chan struct{} { return nil }
-func (w *webhookDoor) Present() bool          { return w.reached.Load() }
-func (*webhookDoor) Serial() bool             { return true }
-func (*webhookDoor) Pauses() delivery.Pauses {
-	return delivery.Pauses{First: webhookFirst, Most: webhookMax}
+// Name implements [core.Channel], as the following do.
+func (*webhookDoor) Name() string                        { return doorWebhook }
+func (*webhookDoor) Conn() uint64                        { return 1 } // only a post tells
+func (*webhookDoor) Changed() <-chan struct{}            { return nil }
+func (w *webhookDoor) Present() bool                     { return w.reached.Load() }
+func (*webhookDoor) Serial() bool                        { return true }
+func (*webhookDoor) Pauses() (first, most time.Duration) { return webhookFirst, webhookMax }
+
+// Write posts a message once. The bot has it with 2xx, settles it later with 202, and refuses it with 4xx other than
+// 408 and 429.
+func (w *webhookDoor) Write(ctx context.Context, in *core.Input, _ bool, written func()) error {
+	return w.post(ctx, in.ID, in.Inbound, written)
 }
 
-// Write posts m once. The bot has it with 2xx, settles it later with 202, and
-// refuses it with 4xx other than 408 and 429.
-func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written func(<-chan struct{})) error {
-	body, err := relay.Marshal(m.Inbound)
+func (w *webhookDoor) post(ctx context.Context, id relay.MessageID, in relay.Inbound, written func()) error {
+	refused := func(format string, args ...any) error {
+		return &core.ResultError{Result: deliver.Refused, Err: fmt.Errorf(format, args...)}
+	}
+	body, err := relay.Marshal(in)
 	if err != nil {
-		return fmt.Errorf("%w: encode inbound message: %w", delivery.ErrRefused, err)
+		return refused("encode inbound message: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("%w: INJECT_URL cannot be requested", delivery.ErrRefused)
+		return refused("INJECT_URL cannot be requested")
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
-	req.Header.Set("Idempotency-Key", headerSafe(string(m.ID)))
+	req.Header.Set("Idempotency-Key", headerSafe(string(id)))
 	if w.secret != "" {
 		timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 		req.Header.Set("X-Relay-Timestamp", timestamp)
@@ -72,7 +80,7 @@ func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written fu
 	}
 	code, err := webhook.Post(req, w.client, func() {
 		w.note(true)
-		written(nil)
+		written()
 	})
 	if ctx.Err() == nil {
 		w.note(err == nil)
@@ -81,11 +89,11 @@ func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written fu
 	case err != nil:
 		return injectionError(fmt.Errorf("post to INJECT_URL: %w", err))
 	case code == http.StatusAccepted:
-		return delivery.ErrAccepted
+		return &core.ResultError{Result: deliver.Accepted, Err: errors.New("the bot answers later")}
 	case code >= 200 && code < 300:
 		return nil
 	case feishu.IsRefusal(code):
-		return fmt.Errorf("%w: INJECT_URL answered %d", delivery.ErrRefused, code)
+		return refused("INJECT_URL answered %d", code)
 	default:
 		return fmt.Errorf("INJECT_URL answered %d", code)
 	}

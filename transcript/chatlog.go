@@ -19,8 +19,6 @@ const (
 	// lockWait is how long Append waits for the lock before it returns ErrBusy.
 	// The lock is held for microseconds, unless the holding process is stopped.
 	lockWait = 10 * time.Second
-	// tryWait is how long TryAppend waits for the lock.
-	tryWait = 20 * time.Millisecond
 	// maxBehind is the most bytes appended by others that are read on from the
 	// last place; beyond it the end of the file is read again.
 	maxBehind = 4 << 20
@@ -76,7 +74,7 @@ func (l *chatLog) closeRetired() {
 
 // count counts the memory of l in that of the store.
 func (l *chatLog) count() {
-	now := int64(l.bytes + l.outlineBytes + idCost*len(l.ids))
+	now := int64(l.bytes + idCost*len(l.ids))
 	l.store.memory.Add(now - l.counted)
 	l.counted = now
 }
@@ -245,8 +243,8 @@ func (l *chatLog) load(full bool) error {
 	if l.number, _, err = l.store.numbers(l.name, l.log.Info(), nil); err != nil {
 		return err
 	}
-	var lines []line // newest first
-	bytes, begun := 0, true
+	var lines []line                 // newest first
+	bytes, kept, begun := 0, 0, true // kept of the lines are remembered, of the others their ids
 	for r, err := range l.store.back(l.name, place{l.number, size}, nil) {
 		if err != nil {
 			return err
@@ -256,8 +254,10 @@ func (l *chatLog) load(full bool) error {
 			continue
 		}
 		read := lineOf(e, r.at)
-		if bytes += read.size(); bytes > maxMemory {
-			read.drop()
+		if bytes += read.size(); bytes <= maxMemory {
+			kept++
+		} else {
+			read.Entry = Entry{MessageID: e.MessageID, TS: e.TS}
 		}
 		lines = append(lines, read)
 		if full && (len(lines) >= maxIDs || bytes >= fullMost) ||
@@ -266,9 +266,13 @@ func (l *chatLog) load(full bool) error {
 			break
 		}
 	}
-	l.memory = memory{begun: begun}
-	for _, read := range slices.Backward(lines) {
-		l.remember(read)
+	l.memory = memory{begun: begun && kept == len(lines)}
+	for i, read := range slices.Backward(lines) {
+		if i < kept {
+			l.remember(read)
+		} else if read.MessageID != "" && !l.has(read.MessageID) {
+			l.rememberID(maphash.String(seed, read.MessageID))
+		}
 	}
 	l.reach = math.MinInt64
 	if !begun && !full {
@@ -285,8 +289,8 @@ func (l *chatLog) load(full bool) error {
 
 // Bounds of what is kept in memory of each open chat; beyond them the oldest is dropped.
 const (
-	maxLines  = 512       // lines with their contents, and as many without
-	maxMemory = 512 << 10 // bytes of the lines with their contents, and of those without
+	maxLines  = 512       // lines
+	maxMemory = 512 << 10 // bytes of the lines
 	lineCost  = 300       // bytes of a line besides its texts
 	// maxIDs is how many message ids are remembered. A repeat after more other messages than that
 	// is not recognised.
@@ -296,12 +300,10 @@ const (
 
 // memory holds the last lines of a chat, each message once.
 type memory struct {
-	lines        []line // oldest first
-	outlines     int    // how many of lines, the oldest, are without content
-	bytes        int    // of the others
-	outlineBytes int
-	bare         bool // a line has no id
-	begun        bool // lines begin with the chat's first one
+	lines []line // oldest first
+	bytes int    // of lines
+	bare  bool   // a line has no id
+	begun bool   // lines begin with the chat's first one
 
 	ids  map[uint64]struct{} // hashes, which take less memory
 	ring []uint64            // ids in their order
@@ -313,9 +315,6 @@ func (l *line) size() int {
 	return lineCost + len(l.Content) + 64*len(l.Files) + len(l.Sender) + len(l.MessageID) + len(l.SenderName) +
 		len(l.ThreadID) + len(l.ParentID) + len(l.RootID) + len(l.MsgType) + len(l.PartOf) + len(l.EditOf)
 }
-
-// drop removes what an outline does not have.
-func (l *line) drop() { l.Content, l.Files, l.Mark = "", nil, nil }
 
 func (m *memory) has(id string) bool {
 	_, ok := m.ids[maphash.String(seed, id)]
@@ -342,26 +341,14 @@ func (m *memory) remember(l line) {
 	}
 	m.lines = append(m.lines, l)
 	m.bytes += l.size()
-	for len(m.lines)-m.outlines > maxLines || m.bytes > maxMemory {
-		oldest := &m.lines[m.outlines]
-		m.bytes -= oldest.size()
-		oldest.drop()
-		m.outlineBytes += oldest.size()
-		m.outlines++
-	}
-	for m.outlines > maxLines || m.outlineBytes > maxMemory {
+	for len(m.lines) > maxLines || m.bytes > maxMemory {
 		m.remove(0)
 		m.begun = false
 	}
 }
 
 func (m *memory) remove(i int) {
-	if i < m.outlines {
-		m.outlineBytes -= m.lines[i].size()
-		m.outlines--
-	} else {
-		m.bytes -= m.lines[i].size()
-	}
+	m.bytes -= m.lines[i].size()
 	if i > 0 {
 		m.lines = slices.Delete(m.lines, i, i+1)
 		return
@@ -386,22 +373,18 @@ func (m *memory) rememberID(id uint64) {
 
 // recent passes the lines in memory to take, newest first, until it returns false. If more are wanted, those
 // before the place from are in the files.
-func (l *chatLog) recent(contents bool, take func(*line) bool) (from place, more bool) {
+func (l *chatLog) recent(take func(*line) bool) (from place, more bool) {
 	l.mu.Lock() // an append that waits for the file's lock does not hold it
 	defer l.unlock()
 	if !l.current() {
 		return end, true
 	}
 	from = place{l.number, l.place.Offset()}
-	first := 0
-	if contents {
-		first = l.outlines
-	}
-	for i := len(l.lines) - 1; i >= first; i-- {
+	for i := len(l.lines) - 1; i >= 0; i-- {
 		if !take(&l.lines[i]) {
 			return from, false
 		}
 		from = l.lines[i].at
 	}
-	return from, first > 0 || !l.begun
+	return from, !l.begun
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // An edit is a line of its own, and readers see one message with the newest text:
-// from memory and from the file, in tails, outlines, pages and lists.
+// from memory and from the file, in tails, pages and lists.
 func TestEditsShowAsTheirMessage(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)
@@ -42,9 +42,6 @@ func TestEditsShowAsTheirMessage(t *testing.T) {
 		}
 		if entries, err := s.TailTo("feishu", "oc_x", 9, 2500); err != nil || show(entries) != "om_1 one, om_2 the whole" {
 			t.Errorf("%s: up to a time %q, %v", name, show(entries), err)
-		}
-		if entries, err := s.Outline("feishu", "oc_x", 9, 9000); err != nil || show(entries) != "om_1 , om_2 , om_3 " {
-			t.Errorf("%s: outline %q, %v", name, show(entries), err)
 		}
 		before, pages := "", ""
 		for i := 0; i == 0 || before != ""; i++ {

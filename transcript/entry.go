@@ -9,8 +9,8 @@ import (
 	"feishu-relay/relay"
 )
 
-// RoleNotice is the role of a notice of the sidecars. Notices are in a folder of their own, since
-// readers of a transcript know only [relay.RoleUser] and [relay.RoleAssistant], which is any bot.
+// RoleNotice is the role of a notice of the sidecars, which the API shows among the messages. A
+// transcript has only [relay.RoleUser] and [relay.RoleAssistant], which is any bot.
 const RoleNotice = "notice"
 
 // Entry is one message of a group: a line of the transcript. A line always has
@@ -39,7 +39,7 @@ type Entry struct {
 	// Edited: the content is that of a later line. This field is never in a
 	// file.
 	Edited bool `json:"edited,omitempty"`
-	*Mark       // of a notice
+	*Mark       // of a notice; never in a file
 }
 
 // Files are the files of a message.
@@ -87,9 +87,7 @@ func (e Entry) Short() Entry {
 	return e
 }
 
-func (e *Entry) valid() bool {
-	return e.Role == relay.RoleUser || e.Role == relay.RoleAssistant || e.Role == RoleNotice
-}
+func (e *Entry) valid() bool { return e.Role == relay.RoleUser || e.Role == relay.RoleAssistant }
 
 // encode returns e as one line without its newline, shorter than [relay.MaxLine]. It cuts a content that does not fit.
 func (e *Entry) encode() ([]byte, error) { return relay.EncodeCut(e, &e.Content, relay.MaxLine-1) }

@@ -114,9 +114,8 @@ const (
 // line is an entry as it is gathered and remembered.
 type line struct {
 	Entry
-	at    place
-	sum   uint64 // of role, sender and content
-	shown bool   // selected for a page
+	at  place
+	sum uint64 // of role, sender and content
 }
 
 // seed is shared by all stores: sums are compared in this process only.
@@ -173,7 +172,6 @@ func (g *gatherer) known(l *line) bool {
 	}
 	i := find(g.lines, l)
 	if i >= 0 && l.MessageID != "" {
-		l.shown = g.lines[i].shown
 		g.lines = slices.Delete(g.lines, i, i+1)
 		g.add(l)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -27,9 +26,8 @@ const (
 	// maxPageBytes is the most bytes read for the entries of a page. Beyond it
 	// the page ends before it is full.
 	maxPageBytes = 8 << 20
-	// maxContextBytes is the most bytes read for the context of its first
-	// entry. Beyond it that context is shorter.
-	maxContextBytes = 1 << 20
+	// maxBeforePage is the most bytes read before a full page to learn whether there is an entry.
+	maxBeforePage = 1 << 20
 )
 
 // Query selects a page of a transcript.
@@ -41,17 +39,12 @@ type Query struct {
 	Before string
 	// Text selects the entries that [Entry.Contains] it; "": all entries.
 	Text string
-	// Context is how many entries before each selected one are added.
-	Context int
 }
 
 // Page is a piece of a transcript.
 type Page struct {
-	// Entries are the selected ones and their context, oldest first. A selected
-	// entry directly follows the Context entries that precede it in the chat.
+	// Entries are the selected ones, oldest first.
 	Entries []Entry
-	// Shown are the indexes in Entries of the selected ones.
-	Shown []int
 	// Earlier is the cursor of the page before this one; "" if this is the
 	// first. It remains valid when messages are appended and the file is
 	// rotated.
@@ -126,21 +119,19 @@ func parseCursor(text string) (p place, err error) {
 // pager collects a page from lines passed to it newest first.
 type pager struct {
 	gatherer
-	store   *Store
-	q       Query
-	found   int // messages shown
-	context int // entries still wanted for the last shown one
+	store *Store
+	q     Query
 
 	read   int   // bytes, up to and with oldest
-	oldest place // of the last line that was considered for Shown
+	oldest place // of the last line that was considered for the page
 	behind int   // bytes read after it
 	more   bool  // the chat has lines before oldest
 }
 
 // take adds a line and reports whether more are wanted. Once the page is full,
-// lines serve as context and show whether there is an earlier page.
+// lines show whether there is an earlier one.
 func (p *pager) take(r raw) bool {
-	full := p.found >= p.q.Limit || p.read >= maxPageBytes
+	full := len(p.lines) >= p.q.Limit || p.read >= maxPageBytes
 	if full {
 		p.behind += len(r.text) + 1
 	} else {
@@ -148,41 +139,22 @@ func (p *pager) take(r raw) bool {
 		p.oldest = r.at
 	}
 	if e, found := p.store.entry(r.text); found && !p.edits.take(&e) {
-		if l := lineOf(e, r.at); !p.known(&l) {
-			p.choose(&l, full)
+		now := p.edits.shown(e)
+		if l := lineOf(e, r.at); !p.known(&l) && !full && now.Contains(p.q.Text) {
+			p.add(&l)
 		}
 		p.more = full
 	}
-	if p.behind >= maxContextBytes {
+	if p.behind >= maxBeforePage {
 		p.more = true // unless reading reaches the beginning
 		return false
 	}
-	return !p.more || p.context > 0
-}
-
-func (p *pager) choose(l *line, full bool) {
-	now := p.edits.shown(l.Entry)
-	l.shown = !full && now.Contains(p.q.Text)
-	switch {
-	case l.shown:
-		p.context = p.q.Context
-		p.found++
-	case p.context > 0:
-		p.context--
-	default:
-		return
-	}
-	p.add(l)
+	return !p.more
 }
 
 // page returns the collected page.
 func (p *pager) page() Page {
 	page := Page{Entries: p.entries()}
-	for i, l := range slices.Backward(p.lines) {
-		if l.shown {
-			page.Shown = append(page.Shown, len(p.lines)-1-i)
-		}
-	}
 	if p.more {
 		page.Earlier = p.oldest.cursor()
 	}

@@ -25,28 +25,6 @@ func page(tb testing.TB, s *Store, q Query) Page {
 	return p
 }
 
-// shown returns what a page shows.
-func (p Page) shown() []Entry {
-	var all []Entry
-	for _, i := range p.Shown {
-		all = append(all, p.Entries[i])
-	}
-	return all
-}
-
-// expectContext checks that before each shown entry are those n that are before
-// it in all.
-func expectContext(tb testing.TB, p Page, all []Entry, n int) {
-	tb.Helper()
-	for _, i := range p.Shown {
-		at := slices.IndexFunc(all, func(e Entry) bool { return e.MessageID == p.Entries[i].MessageID })
-		want := all[max(0, at-n):at]
-		if got := p.Entries[max(0, i-len(want)):i]; !gocmp.Equal(got, want) {
-			tb.Fatalf("before %s are %s, want %s", p.Entries[i].MessageID, ids(got), ids(want))
-		}
-	}
-}
-
 // A reader that pages back gets every message that was there when it began,
 // each once and in order, while the chat goes on and its file is rotated.
 func TestPagingBack(t *testing.T) {
@@ -57,15 +35,14 @@ func TestPagingBack(t *testing.T) {
 		all := messages(0, n)
 		add(t, s, true, all...)
 		var got []Entry
-		q := Query{Context: r.IntN(10)}
+		var q Query
 		for pages := 0; ; pages++ {
 			q.Limit = 1 + r.IntN(20)
 			p := page(t, s, q)
-			if len(p.Shown) > q.Limit || p.Earlier != "" && len(p.Shown) < q.Limit {
-				t.Fatalf("seed %d: %d entries of at most %d, earlier %q", seed, len(p.Shown), q.Limit, p.Earlier)
+			if len(p.Entries) > q.Limit || p.Earlier != "" && len(p.Entries) < q.Limit {
+				t.Fatalf("seed %d: %d entries of at most %d, earlier %q", seed, len(p.Entries), q.Limit, p.Earlier)
 			}
-			expectContext(t, p, all, q.Context)
-			got = append(p.shown(), got...)
+			got = append(p.Entries, got...)
 			if q.Before = p.Earlier; q.Before == "" {
 				break
 			}
@@ -80,7 +57,7 @@ func TestPagingBack(t *testing.T) {
 }
 
 // A search finds the same as looking at every entry, also where it takes many
-// pages, and returns the entries before each find.
+// pages.
 func TestSearching(t *testing.T) {
 	s := open(t, t.TempDir(), &Options{rotateSize: 5000, keep: 10_000})
 	all := messages(0, 300)
@@ -101,10 +78,9 @@ func TestSearching(t *testing.T) {
 	}
 	add(t, s, true, all...)
 	var got []Entry
-	for q := (Query{Limit: 4, Text: "nÄdEl", Context: 20}); ; {
+	for q := (Query{Limit: 4, Text: "nÄdEl"}); ; {
 		p := page(t, s, q)
-		expectContext(t, p, all, q.Context)
-		got = append(p.shown(), got...)
+		got = append(p.Entries, got...)
 		if q.Before = p.Earlier; q.Before == "" {
 			break
 		}
@@ -127,15 +103,15 @@ func TestPageIsBounded(t *testing.T) {
 	}
 	add(t, s, true, all...)
 	for _, text := range []string{"", "nowhere"} {
-		q := Query{Limit: 1000, Text: text, Context: 64}
+		q := Query{Limit: 1000, Text: text}
 		pages, found := 0, 0
 		for ; pages == 0 || q.Before != ""; pages++ {
 			before := bytesRead(t)
 			p := page(t, s, q)
-			if got := bytesRead(t) - before; got > maxPageBytes+maxContextBytes+8*relay.MaxLine {
+			if got := bytesRead(t) - before; got > maxPageBytes+maxBeforePage+8*relay.MaxLine {
 				t.Errorf("text %q: read %d bytes for a page", text, got)
 			}
-			found += len(p.Shown)
+			found += len(p.Entries)
 			q.Before = p.Earlier
 		}
 		if want := map[string]int{"": 12}[text]; found != want || pages != 2 {
@@ -165,8 +141,8 @@ func TestCursors(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
-		if want == nil && !gocmp.Equal(p.shown(), all[30:40]) {
-			t.Errorf("%s: got %s", name, ids(p.shown()))
+		if want == nil && !gocmp.Equal(p.Entries, all[30:40]) {
+			t.Errorf("%s: got %s", name, ids(p.Entries))
 		}
 		must(t, os.RemoveAll(path+".1"))
 		writeFile(t, path, string(content))
@@ -208,7 +184,7 @@ func FuzzPage(f *testing.F) {
 		writeFile(t, filepath.Join(dir, file), string(data))
 		s := open(t, dir, nil)
 		found := 0
-		for q := (Query{Limit: 3, Before: before, Text: text, Context: 2}); ; {
+		for q := (Query{Limit: 3, Before: before, Text: text}); ; {
 			p, err := s.Page("feishu", "oc_x", q)
 			if q.Before == before && before != "" && (errors.Is(err, ErrCursor) || errors.Is(err, ErrCursorGone)) {
 				return
@@ -216,10 +192,10 @@ func FuzzPage(f *testing.F) {
 			if err != nil {
 				t.Fatalf("the cursor %q: %v", q.Before, err)
 			}
-			if found += len(p.Shown); found > len(data) {
+			if found += len(p.Entries); found > len(data) {
 				t.Fatalf("%d entries on all pages", found)
 			}
-			for _, e := range p.shown() {
+			for _, e := range p.Entries {
 				if !e.Contains(text) {
 					t.Fatalf("%+v does not contain %q", e, text)
 				}

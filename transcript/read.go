@@ -24,20 +24,6 @@ func (s *Store) Tail(channel, chatID string, n int) ([]Entry, error) {
 // a later ts are skipped, however many they are. So a sidecar that is behind
 // gets the messages that preceded an old one.
 func (s *Store) TailTo(channel, chatID string, n int, at int64) ([]Entry, error) {
-	return s.tail(channel, chatID, n, at, true)
-}
-
-// Outline is [Store.TailTo] without the contents and the files of the messages, of which up to about
-// a thousand come from memory.
-func (s *Store) Outline(channel, chatID string, n int, at int64) ([]Entry, error) {
-	entries, err := s.tail(channel, chatID, n, at, false)
-	for i := range entries {
-		entries[i].Content, entries[i].Files = "", nil
-	}
-	return entries, err
-}
-
-func (s *Store) tail(channel, chatID string, n int, at int64, contents bool) ([]Entry, error) {
 	if s.closed.Load() {
 		return nil, os.ErrClosed
 	}
@@ -53,7 +39,7 @@ func (s *Store) tail(channel, chatID string, n int, at int64, contents bool) ([]
 	}
 	from, more := end, true
 	if l, ok := s.chats.Get(chatKey{channel, chatID}); ok {
-		from, more = l.recent(contents, take)
+		from, more = l.recent(take)
 	}
 	if !more {
 		return g.entries(), nil

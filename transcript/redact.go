@@ -14,8 +14,8 @@ import (
 // meanwhile, and other programs may write the message again.
 const redactTries = 20
 
-// Redact removes the text of a recalled message, of its edits, and of the answer to it as a
-// command, from all files of its chat and from memory; lines is the number of lines changed. The
+// Redact removes the text of a recalled message and of its edits from all files of its chat and
+// from memory; lines is the number of lines changed. The
 // lines keep their places and lengths, so readers can continue after them. They have no content,
 // files or msg_type then, and [Entry.Recalled] is set. Copies that other programs wrote without an
 // id lose their content too. Any number of processes may call it at once. Callers must append later
@@ -101,7 +101,7 @@ func (r *redaction) of(text []byte) (e Entry, is bool) {
 	if !found {
 		return e, false
 	}
-	if e.MessageID == r.id || e.EditOf == r.id || e.Mark.AnswerTo() == r.id {
+	if e.MessageID == r.id || e.EditOf == r.id {
 		return e, true
 	}
 	l := lineOf(e, end)
@@ -126,7 +126,7 @@ func (r *redaction) blank(first int) error {
 	}
 	for _, file := range files {
 		for done := true; done; {
-			err := retry(lockWait, func() (err error) {
+			err := retry(func() (err error) {
 				done, err = jsonl.Replace(root, file, relay.MaxLine, r.change)
 				return err
 			})

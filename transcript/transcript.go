@@ -54,7 +54,6 @@ import (
 	"log/slog"
 	"os"
 	"sync/atomic"
-	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -63,8 +62,7 @@ import (
 )
 
 // ErrBusy is returned by Append if another process held the lock of the chat's
-// file for ten seconds: that process is stopped or paused. TryAppend does not
-// wait that long. Nothing was written.
+// file for ten seconds: that process is stopped or paused. Nothing was written.
 var ErrBusy = errors.New("transcript is locked by another process")
 
 // Options of a [Store]; nil and zero fields mean the defaults.
@@ -140,23 +138,12 @@ func (s *Store) Skipped() int64 { return s.skipped.Load() }
 // process. After an error it is unknown whether it is there; the caller should
 // retry. Entries of one goroutine are in the order of its calls.
 func (s *Store) Append(channel, chatID string, e Entry) (added bool, err error) {
-	return s.append(channel, chatID, e, lockWait)
-}
-
-// TryAppend is [Store.Append] for a caller that has other chats to serve: it waits
-// for the lock only a few milliseconds, as long as other processes need to write,
-// and then returns [ErrBusy].
-func (s *Store) TryAppend(channel, chatID string, e Entry) (added bool, err error) {
-	return s.append(channel, chatID, e, tryWait)
-}
-
-func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (added bool, err error) {
 	if !e.valid() {
-		return false, errors.New("append to transcript: the role is not user, assistant or notice")
+		return false, errors.New("append to transcript: the role is neither user nor assistant")
 	}
 	a := addition{Entry: e}
 	// The chat's mutex is released between attempts.
-	err = retry(longest, func() (err error) {
+	err = retry(func() (err error) {
 		if s.closed.Load() {
 			return os.ErrClosed
 		}
@@ -171,12 +158,12 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 	return added, nil
 }
 
-// retry calls try until it gets the lock of a file, at most for longest.
-func retry(longest time.Duration, try func() error) error {
+// retry calls try until it gets the lock of a file, at most for lockWait.
+func retry(try func() error) error {
 	if err := try(); !errors.Is(err, jsonl.ErrLocked) {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), longest, ErrBusy)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lockWait, ErrBusy)
 	defer cancel()
 	return jsonl.Retry(ctx, try)
 }

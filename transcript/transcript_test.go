@@ -195,7 +195,7 @@ func TestRepeatsAreDropped(t *testing.T) {
 	writeFile(t, filepath.Join(dir, file), lines(t, messages(0, 3)...)+lines(t, message(1), message(3), message(3)))
 	s := open(t, dir, nil)
 	for range 2 { // cold, then warm
-		for _, all := range [][]Entry{tail(t, s, 4), page(t, s, Query{Limit: 4}).shown()} {
+		for _, all := range [][]Entry{tail(t, s, 4), page(t, s, Query{Limit: 4}).Entries} {
 			if ids(all) != "om_0 om_2 om_1 om_3" {
 				t.Errorf("the end is %q", ids(all))
 			}

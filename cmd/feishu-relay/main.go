@@ -149,11 +149,12 @@ func (p *cli) do(args []string) (name string, err error) {
 
 // pathOf is the command that was named, with those that it is a part of.
 func pathOf(parser *flags.Parser) string {
-	path := parser.Name
+	var path strings.Builder
+	path.WriteString(parser.Name)
 	for c := parser.Active; c != nil; c = c.Active {
-		path += " " + c.Name
+		path.WriteString(" " + c.Name)
 	}
-	return path
+	return path.String()
 }
 
 // misused says what is wrong with the command line.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"feishu-relay/internal/wait"
 	"feishu-relay/internal/words"
 	"feishu-relay/relay"
-	"feishu-relay/sidecar"
 	"feishu-relay/transcript"
 )
 
@@ -29,8 +27,6 @@ const (
 	maxShown = 100_000
 	// maxPage is the most messages of a page of the API.
 	maxPage = 1000
-	// maxNotices is the most notices of a chat that are looked at.
-	maxNotices = 1000
 	// minLookBack is how many of a chat's messages are read at once: more than these do not come between two looks.
 	minLookBack = 250
 	// lookEvery is how often tail -f looks for new messages.
@@ -38,9 +34,9 @@ const (
 )
 
 const transcriptHelp = `list names the groups, the one that spoke last first; show prints the end of one;
-tail -f goes on with what is said from now on, in all groups without CHAT. People's
-commands, the answers to them, and stops that the group was shown are listed between the
-messages and do not count for -n.
+tail -f goes on with what is said from now on, in all groups without CHAT. What the running
+sidecar has of people's commands, the answers to them, and stops that the group was shown is
+listed between the messages and does not count for -n.
 
 CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as only
 one group begins so. It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN), and
@@ -62,7 +58,7 @@ func (p *cli) addTranscript(c *flags.Command) {
 type source interface {
 	// chats are the recorded ones, of which LastTS and Modified say when they spoke last.
 	chats(ctx context.Context) ([]transcript.Chat, error)
-	// tail returns the last n messages of a chat, and the notices of their time.
+	// tail returns the last n messages of a chat, and the notices of their time if it has them.
 	tail(ctx context.Context, c transcript.Chat, n int) ([]shownEntry, error)
 	// place is what errors call it.
 	place() string
@@ -168,46 +164,13 @@ func (r fileRecord) place() string { return r.dir }
 
 func (r fileRecord) chats(context.Context) ([]transcript.Chat, error) {
 	chats, err := r.store.Chats()
-	if marks := r.marks(); marks != nil {
-		noticed, _ := marks.Chats() // as far as there are any
-		_ = marks.Close()           // only read
-		for _, n := range noticed {
-			i := slices.IndexFunc(chats, func(c transcript.Chat) bool { return c.Channel == n.Channel && c.ChatID == n.ChatID })
-			if i >= 0 && n.Modified.After(chats[i].Modified) {
-				chats[i].Modified = n.Modified
-			}
-		}
-	}
 	return newestFirst(chats), err
-}
-
-// marks are what the sidecars did and showed; nil: there is nothing.
-func (r fileRecord) marks() *transcript.Store {
-	marks, _ := transcript.Open(filepath.Join(r.dir, sidecar.MarksFolder), &transcript.Options{ReadOnly: true})
-	return marks
 }
 
 func (r fileRecord) tail(_ context.Context, c transcript.Chat, n int) (out []shownEntry, err error) {
 	entries, err := r.store.Tail(c.Channel, c.ChatID, n)
 	if err != nil {
 		return nil, err
-	}
-	if marks := r.marks(); marks != nil {
-		notices, _ := marks.Tail(c.Channel, c.ChatID, maxNotices) // as far as there are any
-		_ = marks.Close()                                         // only read
-		from := int64(0)
-		if i := slices.IndexFunc(entries, func(e transcript.Entry) bool { return e.TS != 0 }); i >= 0 && len(entries) >= n {
-			from = entries[i].TS
-		}
-		notices = slices.DeleteFunc(notices, func(e transcript.Entry) bool { return e.TS < from })
-		slices.SortStableFunc(notices, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
-		for _, notice := range notices {
-			at := len(entries)
-			for at > 0 && (entries[at-1].TS > notice.TS || entries[at-1].TS == 0) {
-				at--
-			}
-			entries = slices.Insert(entries, at, notice)
-		}
 	}
 	for _, e := range entries {
 		out = append(out, shownEntry{Entry: e})

@@ -13,10 +13,10 @@ import (
 )
 
 const redactHelp = `Removes the text of a message, and of its edits, from the transcripts of this host, from
-the queues and outboxes of all agents in RELAY_DIR, and with Redis from its streams. It
-tells the sidecars of the group that the message was recalled, so that none delivers or
-shows it any more, also where Feishu reported no recall; what else they keep of it goes
-then, or when they start. The message itself stays in Feishu; recall it there.
+the queues in RELAY_DIR, and with Redis from its streams. It tells the sidecars of the
+group that the message was recalled, so that none delivers or shows it any more, also where
+Feishu reported no recall. Their books have it until they are written anew. The message
+itself stays in Feishu; recall it there.
 
 It is safe while sidecars run, and may be repeated. On another host of the group run it
 there. Run it as the user of the sidecars, with their environment: DATA_DIR, RELAY_DIR,

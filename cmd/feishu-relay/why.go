@@ -364,16 +364,16 @@ func (x *explained) command(bots []fate) string {
 	if o == nil || o.Stopped == "" {
 		return ""
 	}
-	all := ""
+	var all strings.Builder
 	for _, b := range bots {
-		all += " " + shellWord(string(b.Agent))
+		all.WriteString(" " + shellWord(string(b.Agent)))
 	}
 	words := ""
 	switch {
 	case released(o.Stopped) && !x.personSpoke():
-		words = "continue" + all
+		words = "continue" + all.String()
 	case o.Stopped == relay.Muted:
-		words = "unmute" + all
+		words = "unmute" + all.String()
 	case o.Stopped == relay.Paused:
 		words = "resume"
 	case o.Stopped == relay.StoppedByPerson && !x.personSpoke():

@@ -223,13 +223,24 @@ func replace(root *os.Root, name string, data []byte, sync bool) (err error) {
 
 // Append writes data, whole lines that end in a newline, at the end of f, which
 // was opened with O_APPEND and O_RDWR and is locked by the caller. It first ends
-// a torn line that a killed writer left ([EndLine], then [AppendLines]). It
-// returns the offset of data.
+// a torn line that a killed writer left ([EndLine]), and after a partial write ends
+// that. It returns the offset of data.
 func Append(f *os.File, data []byte) (at int64, err error) {
 	if _, err = EndLine(f); err != nil {
 		return 0, err
 	}
-	return AppendLines(f, data)
+	n, err := f.Write(data)
+	if err != nil {
+		if n > 0 && data[n-1] != '\n' {
+			_, _ = f.Write([]byte{'\n'}) // may fail too
+		}
+		return 0, fmt.Errorf("append to %s (%d of %d bytes written): %w", f.Name(), n, len(data), err)
+	}
+	end, err := f.Seek(0, io.SeekCurrent) // the end of our write: O_APPEND moved the offset there
+	if err != nil {
+		return 0, fmt.Errorf("append to %s: %w", f.Name(), err)
+	}
+	return end - int64(len(data)), nil
 }
 
 // EndLine writes a newline if the last line of f has none, and returns the size of f.
@@ -253,24 +264,6 @@ func EndLine(f *os.File) (size int64, err error) {
 		return 0, fmt.Errorf("end a torn line of %s: %w", f.Name(), err)
 	}
 	return size + 1, nil
-}
-
-// AppendLines is [Append] for a file that is known to be empty or to end in a newline.
-// After a partial write it writes a newline and returns an error; if the newline fails
-// too, the caller must call [EndLine] before the next AppendLines.
-func AppendLines(f *os.File, data []byte) (at int64, err error) {
-	n, err := f.Write(data)
-	if err != nil {
-		if n > 0 && data[n-1] != '\n' {
-			_, _ = f.Write([]byte{'\n'}) // may fail too
-		}
-		return 0, fmt.Errorf("append to %s (%d of %d bytes written): %w", f.Name(), n, len(data), err)
-	}
-	end, err := f.Seek(0, io.SeekCurrent) // the end of our write: O_APPEND moved the offset there
-	if err != nil {
-		return 0, fmt.Errorf("append to %s: %w", f.Name(), err)
-	}
-	return end - int64(len(data)), nil
 }
 
 const maxName = 120

@@ -175,6 +175,38 @@ func TestNoRotationUnderAReaderOfOffsets(t *testing.T) {
 	}
 }
 
+// Of a capped queue only the newest lines are kept, even if a program follows the folder by its
+// byte offset.
+func TestCapped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "offsets"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "offsets", "naive.txt"), []byte("5"), 0o600))
+	q := queue(t, dir, "a", filerelay.Options{RotateSize: 10_000, Capped: true})
+	h := listen(t, q)
+	reading(t, q)
+	const n = 1000
+	for i := 1; i <= n; i++ {
+		publish(t, q, relaytest.Line("a", i))
+		if got := h.wait(i)[i-1]; got != string(relaytest.Line("a", i)) {
+			t.Fatalf("line %d is %.80q", i, got)
+		}
+	}
+	if got := len(segmentsOf(t, dir)); got != 1 {
+		t.Errorf("%d segments are left, want 1", got)
+	}
+	q = queue(t, dir, "b", filerelay.Options{})
+	h = listen(t, q)
+	reading(t, q)
+	eventually(t, "the end", func() bool { return q.Status().Lag == 0 })
+	h.stop()
+	if kept := len(h.got()); kept == 0 || kept == n {
+		t.Errorf("%d of %d lines are kept", kept, n)
+	} else {
+		h.want(relaytest.Lines("a", n-kept+1, n)...)
+	}
+}
+
 // A program that opened the file before its rotation and goes on writing to it.
 func TestLateWriter(t *testing.T) {
 	dir := t.TempDir()

@@ -178,4 +178,16 @@ func TestFolderRemovedAndBack(t *testing.T) {
 	must(t, os.RemoveAll(dir))
 	publish(t, q, relaytest.Line("a", 3)) // makes the folder again
 	h.want(relaytest.Line("a", 1), relaytest.Line("foreign", 1), relaytest.Line("a", 2), relaytest.Line("a", 3))
+
+	// It goes on through more of that, in turns with a file that is cut.
+	for i := 4; i < 12; i += 2 {
+		publish(t, q, relaytest.Lines("a", i, i+1)...)
+		h.want(slices.Concat(relaytest.Lines("a", 1, 1), [][]byte{relaytest.Line("foreign", 1)},
+			relaytest.Lines("a", 2, i+1))...)
+		if i%4 == 0 {
+			must(t, os.Truncate(live(dir), 0))
+		} else {
+			must(t, os.RemoveAll(dir))
+		}
+	}
 }

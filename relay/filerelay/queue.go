@@ -8,14 +8,14 @@
 //	$RELAY_DIR/outbound.jsonl                        the queue
 //	$RELAY_DIR/outbound.01795211093522000000.jsonl   a rotated segment of it
 //	$RELAY_DIR/offsets/agent_a.outbound.json         how far agent_a has read
-//	$RELAY_DIR/steer/claims/<key>                    who has claimed a key
+//	$RELAY_DIR/claims/<key>                          who has claimed a key
 //
 // # Writing
 //
 // [Queue.Publish] appends its lines with one write under the lock of the queue file, after it
 // checked that the file is still the queue and ends in a newline: a killed process may have
-// left a torn line. Nothing is synced: the outbox above publishes again the lines that a power
-// cut lost. A file of Options.RotateSize becomes a segment, still under the lock.
+// left a torn line. Nothing is synced: a power cut can lose the last lines. A file of
+// Options.RotateSize becomes a segment, still under the lock.
 //
 // # Reading
 //
@@ -24,7 +24,6 @@
 // not fit, because the file was cut, replaced or restored, the file is read from its
 // beginning: readers drop repeats by id and age. A file that another program renamed is read
 // to its end while the reader runs; after a restart it is not looked for.
-// [Queue.Follow] reads in the same way from the oldest line that is kept, and stores nothing.
 //
 // Change notices of the folder (inotify) are hints. Every Options.Recheck the reader looks anyway,
 // also at the file before the current one, which a program that takes no lock may hold open.
@@ -72,8 +71,8 @@ type Options struct {
 	Queue      string // "outbound" or "inbound": the file's name without .jsonl
 	Agent      string // owner of the reading position; any text
 	RotateSize int64  // size in bytes at which the writer begins a new file; 0 is 64 MiB
-	// Capped: only the newest lines are kept, and the queue is read with Follow alone. A
-	// rotation removes all segments but the newest.
+	// Capped: only the newest lines are kept. A rotation removes all segments but the newest,
+	// read or not.
 	Capped   bool
 	Recheck  time.Duration // how often the reader looks without a notice; 0 is 1 s
 	NoNotify bool          // only Recheck wakes the reader

@@ -34,15 +34,11 @@ type reader struct {
 	q       *Queue
 	dir     safefile.Folder
 	wake    safefile.Notices
-	name    string // of the file of the stored position; "": none is stored
+	name    string // of the file of the stored position
 	handle  relay.Handler
 	saver   *wait.Saver
 	window  *relay.Window[place]  // nil before start
 	history atomic.Pointer[place] // where history ends; nil: nothing is history
-
-	view     *view  // what Status returns; of Follow nobody looks at it
-	caughtUp func() // of Follow
-	whole    bool   // the queue had no rotated files when reading began
 
 	begin place   // where to begin in the first file
 	cur   *source // nil before start
@@ -85,21 +81,9 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 		return errors.New("subscribe: the queue is being read already")
 	}
 	defer q.subscribed.Store(false)
-	r := &reader{q: q, handle: h, name: safefile.Name(q.opt.Agent) + "." + q.opt.Queue + ".json",
-		view: &q.view, caughtUp: func() {}}
+	r := &reader{q: q, handle: h, name: safefile.Name(q.opt.Agent) + "." + q.opt.Queue + ".json"}
 	r.run(ctx)
 	r.show(func(v *view) { *v = view{} })
-	return nil
-}
-
-// Follow implements [relay.Follower]. It never fails.
-func (q *Queue) Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error {
-	r := &reader{q: q, view: new(view), handle: func(_ context.Context, d relay.Delivery) {
-		take(d.Line)
-		d.Settle()
-	}}
-	r.caughtUp = sync.OnceFunc(func() { caughtUp(r.whole) })
-	r.run(ctx)
 	return nil
 }
 
@@ -107,7 +91,7 @@ func (q *Queue) Follow(ctx context.Context, take func(line []byte), caughtUp fun
 func (r *reader) show(change func(*view)) {
 	r.q.mu.Lock()
 	defer r.q.mu.Unlock()
-	change(r.view)
+	change(&r.q.view)
 }
 
 // run reads until ctx is done, or the queue is closed.
@@ -125,9 +109,6 @@ func (r *reader) run(ctx context.Context) {
 	saving.Go(func() { r.saver.Run(ctx, r.save) })
 	for why := (safefile.Notice{}); ctx.Err() == nil && r.q.closed.Err() == nil; {
 		ended, err := r.step(ctx, why.Name != "")
-		if ended {
-			r.caughtUp()
-		}
 		if ended && why.Ticked && r.left != nil && r.read(ctx, r.left) != nil {
 			r.left.close() // it was cut or cannot be read: nothing more comes from it
 			r.left = nil
@@ -161,7 +142,7 @@ func (r *reader) wait(ctx context.Context) safefile.Notice {
 
 // report logs when the result of a step changes, and shows it in Status.
 func (r *reader) report(err error) {
-	failed := r.view.readErr != nil // only this goroutine writes it
+	failed := r.q.view.readErr != nil // only this goroutine writes it
 	if err != nil && !failed {
 		r.q.log.Warn("the queue cannot be read; trying again", "err", err)
 	}
@@ -235,10 +216,7 @@ func (r *reader) start() error {
 	if err != nil {
 		return err
 	}
-	r.whole = len(numbers) == 1 // else older segments may have been removed
-	if r.name != "" {
-		r.begin, err = r.q.stored(root, r.name)
-	}
+	r.begin, err = r.q.stored(root, r.name)
 	if errors.Is(err, fs.ErrNotExist) { // the first start: what is there now is history
 		r.begin.History, err = &place{After: numbers[len(numbers)-1]}, nil
 		if info, err := root.Stat(r.q.name); err == nil { // else there is no file yet
@@ -373,7 +351,7 @@ func (q *Queue) stored(root *os.Root, name string) (p place, err error) {
 // an older position only means that more lines are read again.
 func (r *reader) save() error {
 	r.saver.Saved()
-	if r.name == "" || r.window == nil {
+	if r.window == nil {
 		return nil
 	}
 	p, _ := r.window.Position()

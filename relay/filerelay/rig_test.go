@@ -61,36 +61,19 @@ func listen(t testing.TB, q *filerelay.Queue) *heard {
 func listenFor(t testing.TB, q *filerelay.Queue, keep func(line []byte) string) *heard {
 	t.Helper()
 	h := &heard{t: t}
-	h.run(func(ctx context.Context) error {
-		return q.Subscribe(ctx, func(_ context.Context, d relay.Delivery) {
-			h.add(keep(d.Line), d.History)
-			d.Settle()
-		})
-	})
-	return h
-}
-
-// follow collects what one Follow hands over, and a line "caught up: whole" or not.
-func follow(t testing.TB, q *filerelay.Queue) *heard {
-	t.Helper()
-	h := &heard{t: t}
-	h.run(func(ctx context.Context) error {
-		return q.Follow(ctx, func(line []byte) { h.add(string(line), false) },
-			func(whole bool) { h.add(fmt.Sprint("caught up: ", whole), false) })
-	})
-	return h
-}
-
-func (h *heard) run(read func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		if err := read(ctx); err != nil {
-			h.t.Error(err)
+		if err := q.Subscribe(ctx, func(_ context.Context, d relay.Delivery) {
+			h.add(keep(d.Line), d.History)
+			d.Settle()
+		}); err != nil {
+			t.Error(err)
 		}
 	})
 	h.stop = sync.OnceFunc(func() { cancel(); reading.Wait() })
-	h.t.Cleanup(h.stop)
+	t.Cleanup(h.stop)
+	return h
 }
 
 func (h *heard) add(line string, history bool) {

@@ -31,7 +31,7 @@ type Options struct {
 	Channel string // such as nanobot:feishu:outbound; the stream is <Channel>:log
 	Agent   string // whose cursor it is; needed by Subscribe
 	Dir     string // RELAY_DIR: the cursor is a file in its folder offsets; needed by Subscribe
-	Stream  string // another stream than <Channel>:log; then nothing is published on the channel
+	Stream  string // another stream than <Channel>:log; then the channel is not used, and nobody looks for a rival
 	MaxLen  int64  // entries the stream keeps, about; 0 means 10,000. What is older is trimmed
 	// Block is how long a read waits for something new before the link and
 	// the stream are looked at; 0 means 1 s. It is the heartbeat: a dead link is
@@ -130,7 +130,7 @@ func (q *Queue) Stats() Stats {
 	}
 }
 
-// Close ends Subscribe, Follow and all calls, and frees the connections.
+// Close ends Subscribe and all calls, and frees the connections.
 func (q *Queue) Close() error { return q.close() }
 
 // Claim sets a key, as [relay.Claimer] says.

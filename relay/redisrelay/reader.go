@@ -1,6 +1,7 @@
 package redisrelay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,7 @@ const (
 	gatherFor = time.Millisecond
 )
 
-// reader reads the stream, for Subscribe from the stored position, for Follow from the
-// oldest entry.
+// reader reads the stream from the stored position.
 type reader struct {
 	q       *Queue
 	handle  relay.Handler
@@ -44,7 +44,7 @@ type reader struct {
 	window  *relay.Window[place]
 	foreign *foreign
 
-	root   *os.Root // the folder of the cursor; nil: Follow runs
+	root   *os.Root // the folder of the cursor
 	file   string   // the cursor's
 	saver  *wait.Saver
 	saved  cursor // of the goroutine that saves; one that waits is none
@@ -52,20 +52,18 @@ type reader struct {
 
 	at     place
 	looked time.Time
-	waited bool             // Redis was away since the first start
-	ended  func(whole bool) // of Follow; nil: it was called
-	whole  bool             // all that was read was there from the beginning
+	waited bool // Redis was away since the first start
 
 	// Only the goroutine that reads writes these; guarded by q.mu for all others.
 	state relay.Status
 	since cursor // its place is not used
 }
 
-// Subscribe reads the stream from this agent's position, and the channel for
-// what other programs publish; see [relay.Subscriber]. Of a foreign
-// program's messages up to 1,000 (8 MiB) wait for the handler, and the
-// oldest is dropped for a new one; they have no position and are not handed
-// over again after a restart.
+// Subscribe reads the stream from this agent's position, and, without
+// Options.Stream, the channel for what other programs publish; see
+// [relay.Subscriber]. Of a foreign program's messages up to 1,000 (8 MiB)
+// wait for the handler, and the oldest is dropped for a new one; they have no
+// position and are not handed over again after a restart.
 //
 // It returns an error only when the folder of the cursor cannot be used, or
 // when it is running already.
@@ -83,51 +81,31 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 	}
 	defer root.Close()
 	r := q.newReader(h)
-	r.root, r.file = root, safefile.Name(q.opts.Agent+".redis-"+q.opts.Channel)+".json"
+	r.root, r.file = root, safefile.Name(q.opts.Agent+".redis-"+cmp.Or(q.opts.Stream, q.opts.Channel))+".json"
 	if err := r.load(); err != nil {
 		return fmt.Errorf("redis queue: read the position: %w", err)
 	}
 	q.mu.Lock()
 	q.reader = r
 	q.mu.Unlock()
-	ctx, cancel := q.until(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer context.AfterFunc(q.closed, cancel)()
 	var parts sync.WaitGroup
 	parts.Go(func() { r.saver.Run(ctx, r.store) })
 	parts.Go(func() { r.handForeign(ctx) })
-	parts.Go(func() { q.announce(ctx) })
+	if q.opts.Stream == "" {
+		parts.Go(func() { q.announce(ctx) })
+	}
 	r.sessions(ctx)
 	parts.Wait()
 	_ = r.store() // logs its error
 	return nil
 }
 
-// Follow reads the stream from its oldest entry; see [relay.Follower]. It never fails.
-func (q *Queue) Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error {
-	r := q.newReader(func(_ context.Context, d relay.Delivery) {
-		take(d.Line)
-		d.Settle()
-	})
-	r.ended, r.whole = caughtUp, true
-	ctx, cancel := q.until(ctx)
-	defer cancel()
-	r.sessions(ctx)
-	return nil
-}
-
 func (q *Queue) newReader(h relay.Handler) *reader {
 	return &reader{q: q, handle: h, window: relay.NewWindow(place{}), foreign: newForeign(),
 		saver: wait.NewSaver(saveCount, saveAfter, q.opts.Block), saved: cursor{Waits: true}}
-}
-
-// until is ctx until Close.
-func (q *Queue) until(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(q.closed, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
 }
 
 // sessions reads until ctx is done, and waits out the faults between.
@@ -178,7 +156,7 @@ func (r *reader) session(outer context.Context, up func()) error {
 		if err := r.look(connecting, client); err != nil {
 			return err
 		}
-		if r.root != nil {
+		if r.q.opts.Stream == "" {
 			if err := channel.Subscribe(connecting, r.q.opts.Channel); err != nil {
 				return err
 			}
@@ -209,26 +187,13 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 			}
 		}
 		block := r.q.opts.Block
-		if r.ended != nil { // all that was there at the start is handed over without waiting
-			block = -1
-		}
-		entries, err := redislink.Read(ctx, client, r.q.stream, r.at.ID, readCount, block, r.q.opts.Block+grace)
+		entries, err := redislink.Read(ctx, client, r.q.stream, r.at.ID, readCount, block, block+grace)
 		if err != nil {
 			return err
 		}
 		for _, entry := range entries {
 			if err := r.hand(outer, ctx, entry); err != nil {
 				return err
-			}
-		}
-		if len(entries) < readCount && r.ended != nil {
-			at := r.at
-			if err := r.look(ctx, client); err != nil { // was any of it lost before it was read?
-				return err
-			}
-			if r.at == at {
-				r.ended(r.whole)
-				r.ended = nil
 			}
 		}
 		if len(entries) > 1 && len(entries) < readCount {
@@ -288,23 +253,20 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 		r.show(func() { r.since.History, r.since.Waits = border, false })
 		_ = r.store() // logs its error
 	}
-	full := s.length >= r.q.opts.MaxLen
 	if r.at != (place{}) && r.at != s.at {
-		if full && s.at.ID == (redislink.EntryID{}) {
+		if s.length >= r.q.opts.MaxLen && s.at.ID == (redislink.EntryID{}) {
 			r.q.stats.trimmed.Add(1)
 			r.q.log.Error("entries were trimmed from the stream before they were read; they are lost here: " +
 				"this sidecar was away, or too slow, for longer than the stream reaches back")
 		} else {
 			r.q.stats.restarts.Add(1)
 			r.q.log.Warn("the stream was replaced, or has lost entries; reading it from its beginning")
-			r.whole = false
 			// What came since is news, also where the clock of this server is behind the other one's.
 			r.show(func() { r.since.History = redislink.EntryID{} })
 		}
 		r.at = place{}
 		r.window.Skip(r.at)
 	}
-	r.whole = r.whole && !full
 	r.show(func() { r.state.Lag = s.lag(r.at.ID) })
 	return nil
 }

@@ -48,16 +48,13 @@ var diskFiles = map[string]struct {
 	files bool                                     // these are there only without Redis
 }{
 	"queue":       {agent: "agent_g", paths: []string{"relay/outbound.jsonl", "relay/inbound.jsonl"}, files: true},
-	"outbox":      {agent: "agent_g", paths: []string{"relay/outbox/%s"}},
+	"book":        {agent: "agent_g", paths: []string{"relay/agents/%s"}},
+	"deliveries":  {agent: "agent_b", paths: []string{"relay/agents/%s"}, use: (*team).hesitate, end: (*team).hurry},
 	"positions":   {agent: "agent_g", paths: []string{"relay/offsets"}},
-	"handled ids": {agent: "agent_g", paths: []string{"relay/processed"}},
-	"deliveries":  {agent: "agent_b", paths: []string{"relay/deliveries/%s"}, use: (*team).hesitate, end: (*team).hurry},
-	"chats":       {agent: "agent_g", paths: []string{"relay/chats"}, use: (*team).newChat},
-	"drafts":      {agent: "agent_g", paths: []string{"relay/gateway/%s"}},
-	"spool":       {agent: "agent_g", paths: []string{"relay/native/%s"}, use: (*team).askOne},
-	"claims":      {agent: "agent_g", paths: []string{"relay/steer/claims"}, use: (*team).askOne, files: true},
-	"outcomes":    {agent: "agent_b", paths: []string{"relay/outcomes.jsonl"}, files: true},
-	"settings":    {agent: "agent_b", paths: []string{"relay/steer"}},
+	"directory":   {agent: "agent_g", paths: []string{"relay/feishu/%s"}, use: (*team).newChat},
+	"answered":    {agent: "agent_g", paths: []string{"relay/gateway/%s"}},
+	"claims":      {agent: "agent_g", paths: []string{"relay/claims"}, use: (*team).askOne, files: true},
+	"side lane":   {agent: "agent_b", paths: []string{"relay/side"}, files: true},
 	"registry":    {agent: "agent_b", paths: []string{"mailboxes/_registry.json"}, files: true},
 	"mail":        {agent: "agent_b", paths: []string{"mailboxes/%s/inbox", "mailboxes/%s/processed"}, files: true},
 	"malformed":   {agent: "agent_b", paths: []string{"mailboxes/%s/malformed"}, use: (*team).badMail, files: true},
@@ -137,7 +134,7 @@ func (n *team) editGroups(_ context.Context, number int64) error {
 
 // shortForm is what a run of all tests does of the table.
 var shortForm = []struct{ files, errno string }{
-	{"outbox", "ENOSPC"}, {"transcripts", "EIO"}, {"whole gateway", "EMFILE"},
+	{"book", "ENOSPC"}, {"transcripts", "EIO"}, {"whole gateway", "EMFILE"},
 }
 
 // A file or all files of a sidecar fail while its bot works. The bot's own messages go through, the

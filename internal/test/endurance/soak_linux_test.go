@@ -256,7 +256,7 @@ func (s *soak) account(t *testing.T) {
 		t.Error(f)
 	}
 	s.recorded(limited(t), t)
-	rotated, err := filepath.Glob(filepath.Join(s.dir, "relay", "out*.*.jsonl"))
+	rotated, err := filepath.Glob(filepath.Join(s.dir, "relay", "outbound.*.jsonl"))
 	must(t, err)
 	reasons := map[string]int{}
 	s.book.mu.Lock()
@@ -264,6 +264,6 @@ func (s *soak) account(t *testing.T) {
 		reasons[reason]++
 	}
 	s.book.mu.Unlock()
-	t.Logf("%s; stop reasons %v; %d repeats after kills; %d rotated files of queues and outcomes", s.progress(),
+	t.Logf("%s; stop reasons %v; %d repeats after kills; %d rotated files of the queue", s.progress(),
 		reasons, repeats, len(rotated))
 }
