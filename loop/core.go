@@ -287,6 +287,9 @@ func (c *Core) toChat(of Chat, e group.Event) {
 		c.record(&x.log, x.State, e)
 	}
 	for i := range effects {
+		if effects[i].Do == group.Redact { // the state is without the text, its events are not
+			c.snapshot(&x.log, x.State, 1)
+		}
 		if effects[i].Do == group.Review {
 			c.review(of)
 		} else {

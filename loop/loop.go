@@ -22,9 +22,11 @@ const (
 	maxNotes   = 20_000
 	maxNoted   = 64 << 20 // bytes of the notes
 	maxKept    = 32 << 20 // bytes of those that are kept for a while
+	// forget is how long texts that are done with, or were recalled, stay in the files of the book.
+	forget = 10 * time.Minute
 )
 
-// Options of a loop. Dir, Config and Do are required.
+// Options of a loop. Dir, Config, Do and Failed are required.
 type Options struct {
 	Dir     string // of the book
 	Sync    bool   // RELAY_FSYNC
@@ -60,7 +62,7 @@ var ErrRefused = errors.New("the disk refuses what happens")
 // Open reads the book. Close or Run has to follow.
 func Open(o Options) (*Loop, error) {
 	all := book.Bound{Count: math.MaxInt, Bytes: math.MaxInt64} // what bounds these is the states
-	b, err := book.Open(o.Dir, book.Options{Sync: o.Sync, Logger: o.Logger,
+	b, err := book.Open(o.Dir, book.Options{Sync: o.Sync, Forget: forget, Logger: o.Logger,
 		Kinds: map[string]book.Bound{kindEvent: all, kindState: all, kindText: all,
 			kindNote: {Count: maxNotes, Bytes: maxNoted},
 			kindKept: {Count: maxNotes, Bytes: maxKept, Age: o.Deliver.MaxAge}}})
@@ -137,9 +139,8 @@ func (l *Loop) Save(ctx context.Context, e Event) error {
 // refuses a commit, that state is ahead of the book.
 func (l *Loop) View(ctx context.Context, see func(*Core)) error {
 	done := make(chan struct{})
-	view := func(c *Core) { defer close(done); see(c) }
 	select {
-	case l.views <- view:
+	case l.views <- func(c *Core) { defer close(done); see(c) }:
 		<-done
 		return nil
 	case <-ctx.Done():
@@ -171,18 +172,20 @@ func (l *Loop) Run(ctx context.Context) error {
 		} else {
 			records, effects := l.core.Tick(time.Now())
 			l.follow(ctx, records, effects, nil)
+			_ = l.book.Commit() // of nothing: the book looks whether it has anything to forget
 		}
 	}
 	err := l.book.Commit(l.core.Stop()...)
 	return errors.Join(err, l.book.Close())
 }
 
-// next waits for an event, until a time, zero for none, or until ctx is done. It serves views meanwhile.
+// next waits for an event, until a time, zero for none, or until ctx is done, and not longer than forget. It serves
+// views meanwhile.
 func (l *Loop) next(ctx context.Context, events <-chan Event, until time.Time) *Event {
-	var due <-chan time.Time
-	if !until.IsZero() {
-		due = time.After(time.Until(until))
+	if until.IsZero() {
+		until = time.Now().Add(forget)
 	}
+	due := time.After(min(time.Until(until), forget))
 	for {
 		select {
 		case e := <-events:
@@ -233,9 +236,7 @@ func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effe
 			refused = true
 			close(*l.refusing.Load())
 		}
-		if l.opts.Failed != nil {
-			l.opts.Failed(err)
-		}
+		l.opts.Failed(err)
 		if l.next(ctx, nil, time.Now().Add(retryAfter)); ctx.Err() != nil {
 			return
 		}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"feishu-relay/deliver"
@@ -34,6 +36,7 @@ func openRig(t testing.TB, dir string) *rig {
 			return &group.Config{Agent: "a", AnyChat: true, MaxAge: 1e12,
 				Base: group.Settings{Answer: group.ModeAll, Limit: 1000, Threshold: 1000}}
 		},
+		Failed: func(error) {},
 		Do: func(e Effect) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -128,6 +131,28 @@ func TestARestartGoesOn(t *testing.T) {
 	if n := len(again.seen); n == 0 { // the first one of the chat, which the bot has to answer before the next
 		t.Error("nothing is written")
 	}
+}
+
+// What was recalled is not in the files of the book some time later, also if nothing happens.
+func TestARecalledTextLeavesTheFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRig(t, t.TempDir())
+		for _, e := range []Event{{Group: &group.Event{Kind: group.CaughtUp}}, arrived(1),
+			{Chat: arrived(1).Chat, Group: &group.Event{Kind: group.Recalled, ID: "om_1"}}} {
+			if err := r.Save(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		holds := func() bool { return exec.Command("grep", "-rq", "hello", r.dir).Run() == nil }
+		if !holds() {
+			t.Error("the book has no text that it could forget")
+		}
+		time.Sleep(2*forget + time.Second)
+		synctest.Wait()
+		if holds() {
+			t.Error("the text is in the files")
+		}
+	})
 }
 
 // BenchmarkArrived is what a message costs from its arrival to its place among the bot's deliveries; each fourth is a
