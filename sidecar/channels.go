@@ -141,7 +141,7 @@ func (s *Sidecar) openCore(given []core.Channel) (err error) {
 		given = s.channels.list()
 	}
 	o := core.Options{Agent: s.cfg.Agent, Role: s.cfg.Role, Dir: s.bookDir(),
-		Sync: s.cfg.OutboxSync, Secret: string(s.cfg.RelaySecret), MaxAge: s.cfg.MaxAge,
+		Sync: s.cfg.Sync, Secret: string(s.cfg.RelaySecret), MaxAge: s.cfg.MaxAge,
 		Timeout: cmp.Or(s.cfg.DeliveryTimeout, 15*time.Minute), Dedup: s.cfg.DedupSize,
 		Self: func() core.Self {
 			self := s.app.self()

@@ -83,7 +83,7 @@ type Config struct {
 	RelaySecret  Secret        `envconfig:"RELAY_SECRET" unset:"none: not signed" desc:"signs what sidecars send each other; the same for all, 16 characters or more"`
 	MaxAge       time.Duration `envconfig:"RELAY_MAX_AGE" default:"10m" range:"1s..24h" desc:"how long a message waits for the bot to be connected"`
 	UserMessages bool          `envconfig:"RELAY_USER_MESSAGES" default:"true" desc:"sends people's messages to the other transcripts"`
-	OutboxSync   bool          `envconfig:"RELAY_FSYNC" default:"false" desc:"what was accepted survives a power cut; a message takes milliseconds"`
+	Sync         bool          `envconfig:"RELAY_FSYNC" default:"false" desc:"what was accepted survives a power cut; a message takes milliseconds"`
 	DedupSize    int           `envconfig:"DEDUP_SIZE" default:"5000" range:"1..1000000" desc:"message ids that are remembered"`
 
 	GroupsFile      string `envconfig:"GROUPS_FILE" is:"path" unset:"$DATA_DIR/groups.json" desc:"names, members and limits of groups; read again when it changes"`

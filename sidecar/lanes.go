@@ -51,7 +51,7 @@ func (b *base) openQueue(name string) (relay.Backend, error) {
 		}
 		return redisrelay.New(o)
 	}
-	o := filerelay.Options{Dir: b.cfg.RelayDir, Queue: name, Agent: string(b.cfg.Agent), Logger: b.log}
+	o := filerelay.Options{Dir: b.cfg.RelayDir, Queue: name, Agent: string(b.cfg.Agent), Sync: b.cfg.Sync, Logger: b.log}
 	if name == core.Side {
 		o.Dir, o.Capped, o.RotateSize = filepath.Join(b.cfg.RelayDir, name), true, maxSideFile
 	}

@@ -74,6 +74,7 @@ type Options struct {
 	// Capped: only the newest lines are kept. A rotation removes all segments but the newest,
 	// read or not.
 	Capped   bool
+	Sync     bool          // Publish returns when the disk has the lines: they survive a power cut
 	Recheck  time.Duration // how often the reader looks without a notice; 0 is 1 s
 	NoNotify bool          // only Recheck wakes the reader
 	Logger   *slog.Logger  // nil discards
@@ -224,17 +225,16 @@ func (q *Queue) append(data []byte) error {
 	defer q.writing.Unlock()
 	err := q.file.Do(func(int64) error {
 		at, err := q.file.Append(data)
-		if err != nil {
-			return err
+		if err == nil && q.opt.Sync {
+			err = q.file.File().Sync()
 		}
-		size := at + int64(len(data))
-		if q.file.Full(size) {
+		if size := at + int64(len(data)); err == nil && q.file.Full(size) {
 			if err := q.rotate(size); err != nil {
 				q.file.Later(size)
 				q.log.Error("the queue file cannot be rotated", "err", err)
 			}
 		}
-		return nil
+		return err
 	})
 	if err != nil && !errors.Is(err, jsonl.ErrLocked) {
 		q.file.Close() // the next call opens it again
