@@ -21,12 +21,6 @@ const (
 	FaultClose = "close"
 	// FaultBootstrap refuses bootstrap calls with Code, or with HTTP Status.
 	FaultBootstrap = "bootstrap"
-	// FaultHandshake refuses upgrades: Handshake-Status Code (default 514),
-	// Handshake-Autherrcode AuthCode.
-	FaultHandshake = "handshake"
-	// FaultSilent accepts connections and reads, but never writes. With a Count
-	// it affects that many connections, existing ones first.
-	FaultSilent = "silent"
 	// FaultDelay delivers events later, by Delay.
 	FaultDelay = "delay"
 	// FaultDuplicate delivers events twice, with the same event_id.
@@ -90,7 +84,7 @@ type fault struct {
 }
 
 var faultKinds = []string{
-	FaultDrop, FaultClose, FaultBootstrap, FaultHandshake, FaultSilent, FaultDelay, FaultDuplicate,
+	FaultDrop, FaultClose, FaultBootstrap, FaultDelay, FaultDuplicate,
 	FaultReorder, FaultLose, FaultNoAck, FaultFragment, FaultAnswer, FaultNative,
 }
 
@@ -138,17 +132,10 @@ func (s *Server) addFault(f Fault) error {
 	}
 	one := &fault{f, f.Count}
 	s.faults = append(s.faults, one)
-	if f.Kind == FaultSilent {
-		for _, a := range s.apps {
-			for _, c := range a.conns {
-				c.silent = c.silent || s.fault(FaultSilent, a.ID) != nil
-			}
-		}
-	}
 	return nil
 }
 
-// ClearFaults ends all faults; silent connections remain silent.
+// ClearFaults ends all faults.
 func (s *Server) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

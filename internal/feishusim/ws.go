@@ -42,7 +42,6 @@ type conn struct {
 	socket *websocket.Conn
 	out    chan []byte
 	ready  bool // for events; guarded by Server.mu
-	silent bool // guarded by Server.mu
 	opens  *time.Timer
 	closer sync.Once
 }
@@ -144,11 +143,6 @@ func (s *Server) admit(r *http.Request) (a *app, device string, refused *Fault) 
 		return nil, "", &Fault{Code: larkws.AuthFailed, Msg: "ticket is invalid", AuthCode: 1000040344}
 	}
 	a = s.apps[t.app]
-	if f := s.fault(FaultHandshake, a.ID); f != nil {
-		told := *f
-		told.Code = cmp.Or(told.Code, larkws.AuthFailed)
-		return nil, "", &told
-	}
 	if len(a.conns) >= maxConns {
 		return nil, "", &Fault{Code: larkws.AuthFailed, Msg: "exceed connection limit", AuthCode: larkws.ExceedConnLimit}
 	}
@@ -162,7 +156,6 @@ func (s *Server) connect(c *conn) bool {
 		return false
 	}
 	s.tasks.Add(1) // http.Server.Close does not wait for handlers of hijacked connections
-	c.silent = s.fault(FaultSilent, c.app.ID) != nil
 	c.app.conns = append(c.app.conns, c)
 	if s.opts.PushAfter > 0 {
 		c.opens = time.AfterFunc(s.opts.PushAfter, func() {
@@ -220,7 +213,7 @@ func (c *conn) write(ctx context.Context) {
 
 func (c *conn) queue(f *larkws.Frame) {
 	b, err := f.Marshal()
-	if err != nil || c.silent {
+	if err != nil {
 		return // unreachable: these frames always marshal
 	}
 	select {
