@@ -118,6 +118,7 @@ type Core struct {
 	writes  writes
 	heard   waiting[relay.Reason] // by message: who reported it waits for what becomes of it
 	passing waiting[Passage]      // by message: the gateway waits for it
+	holding waiting[struct{}]     // by message: the gateway has its event, and may be about to note it
 	calls   waiting[error]        // by Call
 	mails   mails
 	notes   notes
@@ -133,7 +134,7 @@ type Core struct {
 func Open(o Options) (*Core, error) {
 	c := &Core{Options: o, edits: dedup.Memory(o.Dedup), own: string(o.Agent) + "/" + time.Now().Format(time.RFC3339Nano)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.notes.wake = make(chan struct{}, 1)
+	c.notes.wake, c.notes.list = make(chan struct{}, 1), map[string]json.RawMessage{}
 	for i, q := range []relay.Backend{o.Bots, o.People, o.Side} {
 		c.lanes[i] = &lane{name: []string{Outbound, Inbound, Side}[i], queue: q}
 	}
@@ -232,9 +233,6 @@ func (c *Core) Online(ctx context.Context, agents []relay.AgentName, away bool) 
 func (c *Core) Note(key string, value json.RawMessage) {
 	c.notes.mu.Lock()
 	defer c.notes.mu.Unlock()
-	if c.notes.list == nil {
-		c.notes.list = map[string]json.RawMessage{}
-	}
 	c.notes.list[key] = value
 	wait.Wake(c.notes.wake)
 }
@@ -252,7 +250,7 @@ func (c *Core) writeNotes(ctx context.Context) {
 		over = wait.Change(ctx, time.Time{}, c.notes.wake) != nil
 		c.notes.mu.Lock()
 		list := c.notes.list
-		c.notes.list = nil
+		c.notes.list = map[string]json.RawMessage{}
 		c.notes.mu.Unlock()
 		for key, value := range list {
 			_ = c.loop.Post(c.ctx, loop.Event{Note: key, Value: value})

@@ -46,8 +46,9 @@ func (c *Core) HearEvent(ctx context.Context, h Hearing, event json.RawMessage) 
 	if c.GivesPeople {
 		return Passage{}, c.loop.Save(ctx, loop.Event{Chat: of, Group: &e})
 	}
+	_, noted := c.holding.wait(of.Key(h.Msg.ID()))
 	got, forget := c.passing.wait(of.Key(h.Msg.ID()))
-	defer forget()
+	defer func() { forget(); noted() }()
 	if err := c.loop.Save(ctx, loop.Event{Chat: of, Group: &e}); err != nil {
 		return Passage{}, err
 	}
@@ -112,9 +113,10 @@ func (c *Core) Reacted(id relay.MessageID) (is bool) {
 // pass has the bot get a person's message.
 func (c *Core) pass(of loop.Chat, f *group.Effect) {
 	key, done := of.Key(f.ID), group.Event{Kind: group.Done, Key: f.Key, Verdict: &group.Verdict{}}
-	note := eventNote(of, f.ID)
+	note, before := eventNote(of, f.ID), ""
+	for f.Until > 0 && !c.passing.any(key) && c.holding.any(key) && wait.Sleep(c.ctx, time.Millisecond) == nil {
+	}
 	event := c.loop.Note(note)
-	before := ""
 	switch {
 	case f.Key == "":
 	case event != nil && !c.Passed(f.ID):

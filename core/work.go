@@ -355,7 +355,7 @@ func (c *Core) entry(m *relay.Message) transcript.Entry {
 	return transcript.Entry{FinalTS: final, Role: role, Files: m.Metadata.Files(), Content: m.Content, Sender: sender,
 		MessageID: string(m.ID()), TS: int64(ts), SenderName: m.SenderName, ThreadID: m.ThreadID,
 		ParentID: string(m.ParentID), RootID: string(m.RootID), UserTS: int64(m.UserTS), MsgType: m.MsgType,
-		PartOf: partOf(m), EditOf: string(group.EditOf(m))}
+		PartOf: partOf(m), EditOf: string(group.EditOf(m)), Recalled: m.Content == "" && m.MsgType == ""}
 }
 
 func partOf(m *relay.Message) string {

@@ -27,9 +27,6 @@ func (s *State) record(l *Line, m *relay.Message) {
 		s.insert(l)
 	}
 	s.do(Effect{Do: Append, Key: "append/" + string(m.ID()), ID: m.ID(), Msg: m})
-	if s.Gone(m.ID()) { // it was recalled before it came
-		s.do(Effect{Do: Redact, Key: "recalled/" + string(m.ID()), ID: m.ID()})
-	}
 }
 
 // ignore ends an event that changes nothing.
@@ -150,10 +147,10 @@ func (s *State) shared(e *Event) {
 	s.changed = s.changed || waits
 }
 
-// blank is a message without what it says.
+// blank is a message without what it says, and without a type.
 func blank(m *relay.Message) *relay.Message {
 	out := *m
-	out.Content, out.Mentions, out.Metadata = "", nil, relay.Metadata{"chat_type": encode("group")}
+	out.Content, out.MsgType, out.Mentions, out.Metadata = "", "", nil, relay.Metadata{"chat_type": encode("group")}
 	if of := EditOf(m); of != "" {
 		out.Metadata[metaEditOf] = encode(of)
 	}

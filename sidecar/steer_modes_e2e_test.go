@@ -128,6 +128,9 @@ func (f *four) speaks(bot string, to feishusim.Message, text string) feishusim.M
 	}
 	said, err := f.Wait(limited(f.t), func(m feishusim.Message) bool { return m.ParentID == to.ID && strings.Contains(m.Text, text) })
 	must(f.t, err)
+	for name, side := range f.sides {
+		f.until("Bot"+name+"'s sidecar knows "+text, func() bool { return f.shownOf(side, said.ID).Content != "" })
+	}
 	return said
 }
 
