@@ -178,8 +178,8 @@ func (c *Core) input(key string) (*Input, error) {
 	}
 	of := loop.Chat{Channel: g.Msg.Channel, ID: g.Msg.ChatID}
 	if len(g.Shows) > 0 {
-		c.View(func(s *loop.Core) {
-			if state := s.Group(of); state != nil && slices.ContainsFunc(g.Shows, state.Gone) {
+		c.Group(of, func(state *group.State) {
+			if slices.ContainsFunc(g.Shows, state.Gone) {
 				g.Before = ""
 			}
 		})
@@ -347,11 +347,7 @@ const (
 // before is the last n lines before m, which was sent then, that the bot was not given, and their ids.
 func (c *Core) before(of loop.Chat, m *relay.Message, sent relay.Millis, n int) (text string, ids []relay.MessageID) {
 	entries := c.tail(of)
-	c.View(func(s *loop.Core) {
-		g := s.Group(of)
-		if g == nil {
-			return
-		}
+	c.Group(of, func(g *group.State) {
 		has := func(l *group.Line) bool { // or is being given it
 			return l != nil && slices.ContainsFunc(l.Verdicts, func(v group.Verdict) bool {
 				return v.Agent == c.Agent && (v.Delivered > 0 || v.Decision != nil && v.Decision.Allow && v.Stopped == "")

@@ -94,9 +94,8 @@ type Watch interface {
 	Said(m *relay.Message)
 	Decided(m *relay.Message, d policy.Decision, mentioned bool)
 	Stopped(s Stop)
-	Shared(of loop.Chat, r *group.Record) // each record of this sidecar
-	Took(of loop.Chat, r *group.Record)   // each record of another one
-	Told(of loop.Chat, r *group.Record)   // each command, notice and verdict that is new here
+	Took(of loop.Chat, r *group.Record) // each record, of this sidecar and of others
+	Told(of loop.Chat, r *group.Record) // each command, notice and verdict that is new here
 	Recalled(of loop.Chat, id relay.MessageID)
 	Missed(m *relay.Message) // a bot's message came from Feishu, and its sidecar did not bring it
 	Ended(f *deliver.Effect)
@@ -188,6 +187,15 @@ func (c *Core) Run(ctx context.Context, answers, publishing time.Duration) error
 // View calls see with the state, which is only to be read.
 func (c *Core) View(see func(*loop.Core)) { _ = c.loop.View(c.ctx, see) }
 
+// Group calls see with what is known of a chat, which is only to be read, unless nothing is.
+func (c *Core) Group(of loop.Chat, see func(*group.State)) {
+	c.View(func(s *loop.Core) {
+		if g := s.Group(of); g != nil {
+			see(g)
+		}
+	})
+}
+
 // Lane is the state of a lane.
 func (c *Core) Lane(name string) LaneStatus {
 	i := slices.IndexFunc(c.lanes[:], func(l *lane) bool { return l.name == name })
@@ -202,10 +210,7 @@ func (c *Core) In(of loop.Chat) (in bool) {
 	if member, known := c.Member(of); known && member {
 		return true
 	}
-	c.View(func(s *loop.Core) {
-		g := s.Group(of)
-		in = g != nil && g.In()
-	})
+	c.Group(of, func(g *group.State) { in = g.In() })
 	return in
 }
 
@@ -275,7 +280,7 @@ func (c *Core) member(ctx context.Context, of loop.Chat, saw bool) {
 		return
 	case !known:
 		var there bool
-		c.View(func(s *loop.Core) { there = s.Group(of) != nil })
+		c.Group(of, func(*group.State) { there = true })
 		if there { // an earlier process knew better
 			c.members.Store(of, true)
 			return

@@ -114,8 +114,9 @@ func (c *Core) Reacted(id relay.MessageID) (is bool) {
 func (c *Core) pass(of loop.Chat, f *group.Effect) {
 	key, done := of.Key(f.ID), group.Event{Kind: group.Done, Key: f.Key, Verdict: &group.Verdict{}}
 	note, before := eventNote(of, f.ID), ""
-	for f.Until > 0 && !c.passing.any(key) && c.holding.any(key) && wait.Sleep(c.ctx, time.Millisecond) == nil {
-	}
+	_ = wait.Until(c.ctx, time.Millisecond, func(context.Context) (bool, error) {
+		return f.Until == 0 || c.passing.any(key) || !c.holding.any(key), nil
+	})
 	event := c.loop.Note(note)
 	switch {
 	case f.Key == "":

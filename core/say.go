@@ -51,10 +51,7 @@ func (c *Core) Say(ctx context.Context, out relay.Outbound) (relay.Sent, error) 
 		return relay.Sent{}, err
 	}
 	gone := false
-	c.View(func(s *loop.Core) {
-		g := s.Group(of)
-		gone = g != nil && (g.Gone(id) || g.Gone(group.EditOf(m)))
-	})
+	c.Group(of, func(g *group.State) { gone = g.Gone(id) || g.Gone(group.EditOf(m)) })
 	if gone { // nobody is to read it any more
 		return relay.Sent{RelayMsgID: id}, nil
 	}

@@ -139,7 +139,7 @@ func (c *Core) do(e loop.Effect) {
 		if f.Record.Kind == group.KindCommand && c.goesOn.Load() {
 			c.Trace("marked")
 		}
-		c.Watch.Shared(e.Chat, f.Record)
+		c.Watch.Took(e.Chat, f.Record)
 		c.share(e.Chat, f)
 	case group.Deliver:
 		c.Watch.Decided(f.Msg, *f.Decision, f.Mentioned)

@@ -99,11 +99,10 @@ const decideTail = 200
 // depths are the depths of a chat's lines, 0 where they are not known.
 func (s *Sidecar) depths(channel, chat string, entries []transcript.Entry) []int {
 	depths := make([]int, len(entries))
-	s.core.View(func(c *loop.Core) {
-		g := c.Group(core.ChatOf(channel, relay.ChatID(chat)))
+	s.core.Group(core.ChatOf(channel, relay.ChatID(chat)), func(g *group.State) {
 		for i, e := range entries {
-			if g != nil && g.Line(relay.MessageID(e.MessageID)) != nil {
-				depths[i] = g.Line(relay.MessageID(e.MessageID)).Depth
+			if l := g.Line(relay.MessageID(e.MessageID)); l != nil {
+				depths[i] = l.Depth
 			}
 		}
 	})
@@ -116,11 +115,9 @@ func (s *Sidecar) groupShown(channel string, chat relay.ChatID) httpapi.Group {
 	of := core.ChatOf(channel, chat)
 	base := s.groupConfig(of).Base
 	limits := httpapi.GroupLimits{MaxDepth: base.Limit, Threshold: base.Threshold, Check: base.Judge}
-	s.core.View(func(c *loop.Core) {
-		if g := c.Group(of); g != nil {
-			set := g.View(time.Now()).Settings
-			limits = httpapi.GroupLimits{MaxDepth: set.Limit, Threshold: set.Threshold, Check: set.Judge}
-		}
+	s.core.Group(of, func(g *group.State) {
+		set := g.View(time.Now()).Settings
+		limits = httpapi.GroupLimits{MaxDepth: set.Limit, Threshold: set.Threshold, Check: set.Judge}
 	})
 	return httpapi.Group{Name: s.chatName(of), Limits: limits}
 }
@@ -152,8 +149,8 @@ func (a apiGroups) Group(channel string, chat relay.ChatID) (g group.Group, err 
 	of := core.ChatOf(channel, chat)
 	err = relay.Errorf(relay.CodeUnknownGroup, "this bot is in no group %.100q that it has heard of; "+
 		"GET /v1/groups lists its groups", chat)
-	a.core.View(func(s *loop.Core) {
-		if state := s.Group(of); state != nil && state.In() {
+	a.core.Group(of, func(state *group.State) {
+		if state.In() {
 			g, err = state.View(time.Now()), nil
 		}
 	})
@@ -231,11 +228,7 @@ type outcomes struct{ *Sidecar }
 func (o outcomes) Recent(_ context.Context, channel string, chat relay.ChatID, limit int) (list []outcome.Outcome,
 	complete bool, err error) {
 	of := core.ChatOf(channel, chat)
-	o.core.View(func(s *loop.Core) {
-		g := s.Group(of)
-		if g == nil {
-			return
-		}
+	o.core.Group(of, func(g *group.State) {
 		for id, verdicts := range g.Early() {
 			for _, v := range verdicts {
 				list = append(list, outcomeOf(of, id, "", "", v))

@@ -163,10 +163,7 @@ func (h host) Heard(ctx context.Context, m feishu.Message, event []byte) (p feis
 
 // oneAnswers reports whether one bot of a group answers.
 func (s *Sidecar) oneAnswers(chat relay.ChatID) (is bool) {
-	s.core.View(func(c *loop.Core) {
-		g := c.Group(feishuChat(chat))
-		is = g != nil && g.Mode() == group.ModeOne
-	})
+	s.core.Group(feishuChat(chat), func(g *group.State) { is = g.Mode() == group.ModeOne })
 	return is
 }
 
@@ -302,10 +299,7 @@ func (h host) Injected(id relay.MessageID) (feishu.Message, bool) {
 
 // gone reports whether a message was recalled.
 func (s *Sidecar) gone(of loop.Chat, id relay.MessageID) (is bool) {
-	s.core.View(func(c *loop.Core) {
-		g := c.Group(of)
-		is = g != nil && g.Gone(id)
-	})
+	s.core.Group(of, func(g *group.State) { is = g.Gone(id) })
 	return is
 }
 

@@ -89,8 +89,7 @@ func (s *Sidecar) Recorded(m *relay.Message, e transcript.Entry, added bool) {
 		RelayMsgID: cmp.Or(group.EditOf(m), m.ID()), Role: e.Role, Sender: e.Sender, SenderName: m.SenderName,
 		Content: m.Content, ThreadID: m.ThreadID, ParentID: m.ParentID, RootID: m.RootID, TS: relay.Millis(e.TS),
 		Own: m.SenderAgentName == s.cfg.Agent && m.Role != relay.RoleUser, Edited: e.EditOf != ""}
-	s.core.View(func(c *loop.Core) {
-		g := c.Group(core.ChatOf(m.Channel, m.ChatID))
+	s.core.Group(core.ChatOf(m.Channel, m.ChatID), func(g *group.State) {
 		if l := g.Line(m.ID()); l != nil {
 			shown.Depth = l.Depth
 		}
@@ -140,9 +139,6 @@ func (s *Sidecar) Stopped(is core.Stop) {
 	}
 }
 
-// Shared is told each record of this sidecar.
-func (s *Sidecar) Shared(of loop.Chat, r *group.Record) { s.Took(of, r) }
-
 // Took learns from what sidecars say of themselves how people name their bots, also those that have not spoken yet, and
 // reports those whose environments differ in what has to be the same.
 func (s *Sidecar) Took(of loop.Chat, r *group.Record) {
@@ -155,11 +151,7 @@ func (s *Sidecar) Took(of loop.Chat, r *group.Record) {
 func (s *Sidecar) learnPeers(of loop.Chat) {
 	var peers []group.Peer
 	var sources map[string]string
-	s.core.View(func(c *loop.Core) {
-		if g := c.Group(of); g != nil {
-			peers, sources = g.Peers(), g.Sources()
-		}
-	})
+	s.core.Group(of, func(g *group.State) { peers, sources = g.Peers(), g.Sources() })
 	var answers, budgets []string
 	for _, p := range peers {
 		if p.Agent != s.cfg.Agent && p.Name != "" && of.Channel == relay.DefaultChannel {
@@ -223,11 +215,7 @@ func noticeEntry(r *group.Record) transcript.Entry {
 
 // notices are the last n commands and notices of a chat up to a time.
 func (s *Sidecar) notices(channel, chat string, n int, until int64) (list []transcript.Entry, err error) {
-	s.core.View(func(c *loop.Core) {
-		g := c.Group(core.ChatOf(channel, relay.ChatID(chat)))
-		if g == nil {
-			return
-		}
+	s.core.Group(core.ChatOf(channel, relay.ChatID(chat)), func(g *group.State) {
 		for _, r := range g.Shown() {
 			if int64(r.TS) <= until {
 				e := noticeEntry(&r)
