@@ -208,7 +208,8 @@ func (b *board) observe(agent string, e sse.Event) error {
 			if seen.Reason != relay.Duplicate {
 				f.stopped = seen.Reason
 			}
-			if seen.Sender == agent && b.chat && seen.Reason != relay.Continue {
+			// The sender of a bot's message is the bot; a person's has none.
+			if seen.Sender == "" && b.chat && seen.Reason != relay.Continue {
 				b.out.note(b.out.say("%s is not given what you said: %s", "你的话没有给 %s：%s", b.nameOf(agent), seen.Reason))
 			}
 		case "notice":
