@@ -209,6 +209,7 @@ func signedMail(t *testing.T, n *tenant, redis string, unsigned bool) {
 		if got := len(boxes.malformed("coder")); got != bad {
 			t.Errorf("%d envelopes were set aside, want %d", got, bad)
 		}
+		n.until("who may write is answered", func() bool { return !unsigned || len(boxes.waiting("nano")) > 0 })
 		for from, want := range map[string]bool{"stranger": false, "nano": unsigned} {
 			if got := len(boxes.waiting(from)) > 0; got != want {
 				t.Errorf("%s was answered: %t, want %t", from, got, want)

@@ -205,9 +205,9 @@ func (r *results) redisRights(ctx context.Context, client redis.UniversalClient)
 	}
 	if r.cfg.Mailbox.On {
 		uses = append(uses, use{mailboxKeys + "check", mailboxChannels, "EVAL return(1) 1 KEY|EVALSHA - 1 KEY|" +
-			"EXISTS KEY|XINFO STREAM KEY|XLEN KEY|XADD KEY * envelope -|XRANGE KEY - +|XREAD STREAMS KEY 0|XDEL KEY 0-1|" +
-			"PTTL KEY|PERSIST KEY|PEXPIRE KEY 1|LPUSH KEY -|LTRIM KEY 0 1|ZADD KEY 1 -|ZSCORE KEY -|ZRANGEBYSCORE KEY 0 1|" +
-			"ZREM KEY -|ZREMRANGEBYRANK KEY 0 1|SET KEY - PX 1|DEL KEY|HSET KEY - -|HGET KEY -|HGETALL KEY|HLEN KEY|" +
+			"EXISTS KEY|XLEN KEY|XADD KEY * envelope -|XRANGE KEY - +|XREAD STREAMS KEY 0|XDEL KEY 0-1|" +
+			"PEXPIRE KEY 1|LPUSH KEY -|LTRIM KEY 0 1|ZADD KEY 1 -|ZSCORE KEY -|" +
+			"ZREMRANGEBYRANK KEY 0 1|SET KEY - PX 1|DEL KEY|HSET KEY - -|HGET KEY -|HGETALL KEY|HLEN KEY|" +
 			"PUBLISH CHANNEL -"})
 	}
 	for _, u := range uses {

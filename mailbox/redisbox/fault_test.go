@@ -1,7 +1,9 @@
 package redisbox
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -145,5 +147,42 @@ func TestRights(t *testing.T) {
 		if err := s.Receive(t.Context(), "bob", func(mailbox.Item) {}, nil); err == nil || !strings.Contains(err.Error(), "lacks rights") {
 			t.Errorf("Receive with %v: got %v, want the rights it needs", tt.right, err)
 		}
+	}
+}
+
+// A full Redis takes no mail away, with any policy that spares keys without a life.
+func TestFullRedisKeepsMail(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"noeviction", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t, "--maxmemory", "16mb", "--maxmemory-policy", policy)
+			raw, ctx := rawClient(t, srv.URL()), t.Context()
+			s := open(t, srv.URL(), "alice", nil)
+			for _, agent := range []mailbox.AgentID{"bob", "carol"} {
+				for i := range 50 {
+					put(t, s, mailboxtest.Envelope("alice", agent, i))
+				}
+			}
+			put(t, s, mailboxtest.Envelope("alice", "bob", 50))
+			malformed := raw.XAdd(ctx, &redis.XAddArgs{Stream: inboxKey("bob"), Values: []string{"envelope", "-"}}).Val()
+			if err := s.Settle(ctx, "bob", malformed, mailbox.Malformed); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			for i := 0; err == nil; i++ {
+				err = raw.Set(ctx, fmt.Sprint("other", i), bytes.Repeat([]byte{'x'}, 100_000), 0).Err()
+			}
+			if !redis.HasErrorPrefix(err, "OOM") {
+				t.Fatal(err)
+			}
+			bob, carol := raw.XLen(ctx, inboxKey("bob")).Val(), raw.XLen(ctx, inboxKey("carol")).Val()
+			if bob != 51 || carol != 50 {
+				t.Errorf("%d and %d messages are left of 51 and 50", bob, carol)
+			}
+			if place, err := s.Where(ctx, "bob", malformed); place != mailbox.Aside {
+				t.Errorf("what was set aside is at the place %d, %v", place, err)
+			}
+		})
 	}
 }

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	mailLife     = 30 * 24 * time.Hour // of an inbox nobody puts anything into; see prune
-	maxMalformed = 1000                // what is quarantined for one agent; the oldest makes room
-	field        = "envelope"
+	malformedLife = 30 * 24 * time.Hour // of the list, from the last entry on
+	maxMalformed  = 1000                // what is quarantined for one agent; the oldest makes room
+	field         = "envelope"
 )
 
 // putScript puts an envelope into an inbox, in the place of an earlier copy,
@@ -26,18 +26,16 @@ const (
 // KEYS: the inbox. ARGV: how many it holds; the envelope; the entry of the earlier
 // copy or ""; the channel or ""; what is published.
 //
-// It returns the new entry and whether the inbox was empty; or nothing when it is full. Adding comes first: out of
-// memory, it changes nothing. A user of Redis without the right to publish is no error, since the mail
-// is there: Receive reports it.
+// It returns the new entry, or nothing when the inbox is full. Adding comes first: out of memory, it changes nothing.
+// A user of Redis without the right to publish is no error, since the mail is there: Receive reports it.
 var putScript = redis.NewScript(`
 local inbox, old = KEYS[1], ARGV[3]
 local waits = old ~= '' and redis.call('XRANGE', inbox, old, old)[1]
-local n = redis.call('XLEN', inbox)
-if not waits and n >= tonumber(ARGV[1]) then return false end
+if not waits and redis.call('XLEN', inbox) >= tonumber(ARGV[1]) then return false end
 local entry = redis.call('XADD', inbox, '*', 'envelope', ARGV[2])
 if waits then redis.call('XDEL', inbox, old) end
 if ARGV[4] ~= '' then redis.pcall('PUBLISH', ARGV[4], ARGV[5]) end
-return {entry, n == 0 and 'new' or ''}
+return entry
 `)
 
 // whereScript returns 1 where the entry ARGV[1] waits, 2 where it was taken, 3 where it was
@@ -92,7 +90,7 @@ func (s *Store) put(ctx context.Context, m mailbox.Sealed, old, channel string, 
 	ctx, cancel := within(ctx)
 	defer cancel()
 	inbox := inboxKey(m.To)
-	got, err := putScript.Run(ctx, s.calls, []string{inbox}, mailbox.MaxInbox, m.Raw, old, channel, payload).StringSlice()
+	got, err := putScript.Run(ctx, s.calls, []string{inbox}, mailbox.MaxInbox, m.Raw, old, channel, payload).Text()
 	if errors.Is(err, redis.Nil) {
 		err = mailbox.ErrFull
 	} else if err != nil {
@@ -101,12 +99,7 @@ func (s *Store) put(ctx context.Context, m mailbox.Sealed, old, channel string, 
 	if err != nil {
 		return "", fmt.Errorf("put into the inbox of %s: %w", m.To, err)
 	}
-	if got[1] != "" {
-		if err := s.list(ctx, m.To); err != nil {
-			s.log.Debug("list an inbox; its agent does that when it looks", "of", m.To, "err", err)
-		}
-	}
-	return got[0], nil
+	return got, nil
 }
 
 // Where implements [mailbox.Store]. What was taken is known among the last 10,000 that were. Mail that is
@@ -141,7 +134,7 @@ func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, h
 		keys, args := []string{inbox, takenKey(agent)}, []any{key, now, mailbox.MaxInbox}
 		if how == mailbox.Malformed {
 			keys = []string{inbox, asideKey(agent), malformedKey(agent)}
-			args = []any{key, now, maxMalformed, mailLife.Milliseconds()}
+			args = []any{key, now, maxMalformed, malformedLife.Milliseconds()}
 		}
 		return s.explain(settleScript.Run(ctx, s.calls, keys, args...).Err(),
 			"one of the keys "+inbox+" (a stream), "+keys[1]+" (a sorted set) and "+malformedKey(agent)+" (a list)")

@@ -83,7 +83,6 @@ func (r *reader) run(ctx context.Context) error {
 		parts.Go(func() error {
 			return redislink.Listen(ctx, r.channels, block, readLimit, func(m *redis.Message) { r.heard(ctx, m) })
 		})
-		parts.Go(func() error { return r.store.prune(ctx, r.agent) })
 		return r.read(ctx)
 	})
 	return parts.Wait() // the first fault, not what followed from it

@@ -10,13 +10,12 @@
 //	nanobot:mailbox:{<agent>}:taken      sorted set, the last 10,000 inbox entries that were taken, by the time in ms
 //	nanobot:mailbox:{<agent>}:alive      string, gone when the agent's heartbeat stopped
 //	nanobot:mailbox:agents               hash, agent id → card
-//	nanobot:mailbox:inboxes              sorted set, agents by when their inbox began, was last put into or looked at
 //
 // The braces keep the keys of an agent in one slot of a Cluster; in an agent's
 // name } is written %7D and % is written %25. A list of malformed mail expires 30 days after
 // something was last put there. An inbox, and the sets of what was taken from it and was malformed in it, have
-// no expiry, since Redis with a volatile policy evicts keys that have one: any
-// agent's Receive deletes the inboxes that nothing was put into for 30 days.
+// no expiry, since Redis with a volatile policy evicts keys that have one. They stay when
+// an agent is gone for good, as its folder does on files.
 //
 // # Mail
 //
@@ -93,8 +92,6 @@ type Store struct {
 	calls   redis.UniversalClient
 	dropped atomic.Int64
 
-	warned sync.Map // of what prune could not do: the texts that were logged
-
 	mu    sync.Mutex
 	goals map[mailbox.AgentID][]string // of the cards that were set; guarded by mu
 }
@@ -135,9 +132,8 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 const (
-	prefix     = "nanobot:mailbox:"
-	cardsKey   = prefix + "agents"
-	inboxesKey = prefix + "inboxes"
+	prefix   = "nanobot:mailbox:"
+	cardsKey = prefix + "agents"
 )
 
 // In a key, the first } ends the part that a Cluster looks at, and an empty
