@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"feishu-relay/internal/web"
-	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -58,7 +57,7 @@ type Event struct {
 	Reason           relay.Reason    `json:"reason,omitempty"`
 	Door             string          `json:"door,omitempty"`
 	Mail             *MailEvent      `json:"mail,omitempty"`
-	Outcome          any             `json:"outcome,omitempty"`
+	Outcome          *Outcome        `json:"outcome,omitempty"` // of an [EventOutcome]
 	*transcript.Mark                 // of a notice
 }
 
@@ -78,12 +77,12 @@ type MailEvent struct {
 // zero value is usable.
 type Events struct {
 	mu       sync.Mutex
-	last     int64                      // id of the newest event; guarded by mu
-	kept     []numbered                 // oldest first; guarded by mu
-	bytes    int                        // of kept; guarded by mu
-	watchers map[chan numbered]struct{} // guarded by mu
-	closed   bool                       // guarded by mu
-	minutes  [60]Minute                 // by the minute modulo 60; guarded by mu
+	last     int64                  // id of the newest event; guarded by mu
+	kept     []numbered             // oldest first; guarded by mu
+	bytes    int                    // of kept; guarded by mu
+	watchers map[chan numbered]bool // whether it gets outcomes; guarded by mu
+	closed   bool                   // guarded by mu
+	minutes  [60]Minute             // by the minute modulo 60; guarded by mu
 }
 
 // Minute is what became of messages at this bot in a minute.
@@ -93,7 +92,7 @@ type Minute struct {
 	Stopped   int          `json:"stopped"`
 }
 
-// numbered is an event with its id. The event does not change.
+// numbered is an event with its id, 0 for an outcome. The event does not change.
 type numbered struct {
 	id int64
 	*Event
@@ -108,12 +107,16 @@ func (e *Event) size() int {
 		len(e.SenderName) + len(e.ThreadID) + len(e.ParentID) + len(e.RootID)
 }
 
-// Publish sends e to the watchers, and keeps it for later ones. The caller must
-// not change e.Decision's value afterwards.
+// Publish sends e to the watchers, and keeps it for later ones; an outcome is sent only to those that want outcomes, and
+// is not kept. The caller must not change e.Decision's value afterwards.
 func (s *Events) Publish(e Event) {
 	e.Time = relay.MillisOf(time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if e.Type == EventOutcome {
+		s.send(numbered{Event: &e})
+		return
+	}
 	if s.last == 0 { // beyond the ids of an earlier process, which a reconnecting watcher may send
 		s.last = time.Now().UnixMicro()
 	}
@@ -127,7 +130,15 @@ func (s *Events) Publish(e Event) {
 		s.kept[0] = numbered{}
 		s.kept = s.kept[1:]
 	}
-	for w := range s.watchers {
+	s.send(n)
+}
+
+// send sends n to the watchers that want it. The caller holds s.mu.
+func (s *Events) send(n numbered) {
+	for w, outcomes := range s.watchers {
+		if n.id == 0 && !outcomes {
+			continue
+		}
 		select {
 		case w <- n:
 		default:
@@ -194,7 +205,7 @@ func (s *Events) Close() {
 	}
 }
 
-func (s *Events) watch(after int64) (chan numbered, []numbered, error) {
+func (s *Events) watch(after int64, outcomes bool) (chan numbered, []numbered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -204,10 +215,10 @@ func (s *Events) watch(after int64) (chan numbered, []numbered, error) {
 		return nil, nil, relay.Errorf(web.CodeTooManyWatchers, "close one of the %d others", maxWatchers)
 	}
 	if s.watchers == nil {
-		s.watchers = map[chan numbered]struct{}{}
+		s.watchers = map[chan numbered]bool{}
 	}
 	w := make(chan numbered, watcherQueue)
-	s.watchers[w] = struct{}{}
+	s.watchers[w] = outcomes
 	var missed []numbered
 	for _, n := range s.kept {
 		if after >= 0 && n.id > after {
@@ -221,13 +232,6 @@ func (s *Events) leave(w chan numbered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.watchers, w)
-}
-
-// Watched reports whether there are watchers.
-func (s *Events) Watched() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.watchers) > 0
 }
 
 // events serves GET /v1/events. With ?outcomes=all it also sends the outcomes
@@ -247,26 +251,27 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	events, missed, err := a.Events.watch(after)
+	events, missed, err := a.Events.watch(after, all != "")
 	if err != nil {
 		a.fail(w, r, err)
 		return
 	}
 	defer a.Events.leave(events)
-	var outcomes chan outcome.Outcome // nil: not wanted
-	if all != "" {
-		var stop func()
-		outcomes, stop = a.watchOutcomes()
-		defer stop()
-	}
 	out.start()
 	defer out.end()
-	show := func(e *Event, id string) bool {
-		data, err := relay.Marshal(e)
-		return err == nil && out.event(e.Type, id, data) == nil
+	show := func(n numbered) bool {
+		if n.Outcome != nil && !a.Visible(n.Outcome.Channel, n.Outcome.ChatID) {
+			return true
+		}
+		id := ""
+		if n.id != 0 {
+			id = strconv.FormatInt(n.id, 10)
+		}
+		data, err := relay.Marshal(n.Event)
+		return err == nil && out.event(n.Type, id, data) == nil
 	}
 	for _, n := range missed {
-		if !show(n.Event, strconv.FormatInt(n.id, 10)) {
+		if !show(n) {
 			return
 		}
 	}
@@ -278,13 +283,8 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-quiet.C:
 			shown = out.comment() == nil
-		case o, ok := <-outcomes:
-			if ok && !a.Visible(o.Channel, o.ChatID) {
-				continue
-			}
-			shown = ok && show(&Event{Type: EventOutcome, Time: relay.MillisOf(time.Now()), Outcome: o}, "")
 		case n, ok := <-events:
-			shown = ok && show(n.Event, strconv.FormatInt(n.id, 10))
+			shown = ok && show(n)
 		}
 	}
 }

@@ -10,18 +10,13 @@ import (
 )
 
 // Groups are the groups of the bot and their settings. Each error is a [*relay.Error], or an
-// internal one. A method that changes a group returns it after the change is on disk.
+// internal one.
 type Groups interface {
 	Groups() []group.Group
 	Group(channel string, chat relay.ChatID) (group.Group, error)
-	// Patch changes the settings in body, all of them or none.
-	Patch(channel string, chat relay.ChatID, body []byte) (group.Group, error)
-	// Forget removes the settings that people have made.
-	Forget(channel string, chat relay.ChatID) (group.Group, error)
-	Stop(channel string, chat relay.ChatID) (group.Group, error)
-	// Continue releases the messages stopped at bots, or at all bots if there
-	// are none.
-	Continue(channel string, chat relay.ChatID, bots []relay.AgentName) (group.Group, error)
+	// Change applies a verb to a group, and returns it after the change is on disk. The verb "" changes the settings in
+	// body, all of them or none; [group.VerbContinue] is for bots, or for all bots if there are none.
+	Change(channel string, chat relay.ChatID, verb group.Verb, body []byte, bots []relay.AgentName) (group.Group, error)
 }
 
 // GroupList is the answer of GET /v1/groups.
@@ -43,10 +38,15 @@ type oneGroup struct {
 	Channel string       `query:"channel" default:"feishu"`
 }
 
-// change returns a route of one group whose request has no body.
-func (a *api) change(do func(Groups, string, relay.ChatID) (group.Group, error)) func(context.Context, oneGroup) (
-	group.Group, error) {
-	return func(_ context.Context, in oneGroup) (group.Group, error) { return do(a.Groups, in.Channel, in.Chat) }
+func (a *api) group(_ context.Context, in oneGroup) (group.Group, error) {
+	return a.Groups.Group(in.Channel, in.Chat)
+}
+
+// change returns a route that applies a verb without a body.
+func (a *api) change(verb group.Verb) func(context.Context, oneGroup) (group.Group, error) {
+	return func(_ context.Context, in oneGroup) (group.Group, error) {
+		return a.Groups.Change(in.Channel, in.Chat, verb, nil, nil)
+	}
 }
 
 type groupPatch struct {
@@ -55,7 +55,7 @@ type groupPatch struct {
 }
 
 func (a *api) patchGroup(_ context.Context, in groupPatch) (group.Group, error) {
-	return a.Groups.Patch(in.Channel, in.Chat, in.Body)
+	return a.Groups.Change(in.Channel, in.Chat, "", in.Body, nil)
 }
 
 type groupContinue struct {
@@ -66,5 +66,5 @@ type groupContinue struct {
 }
 
 func (a *api) continueGroup(_ context.Context, in groupContinue) (group.Group, error) {
-	return a.Groups.Continue(in.Channel, in.Chat, in.Body.Bots)
+	return a.Groups.Change(in.Channel, in.Chat, group.VerbContinue, nil, in.Body.Bots)
 }

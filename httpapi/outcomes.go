@@ -4,28 +4,42 @@ import (
 	"context"
 
 	"feishu-relay/internal/web"
-	"feishu-relay/outcome"
+	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
 
-// Outcomes has the outcomes of messages at all bots.
-type Outcomes interface {
-	// Recent returns at most limit outcomes of the newest messages of a chat at all bots, the newest last. complete
-	// reports that these are the newest limit, or all.
-	Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (
-		list []outcome.Outcome, complete bool, err error)
-	// Watch calls a function for each further one, one at a time, until stop is called.
-	Watch(func(outcome.Outcome)) (stop func())
+// Outcome is what became of one message at one bot, as far as is known. It holds no
+// message text.
+type Outcome struct {
+	Agent      relay.AgentName `json:"agent"` // whose sidecar noted it
+	Channel    string          `json:"channel"`
+	ChatID     relay.ChatID    `json:"chat_id"`
+	RelayMsgID relay.MessageID `json:"relay_msg_id"`
+	Sender     relay.AgentName `json:"sender,omitempty"`    // author of the message
+	ThreadID   string          `json:"thread_id,omitempty"` // topic of the message
+
+	At           relay.Millis     `json:"at"`                 // of the newest change
+	Decision     *policy.Decision `json:"decision,omitempty"` // nil: not made, or not yet. Immutable
+	Stopped      relay.Reason     `json:"stopped,omitempty"`  // why it will not be delivered
+	Detail       string           `json:"detail,omitempty"`   // the error behind Stopped
+	Delivered    relay.Millis     `json:"delivered_at,omitempty"`
+	Door         string           `json:"door,omitempty"`            // delivery channel: gateway, webhook or stream
+	Acknowledged relay.Millis     `json:"acknowledged_at,omitempty"` // by a bot that acknowledges on the stream
 }
+
+// Outcomes returns at most limit outcomes of the newest messages of a chat at all bots, the newest last. complete
+// reports that these are the newest limit, or all.
+type Outcomes func(ctx context.Context, channel string, chat relay.ChatID, limit int) (list []Outcome, complete bool,
+	err error)
 
 var errNotInChat = relay.Errorf(web.CodeNotFound, "the bot is not in this chat, or has no message of it")
 
 // OutcomeList is the answer of GET /v1/outcomes: the outcomes of a chat's newest messages.
 type OutcomeList struct {
-	Channel  string            `json:"channel"`
-	ChatID   relay.ChatID      `json:"chat_id"`
-	Outcomes []outcome.Outcome `json:"outcomes"` // oldest first
-	Complete bool              `json:"complete"`
+	Channel  string       `json:"channel"`
+	ChatID   relay.ChatID `json:"chat_id"`
+	Outcomes []Outcome    `json:"outcomes"` // oldest first
+	Complete bool         `json:"complete"`
 }
 
 type outcomes struct {
@@ -41,23 +55,6 @@ func (a *api) outcomes(ctx context.Context, in outcomes) (OutcomeList, error) {
 	if !a.Visible(in.Channel, in.ChatID) {
 		return OutcomeList{}, errNotInChat
 	}
-	found, complete, err := a.Outcomes.Recent(ctx, in.Channel, in.ChatID, in.Limit)
+	found, complete, err := a.Outcomes(ctx, in.Channel, in.ChatID, in.Limit)
 	return OutcomeList{in.Channel, in.ChatID, web.List(found), complete}, err
-}
-
-// watchOutcomes returns a channel of the outcomes from now on. It is closed if its reader is too far behind.
-func (a *api) watchOutcomes() (outcomes chan outcome.Outcome, stop func()) {
-	outcomes, closed := make(chan outcome.Outcome, watcherQueue), false
-	stop = a.Outcomes.Watch(func(o outcome.Outcome) { // one at a time
-		if closed {
-			return
-		}
-		select {
-		case outcomes <- o:
-		default:
-			closed = true
-			close(outcomes)
-		}
-	})
-	return outcomes, stop
 }

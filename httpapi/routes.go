@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"feishu-relay/group"
 	"feishu-relay/httpapi/viewer"
 	"feishu-relay/internal/web"
 	"feishu-relay/internal/webapi"
@@ -26,11 +27,11 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 		web.On("GET /v1/messages/{message_id}/files/{key}", a.file),
 		webapi.JSON(w, "GET /v1/outcomes", ok, a.outcomes),
 		webapi.JSON(w, "GET /v1/groups", ok, a.groups),
-		webapi.JSON(w, "GET /v1/groups/{chat}", ok, a.change(Groups.Group)),
+		webapi.JSON(w, "GET /v1/groups/{chat}", ok, a.group),
 		webapi.JSON(w, "PATCH /v1/groups/{chat}", ok, a.patchGroup).As(web.People),
-		webapi.JSON(w, "DELETE /v1/groups/{chat}/settings", ok, a.change(Groups.Forget)).As(web.People),
+		webapi.JSON(w, "DELETE /v1/groups/{chat}/settings", ok, a.change(group.VerbForget)).As(web.People),
 		webapi.JSON(w, "POST /v1/groups/{chat}/continue", ok, a.continueGroup).As(web.People),
-		webapi.JSON(w, "POST /v1/groups/{chat}/stop", ok, a.change(Groups.Stop)).As(web.People),
+		webapi.JSON(w, "POST /v1/groups/{chat}/stop", ok, a.change(group.VerbStop)).As(web.People),
 		webapi.JSON(w, "POST /v1/outbound", accepted, a.outbound),
 		webapi.JSON(w, "POST /v1/inbound", accepted, a.inbound),
 		webapi.JSON(w, "POST /v1/decide", ok, a.decide),

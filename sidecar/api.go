@@ -15,7 +15,6 @@ import (
 	"feishu-relay/internal/web"
 	"feishu-relay/loop"
 	"feishu-relay/mailbox"
-	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -180,12 +179,18 @@ func (s *Sidecar) botName(agent relay.AgentName, name string) string {
 	return cmp.Or(name, names[agent], string(agent))
 }
 
-func (a apiGroups) change(channel string, chat relay.ChatID, verb group.Verb, body []byte,
+func (a apiGroups) Change(channel string, chat relay.ChatID, verb group.Verb, body []byte,
 	bots []relay.AgentName) (group.Group, error) {
-	if _, err := a.Group(channel, chat); err != nil {
+	g, err := a.Group(channel, chat)
+	for _, bot := range bots {
+		if err == nil && !slices.ContainsFunc(g.Bots, func(b group.Bot) bool { return b.Agent == bot }) {
+			err = relay.Errorf(relay.CodeInvalidRequest, "bots: no bot %.100q is in this group", bot)
+		}
+	}
+	if err != nil {
 		return group.Group{}, err
 	}
-	err := a.core.Change(context.Background(), core.ChatOf(channel, chat), verb, body, bots)
+	err = a.core.Change(context.Background(), core.ChatOf(channel, chat), verb, body, bots)
 	if errors.Is(err, loop.ErrRefused) {
 		return group.Group{}, &relay.Error{Code: relay.CodeOutboxUnavailable,
 			Message: "the change cannot be written down (see /v1/status); send it again later"}
@@ -196,39 +201,11 @@ func (a apiGroups) change(channel string, chat relay.ChatID, verb group.Verb, bo
 	return a.Group(channel, chat)
 }
 
-func (a apiGroups) Patch(channel string, chat relay.ChatID, body []byte) (group.Group, error) {
-	return a.change(channel, chat, "", body, nil)
-}
-
-func (a apiGroups) Forget(channel string, chat relay.ChatID) (group.Group, error) {
-	return a.change(channel, chat, group.VerbForget, nil, nil)
-}
-
-func (a apiGroups) Stop(channel string, chat relay.ChatID) (group.Group, error) {
-	return a.change(channel, chat, group.VerbStop, nil, nil)
-}
-
-func (a apiGroups) Continue(channel string, chat relay.ChatID, bots []relay.AgentName) (group.Group, error) {
-	g, err := a.Group(channel, chat)
-	for _, bot := range bots {
-		if err == nil && !slices.ContainsFunc(g.Bots, func(b group.Bot) bool { return b.Agent == bot }) {
-			err = relay.Errorf(relay.CodeInvalidRequest, "bots: no bot %.100q is in this group", bot)
-		}
-	}
-	if err != nil {
-		return g, err
-	}
-	return a.change(channel, chat, group.VerbContinue, nil, bots)
-}
-
-// outcomes is what became of messages, from the chats' lines.
-type outcomes struct{ *Sidecar }
-
-// Recent is what became of the newest messages of a chat, the oldest first.
-func (o outcomes) Recent(_ context.Context, channel string, chat relay.ChatID, limit int) (list []outcome.Outcome,
+// outcomes is what became of the newest messages of a chat, the oldest first.
+func (s *Sidecar) outcomes(_ context.Context, channel string, chat relay.ChatID, limit int) (list []httpapi.Outcome,
 	complete bool, err error) {
 	of := core.ChatOf(channel, chat)
-	o.core.Group(of, func(g *group.State) {
+	s.core.Group(of, func(g *group.State) {
 		for id, verdicts := range g.Early() {
 			for _, v := range verdicts {
 				list = append(list, outcomeOf(of, id, "", "", v))
@@ -243,12 +220,9 @@ func (o outcomes) Recent(_ context.Context, channel string, chat relay.ChatID, l
 	return list[max(0, len(list)-limit):], true, nil
 }
 
-// Watch implements [httpapi.Outcomes].
-func (o outcomes) Watch(f func(outcome.Outcome)) (stop func()) { return o.watchers.watch(f) }
-
 func outcomeOf(of loop.Chat, id relay.MessageID, sender relay.AgentName, thread string,
-	v group.Verdict) outcome.Outcome {
-	return outcome.Outcome{Agent: v.Agent, Channel: of.Channel, ChatID: of.ID, RelayMsgID: id, Sender: sender,
+	v group.Verdict) httpapi.Outcome {
+	return httpapi.Outcome{Agent: v.Agent, Channel: of.Channel, ChatID: of.ID, RelayMsgID: id, Sender: sender,
 		ThreadID: thread, At: v.At, Decision: v.Decision, Stopped: v.Stopped, Detail: v.Detail, Delivered: v.Delivered,
 		Door: v.Door, Acknowledged: v.Acknowledged}
 }

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/wait"
-	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
@@ -342,7 +342,7 @@ func (c *cluster) stopReasons(ctx context.Context) {
 		for chat, want := range due {
 			var shown map[relay.MessageID]relay.Reason
 			read := func() bool {
-				var answer struct{ Outcomes []outcome.Outcome }
+				var answer struct{ Outcomes []httpapi.Outcome }
 				if b.get(ctx, "/v1/outcomes?limit=5000&chat_id="+chat, &answer) != nil {
 					return false
 				}

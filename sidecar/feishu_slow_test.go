@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/test/verify"
-	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -55,7 +55,7 @@ func TestSlowBotAtTheGateway(t *testing.T) {
 // deliveredOf is how many messages of a sender were delivered to a bot, as a sidecar shows it.
 func (n *tenant) deliveredOf(s *running, sender relay.AgentName) (count int) {
 	n.t.Helper()
-	var list struct{ Outcomes []outcome.Outcome }
+	var list struct{ Outcomes []httpapi.Outcome }
 	must(n.t, json.Unmarshal([]byte(n.get(s, "/v1/outcomes?channel=feishu&chat_id="+n.chat)), &list))
 	for _, o := range list.Outcomes {
 		if o.Sender == sender && o.Agent != sender && o.Delivered != 0 {

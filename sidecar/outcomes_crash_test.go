@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"feishu-relay/outcome"
+	"feishu-relay/httpapi"
 	"feishu-relay/relay"
 )
 
@@ -52,7 +52,7 @@ func (c *cluster) wantOutcomes(ctx context.Context, viewer *bot, name, chat stri
 	}
 	what := fmt.Sprintf("%s shows that %s was given %d messages", viewer.name, name, len(given))
 	eventually(ctx, c.t, what, func() bool {
-		var answer struct{ Outcomes []outcome.Outcome }
+		var answer struct{ Outcomes []httpapi.Outcome }
 		if viewer.get(ctx, "/v1/outcomes?limit=5000&chat_id="+chat, &answer) != nil {
 			return false
 		}

@@ -11,7 +11,6 @@ import (
 
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/httpapi"
-	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -25,9 +24,15 @@ type shownMail struct {
 
 // showMail has o show the chats with other agents, too.
 func (p *peerMail) showMail(o *httpapi.Options) {
-	visible, group := o.Visible, o.Group
+	visible, group, outcomes := o.Visible, o.Group, o.Outcomes
 	o.Transcripts = shownMail{o.Transcripts, p}
-	o.Outcomes = refusedMail{o.Outcomes, p}
+	o.Outcomes = func(ctx context.Context, channel string, chat relay.ChatID, limit int) ([]httpapi.Outcome, bool, error) {
+		if channel != relay.MailChannel || !peerchat.IsID(string(chat)) {
+			return outcomes(ctx, channel, chat, limit)
+		}
+		list := p.refused(chat)
+		return list[max(0, len(list)-limit):], len(list) <= limit, nil
+	}
 	o.Visible = func(channel string, chat relay.ChatID) bool {
 		return visible(channel, chat) || channel == relay.MailChannel && len(p.chats.Messages(chat)) > 0
 	}
@@ -40,27 +45,17 @@ func (p *peerMail) showMail(o *httpapi.Options) {
 	}
 }
 
-// refusedMail adds to the outcomes what the mailbox refused of a chat with another agent.
-type refusedMail struct {
-	httpapi.Outcomes
-	peers *peerMail
-}
-
-// Recent returns the refused answers of a chat with another agent; of other chats, what is known of them.
-func (r refusedMail) Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (
-	list []outcome.Outcome, complete bool, err error) {
-	if channel != relay.MailChannel || !peerchat.IsID(string(chat)) {
-		return r.Outcomes.Recent(ctx, channel, chat, limit)
-	}
-	for _, m := range r.peers.chats.Messages(chat) {
+// refused is what the mailbox refused of a chat with another agent.
+func (p *peerMail) refused(chat relay.ChatID) (list []httpapi.Outcome) {
+	for _, m := range p.chats.Messages(chat) {
 		var as answerMail
 		if m.Own && json.Unmarshal(m.Mail, &as) == nil && as.Refused != "" {
-			list = append(list, outcome.Outcome{Agent: m.Peer, Channel: channel, ChatID: chat, RelayMsgID: m.ID,
-				Sender: r.peers.cfg.Agent, At: m.Created, Stopped: relay.Undeliverable,
+			list = append(list, httpapi.Outcome{Agent: m.Peer, Channel: relay.MailChannel, ChatID: chat, RelayMsgID: m.ID,
+				Sender: p.cfg.Agent, At: m.Created, Stopped: relay.Undeliverable,
 				Detail: cmp.Or(as.Why, string(as.Refused))})
 		}
 	}
-	return list[max(0, len(list)-limit):], len(list) <= limit, nil
+	return list
 }
 
 // Chats lists those of the groups, and behind them those with other agents.

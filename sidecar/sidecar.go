@@ -58,7 +58,6 @@ type Sidecar struct {
 	channels channels // to the bot
 	presence *presence
 	events   *httpapi.Events
-	watchers outcomeWatchers
 	judge    policy.Judge
 	llm      *judge.LLM // nil where the rules judge
 	front    *front     // nil without a gateway
@@ -171,7 +170,7 @@ func (s *Sidecar) Gateway() net.Addr {
 func (s *Sidecar) served() httpapi.Options {
 	o := httpapi.Options{Send: s.Send, Hear: s.hear, Decide: s.Decide, Status: func() any { return s.Status() },
 		Ready: s.Ready, Visible: s.in, Transcripts: s.chats.transcript, Group: s.groupShown, Depths: s.depths,
-		Stream: s.channels.stream, Deliveries: deliveries{s}, Events: s.events, Outcomes: outcomes{s}, Groups: apiGroups{s},
+		Stream: s.channels.stream, Deliveries: deliveries{s}, Events: s.events, Outcomes: s.outcomes, Groups: apiGroups{s},
 		Notices: s.notices, File: (&files{s}).open,
 		SelfTest: func(w http.ResponseWriter, r *http.Request) { s.selfTest(w, r, s.Status()) }}
 	mail := mailapi.Options{Lines: &s.api.lines, Logger: s.log}

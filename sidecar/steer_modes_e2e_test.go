@@ -17,8 +17,8 @@ import (
 	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
 	"github.com/larksuite/oapi-sdk-go/v3/core/httpserverext"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -153,8 +153,8 @@ func (f *four) given(bot, id string) int {
 func (f *four) stoppedAs(agent, id string) relay.Reason { return f.became(agent, id).Stopped }
 
 // became is what became of a message at an agent's bot, as the outcomes say.
-func (f *four) became(agent, id string) (o outcome.Outcome) {
-	var list struct{ Outcomes []outcome.Outcome }
+func (f *four) became(agent, id string) (o httpapi.Outcome) {
+	var list struct{ Outcomes []httpapi.Outcome }
 	must(f.t, json.Unmarshal([]byte(f.get(f.sides["A"], "/v1/outcomes?channel=feishu&chat_id="+f.chat)), &list))
 	for _, o := range list.Outcomes {
 		if string(o.Agent) == agent && string(o.RelayMsgID) == id {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/attempts"
-	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -67,7 +67,7 @@ func TestUndeliverableSaysWhy(t *testing.T) {
 			eventually(ctx, t, "the outcome says why", func() bool {
 				_, data, err := request(ctx, http.MethodGet, "http://"+from.Addr().String()+"/v1/outcomes?chat_id=oc_1", nil)
 				must(t, err)
-				var found struct{ Outcomes []outcome.Outcome }
+				var found struct{ Outcomes []httpapi.Outcome }
 				must(t, json.Unmarshal(data, &found))
 				return len(found.Outcomes) == 1 && found.Outcomes[0].Stopped == relay.Undeliverable &&
 					found.Outcomes[0].Detail == tt.want

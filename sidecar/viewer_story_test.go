@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/test/browsertest"
 	"feishu-relay/internal/test/redistest"
-	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -113,7 +113,7 @@ func sameAsAPI(ctx context.Context, t *testing.T, p *browsertest.Page, b *bot, c
 		}
 	}
 	must(t, b.get(ctx, "/v1/transcripts/feishu/"+url.PathEscape(chat)+"?limit=1000", &told))
-	var became struct{ Outcomes []outcome.Outcome }
+	var became struct{ Outcomes []httpapi.Outcome }
 	must(t, b.get(ctx, "/v1/outcomes?chat_id="+url.QueryEscape(chat), &became))
 	var want []shownMessage
 	for _, e := range told.Entries {
@@ -135,7 +135,7 @@ func sameAsAPI(ctx context.Context, t *testing.T, p *browsertest.Page, b *bot, c
 }
 
 // asShown is how the page has to show an outcome.
-func asShown(o outcome.Outcome) shownOutcome {
+func asShown(o httpapi.Outcome) shownOutcome {
 	s := shownOutcome{Agent: string(o.Agent), State: "wait", Reason: string(o.Stopped)}
 	if o.Decision != nil {
 		s.Tier = string(o.Decision.Tier)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"feishu-relay/core"
@@ -20,7 +19,6 @@ import (
 	"feishu-relay/httpapi"
 	"feishu-relay/loop"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -188,7 +186,8 @@ func (s *Sidecar) differ(of loop.Chat, name, source string, all []string) {
 // Told shows watchers a command, a notice or a verdict.
 func (s *Sidecar) Told(of loop.Chat, r *group.Record) {
 	if r.Kind == group.KindVerdict {
-		s.watchers.tell(outcomeOf(of, r.Of, r.Sender, r.Thread, *r.Verdict))
+		o := outcomeOf(of, r.Of, r.Sender, r.Thread, *r.Verdict)
+		s.events.Publish(httpapi.Event{Type: httpapi.EventOutcome, Outcome: &o})
 		return
 	}
 	e := noticeEntry(r)
@@ -296,35 +295,4 @@ func (s *Sidecar) mailed(e agent.Event) {
 		shown.TaskID, shown.State = t.ID, string(t.State)
 	}
 	s.events.Publish(httpapi.Event{Type: httpapi.EventMail, Mail: shown})
-}
-
-// outcomeWatchers are told each verdict.
-type outcomeWatchers struct {
-	mu   sync.Mutex
-	list map[int]func(outcome.Outcome) // guarded by mu, as next is
-	next int
-}
-
-func (w *outcomeWatchers) tell(o outcome.Outcome) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, f := range w.list {
-		f(o)
-	}
-}
-
-func (w *outcomeWatchers) watch(f func(outcome.Outcome)) (stop func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.list == nil {
-		w.list = map[int]func(outcome.Outcome){}
-	}
-	w.next++
-	n := w.next
-	w.list[n] = f
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.list, n)
-	}
 }
