@@ -44,6 +44,14 @@ func (r reach) client(p *cli, asJSON bool, w words.Words) (*client, error) {
 		paint: newPaint(p.stdout), json: asJSON, now: time.Now()}, err
 }
 
+// age is how long ago a time was, and since that of a time in an answer.
+func (c *client) age(t time.Time) string { return c.words.Age(c.now.Sub(t)) }
+
+func (c *client) since(text string) string {
+	t, _ := time.Parse(time.RFC3339, text) // the sidecar's own form
+	return c.age(t)
+}
+
 func (c *client) say(key string, args ...any) string { return c.words.Say(key, args...) }
 
 // ask makes a call and displays the answer. A body of nil sends nothing.

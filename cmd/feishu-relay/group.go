@@ -2,15 +2,15 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"feishu-relay/group"
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/words"
 	"feishu-relay/relay"
 )
@@ -33,95 +33,43 @@ It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
   feishu-relay group
   feishu-relay group oc_a1b2 mute BotB 2h`
 
-// group is a group as GET /v1/groups has it.
-type group struct {
-	Channel  string       `json:"channel"`
-	ChatID   relay.ChatID `json:"chat_id"`
-	Name     string       `json:"name,omitempty"`
-	Depth    int          `json:"depth"`
-	Bots     []bot        `json:"bots"`
-	Settings struct {
-		Answer     string               `json:"answer"`
-		DefaultBot relay.AgentName      `json:"default_bot"`
-		Limit      int                  `json:"limit"`
-		Threshold  int                  `json:"threshold"`
-		Judge      bool                 `json:"judge"`
-		Budget     int                  `json:"budget"`
-		Paused     *pauseEnd            `json:"paused"`
-		Muted      map[string]*pauseEnd `json:"muted"`
-	} `json:"settings"`
-	LastStop *struct {
-		MessageID relay.MessageID   `json:"message_id"`
-		Sender    relay.AgentName   `json:"sender"`
-		Bots      []relay.AgentName `json:"bots"`
-		Reason    relay.Reason      `json:"reason"`
-		At        relay.Millis      `json:"at"`
-	} `json:"last_stop,omitempty"`
-}
-
-type bot struct {
-	Agent  relay.AgentName `json:"agent"`
-	Name   string          `json:"name"`
-	Online bool            `json:"online"`               // its sidecar is
-	Away   relay.Millis    `json:"away_since,omitempty"` // since when it is not connected though its sidecar is online
-}
-
-// pauseEnd is the end of a pause; nil: until somebody ends it.
-type pauseEnd struct {
-	Until *relay.Millis `json:"until"`
-}
-
-func (u *pauseEnd) holds(at time.Time) bool {
-	return u != nil && (u.Until == nil || at.Before(u.Until.Time()))
-}
-
-// id is how a group is called here: by its id, with its channel where that is not the usual one.
-func (g *group) id() string {
-	if g.Channel == relay.DefaultChannel {
-		return neutral(string(g.ChatID))
+// chatID is how a chat is called here: by its id, with its channel where that is not the usual one.
+func chatID(channel string, id relay.ChatID) string {
+	if channel == relay.DefaultChannel {
+		return neutral(string(id))
 	}
-	return neutral(g.Channel + "/" + string(g.ChatID))
+	return neutral(channel + "/" + string(id))
 }
 
-// title is how a group is called in texts: by its name, and its id behind that.
-func (g *group) title() string {
+// titleOf is how a group is called in texts: by its name, and its id behind that.
+func titleOf(g *group.Group) string {
 	if g.Name == "" {
-		return g.id()
+		return chatID(g.Channel, g.ChatID)
 	}
-	return cell(g.Name) + " (" + g.id() + ")"
+	return cell(g.Name) + " (" + chatID(g.Channel, g.ChatID) + ")"
 }
 
-// path is a path of the API with a query, and the channel where that is not the usual one.
-func (g *group) path(path string, query url.Values) string {
-	if g.Channel != relay.DefaultChannel {
-		query.Set("channel", g.Channel)
-	}
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	return path
-}
-
-func (g *group) botName(agent relay.AgentName) string {
-	for _, b := range g.Bots {
-		if b.Agent == agent {
-			return neutral(cmp.Or(b.Name, string(agent)))
-		}
+func botName(g *group.Group, agent relay.AgentName) string {
+	i := slices.IndexFunc(g.Bots, func(b group.Bot) bool { return b.Agent == agent })
+	if i >= 0 && g.Bots[i].Name != "" {
+		return neutral(g.Bots[i].Name)
 	}
 	return neutral(string(agent))
 }
 
 // findGroup returns the group that text names: by its id, as the only one of that name, or as
 // the only one whose id begins so.
-func findGroup(groups []group, text string) (*group, error) {
-	ids := func(g *group) []string { return []string{string(g.ChatID), g.Channel + "/" + string(g.ChatID)} }
-	begins := func(id string) bool { return strings.HasPrefix(id, text) }
-	for _, is := range []func(g *group) bool{
-		func(g *group) bool { return slices.Contains(ids(g), text) },
-		func(g *group) bool { return g.Name == text && text != "" },
-		func(g *group) bool { return slices.ContainsFunc(ids(g), begins) },
+func findGroup(groups []group.Group, text string) (*group.Group, error) {
+	id := func(g *group.Group) string { return g.Channel + "/" + string(g.ChatID) }
+	for _, is := range []func(g *group.Group) bool{
+		func(g *group.Group) bool { return string(g.ChatID) == text && g.Channel == relay.DefaultChannel },
+		func(g *group.Group) bool { return string(g.ChatID) == text || id(g) == text },
+		func(g *group.Group) bool { return g.Name == text && text != "" },
+		func(g *group.Group) bool {
+			return strings.HasPrefix(string(g.ChatID), text) || strings.HasPrefix(id(g), text)
+		},
 	} {
-		found := slices.DeleteFunc(slices.Clone(groups), func(g group) bool { return !is(&g) })
+		found := slices.DeleteFunc(slices.Clone(groups), func(g group.Group) bool { return !is(&g) })
 		if len(found) == 1 {
 			return &found[0], nil
 		}
@@ -135,10 +83,10 @@ func findGroup(groups []group, text string) (*group, error) {
 	return nil, fmt.Errorf("there is no group %q; known: %s", text, groupNames(groups))
 }
 
-func groupNames(groups []group) string {
+func groupNames(groups []group.Group) string {
 	names := make([]string, len(groups))
 	for i := range groups {
-		names[i] = groups[i].title()
+		names[i] = titleOf(&groups[i])
 	}
 	return words.Words{}.List(names)
 }
@@ -153,10 +101,6 @@ type groupCommand struct {
 	} `positional-args:"yes"`
 }
 
-type groupList struct {
-	Groups []group `json:"groups"`
-}
-
 func (c *groupCommand) run(p *cli, _ []string) error {
 	a, err := c.client(p, c.JSON, language{}.words())
 	if err != nil {
@@ -166,113 +110,138 @@ func (c *groupCommand) run(p *cli, _ []string) error {
 	if err != nil {
 		return err
 	}
-	var all groupList
+	var all httpapi.GroupList
 	if err := decode(data, &all); err != nil {
 		return err
 	}
 	if c.Args.Chat == "" {
-		return display(a, data, func(b *strings.Builder, l groupList) { a.printGroups(b, l.Groups) })
+		return display(a, data, func(b *strings.Builder, l httpapi.GroupList) { a.printGroups(b, l.Groups) })
 	}
 	g, err := findGroup(all.Groups, c.Args.Chat)
 	if err != nil {
 		return err
 	}
-	method, path, body, err := g.request(c.Args.Command)
+	r, err := groupRequest(g, c.Args.Command)
 	if err != nil {
 		return p.misused("%s", neutral(err.Error()))
 	}
-	done := "group" + path
-	path = g.path("/v1/groups/"+url.PathEscape(string(g.ChatID))+path, url.Values{})
-	return ask(p.ctx, a, method, path, body, func(b *strings.Builder, g group) {
-		if words.Has(done) {
+	path := "/v1/groups/" + url.PathEscape(string(g.ChatID)) + r.path + "?channel=" + url.QueryEscape(g.Channel)
+	return ask(p.ctx, a, r.method, path, r.body, func(b *strings.Builder, g group.Group) {
+		if done := "group" + r.path; words.Has(done) {
 			fmt.Fprintln(b, a.say(done))
 		}
 		a.printGroup(b, &g)
 	})
 }
 
-// groupCommands are the words of which a command begins with one.
-var groupCommands = []string{"status", "pause", "resume", "mute", "unmute", "answer", "limit", "threshold", "judge", "budget",
-	"continue", "stop", "forget"}
+// groupCall is the call of the API that a command is, below the group's path.
+type groupCall struct {
+	method, path string
+	body         any
+}
 
-// request is the call of the API that a command is, below the group's path. What a value may be, the sidecar says.
-func (g *group) request(command []string) (method, path string, body any, err error) {
-	if len(command) == 0 {
-		return http.MethodGet, "", nil, nil
+// groupVerb is what a command begins with: whether it names bots, whether it has a value, and the call that it is. What a
+// value may be, the sidecar says.
+type groupVerb struct {
+	name        string
+	bots, value bool
+	call        func(bots []relay.AgentName, value any) groupCall
+}
+
+var groupVerbs = []groupVerb{
+	{"status", false, false, call(http.MethodGet, "")},
+	{"pause", false, true, set("paused")},
+	{"resume", false, false, func([]relay.AgentName, any) groupCall { return patch("paused", false) }},
+	{"mute", true, true, mute},
+	{"unmute", true, false, func(bots []relay.AgentName, _ any) groupCall { return mute(bots, false) }},
+	{"answer", true, true, func(bots []relay.AgentName, value any) groupCall {
+		if len(bots) == 0 {
+			return patch("answer", value)
+		}
+		return groupCall{http.MethodPatch, "", map[string]any{"answer": "default", "default_bot": bots[0]}}
+	}},
+	{"limit", false, true, set("limit")},
+	{"threshold", false, true, set("threshold")},
+	{"judge", false, true, set("judge")},
+	{"budget", false, true, set("budget")},
+	{"continue", true, false, func(bots []relay.AgentName, _ any) groupCall {
+		return groupCall{http.MethodPost, "/continue", map[string]any{"bots": bots}}
+	}},
+	{"stop", false, false, call(http.MethodPost, "/stop")},
+	{"forget", false, false, call(http.MethodDelete, "/settings")},
+}
+
+func call(method, path string) func([]relay.AgentName, any) groupCall {
+	return func([]relay.AgentName, any) groupCall { return groupCall{method, path, nil} }
+}
+
+func patch(key string, to any) groupCall {
+	return groupCall{http.MethodPatch, "", map[string]any{key: to}}
+}
+
+func set(key string) func([]relay.AgentName, any) groupCall {
+	return func(_ []relay.AgentName, value any) groupCall { return patch(key, value) }
+}
+
+func mute(bots []relay.AgentName, until any) groupCall {
+	muted := map[relay.AgentName]any{}
+	for _, b := range bots {
+		muted[b] = until
 	}
-	verb, bots, value := command[0], []relay.AgentName{}, ""
+	return patch("muted", muted)
+}
+
+// valueOf is a word as the sidecar takes it: a number, or true and false for on and off.
+func valueOf(word string) any {
+	if n, err := strconv.Atoi(word); err == nil {
+		return n
+	}
+	if word == "on" || word == "off" {
+		return word == "on"
+	}
+	return word
+}
+
+// groupRequest reads a command; none shows the group.
+func groupRequest(g *group.Group, command []string) (none groupCall, err error) {
+	if len(command) == 0 {
+		command = []string{"status"}
+	}
+	i := slices.IndexFunc(groupVerbs, func(v groupVerb) bool { return v.name == command[0] })
+	if i < 0 {
+		var known []string
+		for _, v := range groupVerbs {
+			known = append(known, v.name)
+		}
+		return none, fmt.Errorf("there is no command %s%s; there are %s", command[0], didYouMean(command[0], known),
+			strings.Join(known, ", "))
+	}
+	verb, bots, value := groupVerbs[i], []relay.AgentName{}, any(true)
 	for _, word := range command[1:] {
-		i := slices.IndexFunc(g.Bots, func(b bot) bool {
+		i := slices.IndexFunc(g.Bots, func(b group.Bot) bool {
 			return strings.EqualFold(b.Name, word) || strings.EqualFold(string(b.Agent), word)
 		})
 		switch {
-		case i >= 0:
+		case i >= 0 && verb.bots:
 			bots = append(bots, g.Bots[i].Agent)
-		case value == "":
-			value = word
+		case value == true && verb.value:
+			value = valueOf(word)
 		default:
-			return "", "", nil, fmt.Errorf("%s: unexpected %q", verb, word)
+			return none, fmt.Errorf("%s: unexpected %q", verb.name, word)
 		}
 	}
-	end := any(true)
-	if value != "" {
-		end = value
-	}
-	number := any(value)
-	if n, err := strconv.Atoi(value); err == nil {
-		number = n
-	}
-	muted := map[relay.AgentName]any{}
-	for _, b := range bots {
-		if muted[b] = any(false); verb == "mute" {
-			muted[b] = end
+	if len(bots) == 0 && strings.HasSuffix(verb.name, "mute") {
+		var here []string
+		for _, b := range g.Bots {
+			here = append(here, cmp.Or(b.Name, string(b.Agent)))
 		}
+		return none, fmt.Errorf("%s: which bot? Here are %s", verb.name, strings.Join(here, ", "))
 	}
-	patch := func(set map[string]any) (string, string, any, error) { return http.MethodPatch, "", set, nil }
-	switch {
-	case (verb == "mute" || verb == "unmute") && len(bots) == 0:
-		return "", "", nil, fmt.Errorf("%s: which bot? Here are %s", verb, g.botNames())
-	case verb == "mute" || verb == "unmute":
-		return patch(map[string]any{"muted": muted})
-	case verb == "answer" && len(bots) == 1:
-		return patch(map[string]any{"answer": "default", "default_bot": bots[0]})
-	case verb == "continue":
-		return http.MethodPost, "/continue", map[string]any{"bots": bots}, nil
-	case len(bots) > 0:
-		return "", "", nil, fmt.Errorf("%s: unexpected %q", verb, bots[0])
-	case verb == "answer":
-		return patch(map[string]any{"answer": value})
-	case verb == "pause":
-		return patch(map[string]any{"paused": end})
-	case verb == "limit" || verb == "threshold" || verb == "budget":
-		return patch(map[string]any{verb: number})
-	case verb == "judge" && (value == "on" || value == "off"):
-		return patch(map[string]any{verb: value == "on"})
-	case value != "":
-		return "", "", nil, fmt.Errorf("%s: unexpected %q", verb, value)
-	case verb == "resume":
-		return patch(map[string]any{"paused": false})
-	case verb == "status":
-		return http.MethodGet, "", nil, nil
-	case verb == "stop":
-		return http.MethodPost, "/stop", nil, nil
-	case verb == "forget":
-		return http.MethodDelete, "/settings", nil, nil
-	}
-	return "", "", nil, fmt.Errorf("there is no command %s%s; there are %s", verb, didYouMean(verb, groupCommands),
-		strings.Join(groupCommands, ", "))
-}
-
-func (g *group) botNames() string {
-	var names []string
-	for _, b := range g.Bots {
-		names = append(names, cmp.Or(b.Name, string(b.Agent)))
-	}
-	return strings.Join(names, ", ")
+	return verb.call(bots, value), nil
 }
 
 // printGroups writes a table of groups.
-func (c *client) printGroups(b *strings.Builder, groups []group) {
+func (c *client) printGroups(b *strings.Builder, groups []group.Group) {
 	if len(groups) == 0 {
 		fmt.Fprintln(b, c.say("no groups"))
 		return
@@ -282,55 +251,61 @@ func (c *client) printGroups(b *strings.Builder, groups []group) {
 		g := &groups[i]
 		state, stop, here := "-", "-", 0
 		switch {
-		case g.Settings.Paused.holds(c.now):
+		case g.Settings.Paused != nil:
 			state = c.say("paused")
 		case len(g.Settings.Muted) > 0:
 			state = c.say("muted", len(g.Settings.Muted))
 		}
 		if s := g.LastStop; s != nil {
-			stop = c.say("stop", neutral(string(s.Reason)), c.words.Age(c.now.Sub(s.At.Time())), neutral(string(s.MessageID)))
+			stop = c.say("stop", neutral(string(s.Reason)), c.age(s.At.Time()), neutral(string(s.MessageID)))
 		}
 		for _, b := range g.Bots {
 			if b.Online && b.Away == 0 {
 				here++
 			}
 		}
-		rows = append(rows, []string{cmp.Or(cell(g.Name), "-"), g.id(), fmt.Sprintf("%d/%d", here, len(g.Bots)),
-			neutral(g.Settings.Answer), fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), state, stop})
+		rows = append(rows, []string{cmp.Or(cell(g.Name), "-"), chatID(g.Channel, g.ChatID),
+			fmt.Sprintf("%d/%d", here, len(g.Bots)), neutral(string(g.Settings.Answer)),
+			fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), state, stop})
 	}
 	writeTable(b, c.say("group columns"), rows)
 }
 
 // printGroup writes how the bots of a group behave.
-func (c *client) printGroup(b *strings.Builder, g *group) {
+func (c *client) printGroup(b *strings.Builder, g *group.Group) {
 	line := func(key string, args ...any) { b.WriteString(c.say(key, args...) + "\n") }
-	online, offline, muted := []string{}, []string{}, []string{}
-	for _, one := range g.Bots {
-		list := &offline
-		if one.Online {
-			list = &online
+	until := func(u *group.Until) string {
+		if u.Until == nil {
+			return ""
 		}
-		*list = append(*list, g.botName(one.Agent))
-		if end := g.Settings.Muted[string(one.Agent)]; end.holds(c.now) {
-			muted = append(muted, g.botName(one.Agent)+c.end(end))
+		return c.say("until", moment(u.Until.Time()))
+	}
+	bots := map[bool][]string{} // by whether they are online
+	var muted []string
+	for _, one := range g.Bots {
+		name := botName(g, one.Agent)
+		bots[one.Online] = append(bots[one.Online], name)
+		if u := g.Settings.Muted[one.Agent]; u != nil {
+			muted = append(muted, name+until(u))
 		}
 	}
-	b.WriteString(c.paint.text(bold, g.title()) + "\n")
-	line("group online", len(online), c.words.List(online))
-	if len(offline) > 0 {
+	b.WriteString(c.paint.text(bold, titleOf(g)) + "\n")
+	line("group online", len(bots[true]), c.words.List(bots[true]))
+	if offline := bots[false]; len(offline) > 0 {
 		line("group offline", len(offline), c.words.List(offline))
 	}
-	if s := &g.Settings; s.Answer == "default" && s.DefaultBot != "" {
-		line("group answer/default bot", g.botName(s.DefaultBot))
-	} else if key := "group answer/" + s.Answer; words.Has(key) {
+	set := &g.Settings
+	if set.Answer == group.ModeDefault && set.DefaultBot != "" {
+		line("group answer/default bot", botName(g, set.DefaultBot))
+	} else if key := "group answer/" + string(set.Answer); words.Has(key) {
 		line(key)
 	}
-	line("group limits", g.Depth, g.Settings.Limit, g.Settings.Threshold, map[bool]string{true: "on", false: "off"}[g.Settings.Judge])
-	if n := g.Settings.Budget; n > 0 {
-		line("group budget", n)
+	line("group limits", g.Depth, set.Limit, set.Threshold, map[bool]string{true: "on", false: "off"}[set.Judge])
+	if set.Budget > 0 {
+		line("group budget", set.Budget)
 	}
-	if end := g.Settings.Paused; end.holds(c.now) {
-		line("group paused", c.end(end))
+	if set.Paused != nil {
+		line("group paused", until(set.Paused))
 	}
 	if len(muted) > 0 {
 		line("group muted", len(muted), c.words.List(muted))
@@ -338,23 +313,8 @@ func (c *client) printGroup(b *strings.Builder, g *group) {
 	if s := g.LastStop; s != nil {
 		var at []string
 		for _, agent := range s.Bots {
-			at = append(at, g.botName(agent))
+			at = append(at, botName(g, agent))
 		}
-		line("group stop", c.words.Age(c.now.Sub(s.At.Time())), g.botName(s.Sender), c.words.List(at), neutral(string(s.Reason)))
+		line("group stop", c.age(s.At.Time()), botName(g, s.Sender), c.words.List(at), neutral(string(s.Reason)))
 	}
-}
-
-// end says until when a pause holds.
-func (c *client) end(u *pauseEnd) string {
-	if u.Until == nil {
-		return ""
-	}
-	return c.say("until", moment(u.Until.Time()))
-}
-
-// groups are those of the sidecar.
-func (c *client) groups(ctx context.Context) ([]group, error) {
-	var all groupList
-	err := c.get(ctx, "/v1/groups", &all)
-	return all.Groups, err
 }

@@ -223,5 +223,5 @@ func (c *client) ago(t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	return c.words.Age(c.now.Sub(t)) + " ago"
+	return c.age(t) + " ago"
 }

@@ -7,16 +7,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
+	"feishu-relay/group"
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/wait"
-	"feishu-relay/relay"
+	"feishu-relay/sidecar"
 )
 
 const statusHelp = `One screen: who is online, the groups with their depth and last stop, what waits,
@@ -59,60 +58,10 @@ func (c *statusCommand) run(p *cli, _ []string) error {
 
 // shownStatus is what a screen shows.
 type shownStatus struct {
-	Sidecar    *sidecarStatus `json:"sidecar"` // nil: none answers
-	Error      string         `json:"error,omitempty"`
-	Groups     []group        `json:"groups"`
-	Deliveries []struct {
-		ID    relay.MessageID `json:"relay_msg_id"`
-		Chat  relay.ChatID    `json:"chat_id"`
-		Door  string          `json:"door"`
-		Since relay.Millis    `json:"since"`
-	} `json:"deliveries"` // that the bot has and has not answered
-}
-
-// sidecarStatus is what of GET /v1/status is shown.
-type sidecarStatus struct {
-	Version  string `json:"version"`
-	Identity struct {
-		Agent string `json:"agent_name"`
-		Name  string `json:"bot_name,omitempty"`
-	} `json:"identity"`
-	Started  time.Time `json:"started"`
-	Ready    bool      `json:"ready"`
-	NotReady string    `json:"not_ready,omitempty"`
-	Backend  string    `json:"backend"`
-	Door     struct {
-		Name      string `json:"name"`
-		Connected *bool  `json:"connected,omitempty"`
-	} `json:"door"`
-	Waiting struct {
-		Messages int          `json:"messages"`
-		Oldest   relay.Millis `json:"oldest_ms"`
-	} `json:"waiting"`
-	Queues map[string]struct {
-		Unsettled int `json:"unsettled"`
-		Outbox    struct {
-			Pending int `json:"pending"`
-		} `json:"outbox"`
-	} `json:"queues"`
-	Mailbox *struct {
-		Waiting int `json:"waiting"`
-	} `json:"mailbox,omitempty"`
-	Agents []struct {
-		Agent  string `json:"agent_name"`
-		Name   string `json:"bot_name,omitempty"`
-		Online bool   `json:"online"`
-		Bot    *struct {
-			Connected bool      `json:"connected"`
-			Since     time.Time `json:"since"`
-		} `json:"bot,omitempty"`
-	} `json:"agents"`
-	Errors []struct {
-		Part  string    `json:"part"`
-		Error string    `json:"error"`
-		At    time.Time `json:"at"`
-		Count int       `json:"count"`
-	} `json:"last_errors"`
+	Sidecar    *sidecar.Status    `json:"sidecar"` // nil: none answers
+	Error      string             `json:"error,omitempty"`
+	Groups     []group.Group      `json:"groups"`
+	Deliveries []httpapi.Delivery `json:"deliveries"` // that the bot has and has not answered
 }
 
 // status prints one screen.
@@ -123,7 +72,7 @@ func (c *client) status(ctx context.Context, watch bool) error {
 		err = c.get(ctx, "/v1/deliveries", shown)
 	}
 	if err == nil {
-		shown.Groups, err = c.groups(ctx)
+		err = c.get(ctx, "/v1/groups", shown)
 	}
 	if _, none := errors.AsType[noSidecar](err); none {
 		shown.Error = err.Error()
@@ -131,22 +80,18 @@ func (c *client) status(ctx context.Context, watch bool) error {
 		return err
 	}
 	if c.json {
-		if err := writeLine(c.out, shown); err != nil {
-			return err
-		}
+		err = writeLine(c.out, shown)
 	} else {
 		screen := c.screen(shown)
-		if f, ok := c.out.(*os.File); ok && watch && term.IsTerminal(int(f.Fd())) {
+		if watch && isTerminal(c.out) {
 			screen = "\x1b[H\x1b[2J" + screen // the screen before it goes
 		}
-		if _, err := io.WriteString(c.out, screen); err != nil {
-			return err
-		}
+		_, err = io.WriteString(c.out, screen)
 	}
-	if shown.Sidecar == nil {
+	if err == nil && shown.Sidecar == nil {
 		return errFailed
 	}
-	return nil
+	return err
 }
 
 // screen is a screen for people.
@@ -160,7 +105,7 @@ func (c *client) screen(x *shownStatus) string {
 		title := c.say(key)
 		fmt.Fprintf(&b, "%s%s  %s\n", c.paint.text(bold, title), strings.Repeat(" ", max(0, 8-runes.Columns(title))), text)
 	}
-	name := neutral(s.Identity.Agent)
+	name := neutral(string(s.Identity.Agent))
 	if s.Identity.Name != "" && s.Identity.Name != name {
 		name += " (" + neutral(s.Identity.Name) + ")"
 	}
@@ -169,7 +114,7 @@ func (c *client) screen(x *shownStatus) string {
 		ready = c.paint.text(red, c.say("is not ready", neutral(s.NotReady)))
 	}
 	line("Sidecar", c.say("the sidecar", name, ready, neutral(s.Backend), neutral(cmp.Or(s.Version, "?")),
-		c.words.Age(c.now.Sub(s.Started))))
+		c.since(s.Started)))
 	bot := c.say("posted to")
 	if s.Door.Connected != nil {
 		bot = c.paint.text(yellow, c.say("not connected", neutral(s.Door.Name)))
@@ -189,7 +134,7 @@ func (c *client) screen(x *shownStatus) string {
 		fmt.Fprintf(&b, "\n%s\n", c.paint.text(bold, c.say("last errors")))
 		for _, e := range s.Errors[:min(len(s.Errors), statusErrors)] {
 			fmt.Fprintf(&b, "%s %s (%d×, %s): %s\n", c.paint.text(yellow, "!"), neutral(e.Part), e.Count,
-				c.say("since", c.words.Age(c.now.Sub(e.At))), runes.Fit(neutral(strings.Join(strings.Fields(e.Error), " ")), 300))
+				c.say("since", c.since(e.At)), runes.Fit(neutral(strings.Join(strings.Fields(e.Error), " ")), 300))
 		}
 		fmt.Fprintln(&b, c.say("about errors"))
 	}
@@ -198,36 +143,34 @@ func (c *client) screen(x *shownStatus) string {
 
 // waits is what waits.
 func (c *client) waits(x *shownStatus) (parts []string) {
-	if n := len(x.Deliveries); n > 0 {
-		oldest := x.Deliveries[0].Since
-		for _, d := range x.Deliveries {
-			oldest = min(oldest, d.Since)
-		}
-		parts = append(parts, c.say("waits/given", n, c.words.Age(c.now.Sub(oldest.Time()))))
-	}
-	if w := x.Sidecar.Waiting; w.Messages > 0 {
-		parts = append(parts, c.say("waits/not given", w.Messages, c.words.Age(time.Duration(w.Oldest)*time.Millisecond)))
-	}
-	for _, name := range slices.Sorted(maps.Keys(x.Sidecar.Queues)) {
-		q := x.Sidecar.Queues[name]
-		if q.Outbox.Pending > 0 {
-			parts = append(parts, c.say("waits/not taken", q.Outbox.Pending, neutral(name)))
-		}
-		if q.Unsettled > 0 {
-			parts = append(parts, c.say("waits/in progress", q.Unsettled, neutral(name)))
+	wait := func(n int64, key string, args ...any) {
+		if n > 0 {
+			parts = append(parts, c.say(key, slices.Insert(args, 0, any(n))...))
 		}
 	}
-	if m := x.Sidecar.Mailbox; m != nil && m.Waiting > 0 {
-		parts = append(parts, c.say("waits/letters", m.Waiting))
+	s, oldest := x.Sidecar, ""
+	for _, d := range x.Deliveries {
+		if oldest == "" || d.Since < oldest {
+			oldest = d.Since
+		}
+	}
+	wait(int64(len(x.Deliveries)), "waits/given", c.since(oldest))
+	wait(int64(s.Waiting.Messages), "waits/not given", c.words.Age(time.Duration(s.Waiting.Oldest)*time.Millisecond))
+	for _, name := range slices.Sorted(maps.Keys(s.Queues)) {
+		wait(s.Queues[name].Outbox.Pending, "waits/not taken", neutral(name))
+		wait(int64(s.Queues[name].Unsettled), "waits/in progress", neutral(name))
+	}
+	if s.Mailbox != nil {
+		wait(int64(s.Mailbox.Waiting), "waits/letters")
 	}
 	return parts
 }
 
-func (c *client) agents(s *sidecarStatus) string {
+func (c *client) agents(s *sidecar.Status) string {
 	var names []string
 	for _, a := range s.Agents[:min(len(s.Agents), maxStatus)] {
-		name := neutral(a.Agent)
-		if a.Name != "" && a.Name != a.Agent {
+		name := neutral(string(a.Agent))
+		if a.Name != "" && a.Name != string(a.Agent) {
 			name = fmt.Sprintf("%s (%s)", runes.Fit(neutral(a.Name), 64), name)
 		}
 		switch {

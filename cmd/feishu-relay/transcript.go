@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
-	"io/fs"
 	"net/url"
 	"slices"
 	"strings"
@@ -15,11 +13,12 @@ import (
 
 	"github.com/jessevdk/go-flags"
 
+	"feishu-relay/group"
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/selftest"
 	"feishu-relay/internal/wait"
 	"feishu-relay/internal/words"
 	"feishu-relay/relay"
-	"feishu-relay/transcript"
 )
 
 const (
@@ -34,13 +33,12 @@ const (
 )
 
 const transcriptHelp = `list names the groups, the one that spoke last first; show prints the end of one;
-tail -f goes on with what is said from now on, in all groups without CHAT. What the running
-sidecar has of people's commands, the answers to them, and stops that the group was shown is
-listed between the messages and does not count for -n.
+tail -f goes on with what is said from now on, in all groups without CHAT. People's commands, the
+answers to them, and stops that the group was shown are listed between the messages and do not
+count for -n.
 
-CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as only
-one group begins so. It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN), and
-without one, or with --dir, reads the folder: --dir, else TRANSCRIPT_DIR, else DATA_DIR/transcripts.
+CHAT is a chat id (oc_x), channel/chat_id, the group's name, or the beginning of an id, as far as only
+one group has it. It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
 
 redact removes the text of a message; its --help tells more.
 
@@ -54,191 +52,118 @@ func (p *cli) addTranscript(c *flags.Command) {
 	p.add(c, "redact", "remove the text of a message", redactHelp, &transcriptRedactCommand{})
 }
 
-// source is where transcripts are read: the running sidecar, or a folder.
-type source interface {
-	// chats are the recorded ones, of which LastTS and Modified say when they spoke last.
-	chats(ctx context.Context) ([]transcript.Chat, error)
-	// tail returns the last n messages of a chat, and the notices of their time if it has them.
-	tail(ctx context.Context, c transcript.Chat, n int) ([]shownEntry, error)
-	// place is what errors call it.
-	place() string
+// transcripts are those of the sidecar, the one that spoke last first.
+func (c *client) transcripts(ctx context.Context) ([]httpapi.Transcript, error) {
+	var all httpapi.TranscriptList
+	err := c.get(ctx, fmt.Sprintf("/v1/transcripts?limit=%d", maxPage), &all)
+	slices.SortStableFunc(all.Transcripts, func(a, b httpapi.Transcript) int { return cmp.Compare(spoke(b), spoke(a)) })
+	return all.Transcripts, err
 }
 
-// folder is the flags of the commands that read transcripts.
-type folder struct {
-	Dir  flags.Filename `long:"dir" value-name:"FOLDER"`
-	JSON bool           `long:"json"`
+// spoke is when somebody last spoke in a chat.
+func spoke(t httpapi.Transcript) int64 {
+	if t.Last != nil && t.Last.TS != 0 {
+		return t.Last.TS
+	}
+	return int64(t.Modified)
 }
 
-// open finds the record, and its chats.
-func (f *folder) open(p *cli) (source, []transcript.Chat, error) {
-	if f.Dir == "" {
-		if c, err := (reach{}).client(p, f.JSON, words.Words{}); err == nil {
-			if chats, err := (sidecarRecord{c}).chats(p.ctx); err == nil {
-				return sidecarRecord{c}, chats, nil
-			}
+// chats are the groups, and the chats of the transcripts that are not known as groups: where only this bot has
+// spoken, a group may not be known as one yet. The one that spoke last is first.
+func (c *client) chats(ctx context.Context) ([]group.Group, error) {
+	var groups httpapi.GroupList
+	if err := c.get(ctx, "/v1/groups", &groups); err != nil {
+		return nil, err
+	}
+	recorded, err := c.transcripts(ctx)
+	if err != nil {
+		return groups.Groups, nil // the groups are enough mostly
+	}
+	var all []group.Group
+	for _, g := range recorded {
+		is := func(o group.Group) bool { return o.Channel == g.Channel && string(o.ChatID) == g.ChatID }
+		if i := slices.IndexFunc(groups.Groups, is); i >= 0 {
+			all = append(all, groups.Groups[i])
+			groups.Groups = slices.Delete(groups.Groups, i, i+1)
+		} else {
+			all = append(all, groupOf(g))
 		}
 	}
-	dir, err := transcriptDir(string(f.Dir))
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := transcript.Open(dir, &transcript.Options{ReadOnly: true})
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("there is no folder %s", dir)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("TRANSCRIPT_DIR or --dir: %w", err)
-	}
-	context.AfterFunc(p.ctx, func() { _ = store.Close() }) // only read
-	files := fileRecord{dir, store}
-	chats, err := files.chats(p.ctx)
-	return files, chats, err
+	return append(all, groups.Groups...), nil
 }
 
-// transcriptDir finds the folder as the sidecar does. Mistakes in the rest of its
-// configuration do not matter.
-func transcriptDir(given string) (string, error) {
-	if given == "" {
-		c, _ := loadConfig()
-		given = c.TranscriptDir
-	}
-	dir, err := fullPath(given)
-	if err != nil {
-		return "", fmt.Errorf("TRANSCRIPT_DIR: %w", err)
-	}
-	return dir, nil
+// groupOf is what a transcript says of its group.
+func groupOf(t httpapi.Transcript) group.Group {
+	return group.Group{Channel: t.Channel, ChatID: relay.ChatID(t.ChatID), Name: t.Name}
 }
 
-// sidecarRecord is that of the running sidecar.
-type sidecarRecord struct{ *client }
-
-func (r sidecarRecord) place() string { return "the sidecar at " + r.addr }
-
-func (r sidecarRecord) chats(ctx context.Context) (chats []transcript.Chat, err error) {
-	var all struct {
-		Transcripts []struct {
-			Channel  string
-			ChatID   string `json:"chat_id"`
-			Bytes    int64
-			Modified relay.Millis
-			Last     *transcript.Entry
-		}
-	}
-	err = r.get(ctx, fmt.Sprintf("/v1/transcripts?limit=%d", maxPage), &all)
-	for _, t := range all.Transcripts {
-		c := transcript.Chat{Channel: t.Channel, ChatID: t.ChatID, Size: t.Bytes, Modified: t.Modified.Time()}
-		if t.Last != nil {
-			c.LastTS = t.Last.TS
-		}
-		chats = append(chats, c)
-	}
-	return newestFirst(chats), err
-}
-
-func (r sidecarRecord) tail(ctx context.Context, c transcript.Chat, n int) (entries []shownEntry, err error) {
-	path := "/v1/transcripts/" + url.PathEscape(c.Channel) + "/" + url.PathEscape(c.ChatID)
+// entries are at least the last n messages of a chat, and the notices of their time.
+func (c *client) entries(ctx context.Context, channel, chat string, n int) (entries []httpapi.ShownEntry, err error) {
+	path := "/v1/transcripts/" + url.PathEscape(channel) + "/" + url.PathEscape(chat)
 	for before := ""; ; {
-		var page struct {
-			Entries []shownEntry
-			Earlier string
+		var page httpapi.TranscriptPage
+		query := url.Values{"limit": {fmt.Sprint(min(max(n, 1), maxPage))}}
+		if before != "" {
+			query.Set("before", before)
 		}
-		query := url.Values{"limit": {fmt.Sprint(min(max(n, 1), maxPage))}, "before": {before}}
-		if err := r.get(ctx, path+"?"+query.Encode(), &page); err != nil {
+		if err := c.get(ctx, path+"?"+query.Encode(), &page); err != nil {
 			return nil, err
 		}
 		entries = append(page.Entries, entries...)
-		if before = page.Earlier; before == "" || beginOf(entries, n) > 0 {
+		n -= len(slices.DeleteFunc(slices.Clone(page.Entries), isNotice))
+		if before = page.Earlier; before == "" || n <= 0 {
 			return entries, nil
 		}
 	}
 }
 
-// fileRecord is a folder.
-type fileRecord struct {
-	dir   string
-	store *transcript.Store
+type transcriptFlags struct {
+	reach
+	JSON bool `long:"json"`
 }
 
-func (r fileRecord) place() string { return r.dir }
-
-func (r fileRecord) chats(context.Context) ([]transcript.Chat, error) {
-	chats, err := r.store.Chats()
-	return newestFirst(chats), err
-}
-
-func (r fileRecord) tail(_ context.Context, c transcript.Chat, n int) (out []shownEntry, err error) {
-	entries, err := r.store.Tail(c.Channel, c.ChatID, n)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		out = append(out, shownEntry{Entry: e})
-	}
-	return out, nil
-}
-
-func newestFirst(chats []transcript.Chat) []transcript.Chat {
-	spoke := func(c transcript.Chat) int64 { return cmp.Or(c.LastTS, c.Modified.UnixMilli()) }
-	slices.SortStableFunc(chats, func(a, b transcript.Chat) int { return cmp.Compare(spoke(b), spoke(a)) })
-	return chats
-}
-
-func isNotice(e transcript.Entry) bool { return e.Role == transcript.RoleNotice }
-
-// beginOf is where the last n messages begin; notices do not count.
-func beginOf(entries []shownEntry, n int) int {
-	begin := len(entries)
-	for i := len(entries) - 1; i >= 0 && n > 0; i-- {
-		if begin = i; !isNotice(entries[i].Entry) {
-			n--
-		}
-	}
-	return begin
-}
-
-type transcriptListCommand struct{ folder }
+type transcriptListCommand struct{ transcriptFlags }
 
 func (c *transcriptListCommand) run(p *cli, _ []string) error {
-	r, chats, err := c.open(p)
+	a, err := c.client(p, c.JSON, words.Words{})
+	if err != nil {
+		return err
+	}
+	all, err := a.transcripts(p.ctx)
 	if err != nil {
 		return err
 	}
 	var rows [][]string
-	for _, chat := range chats {
-		if c.JSON {
-			err := writeLine(p.stdout, struct {
-				Channel string `json:"channel"`
-				ChatID  string `json:"chat_id"`
-				Size    int64  `json:"size"`
-				LastTS  int64  `json:"last_ts"`
-			}{chat.Channel, chat.ChatID, chat.Size, chat.LastTS})
-			if err != nil {
-				return err
-			}
+	for _, t := range all {
+		if !c.JSON {
+			last := time.UnixMilli(spoke(t))
+			rows = append(rows, []string{neutral(t.Channel), neutral(t.ChatID), selftest.Size(t.Bytes), moment(last)})
+			continue
 		}
-		last := "-"
-		if chat.LastTS != 0 {
-			last = moment(time.UnixMilli(chat.LastTS))
+		err := writeLine(p.stdout, struct {
+			Channel string `json:"channel"`
+			ChatID  string `json:"chat_id"`
+			Size    int64  `json:"size"`
+			LastTS  int64  `json:"last_ts"`
+		}{t.Channel, t.ChatID, t.Bytes, spoke(t)})
+		if err != nil {
+			return err
 		}
-		rows = append(rows, []string{neutral(chat.Channel), neutral(chat.ChatID), selftest.Size(chat.Size), last})
-	}
-	switch {
-	case c.JSON:
-		return nil
-	case len(chats) == 0:
-		_, err := fmt.Fprintf(p.stdout, "There are no transcripts in %s yet: they begin with the first message of a group.\n",
-			neutral(r.place()))
-		return err
 	}
 	var b strings.Builder
-	writeTable(&b, "CHANNEL|CHAT|SIZE|LAST MESSAGE", rows)
+	switch {
+	case c.JSON:
+	case len(all) == 0:
+		b.WriteString("There are no transcripts yet: they begin with the first message of a group.\n")
+	default:
+		writeTable(&b, "CHANNEL|CHAT|SIZE|LAST MESSAGE", rows)
+	}
 	_, err = io.WriteString(p.stdout, b.String())
 	return err
 }
 
 type transcriptShowCommand struct {
-	folder
+	transcriptFlags
 	N    int `short:"n" default:"50"`
 	Args struct {
 		Chat string `positional-arg-name:"CHAT" required:"yes"`
@@ -253,7 +178,7 @@ func (c *transcriptShowCommand) run(p *cli, _ []string) error {
 }
 
 type transcriptTailCommand struct {
-	folder
+	transcriptFlags
 	Follow bool `short:"f" long:"follow"`
 	N      int  `short:"n" default:"10"`
 	Args   struct {
@@ -266,143 +191,101 @@ func (c *transcriptTailCommand) run(p *cli, _ []string) error {
 }
 
 // show prints the last n messages of a chat, "" for all, and goes on if that is wanted.
-func (f *folder) show(p *cli, chat string, n int, follow bool) error {
+func (c *transcriptFlags) show(p *cli, chat string, n int, follow bool) error {
 	if n < 0 || n > maxShown {
 		return p.misused("-n: want a number from 0 to %d, got %d", maxShown, n)
 	}
-	r, chats, err := f.open(p)
+	a, err := c.client(p, c.JSON, words.Words{})
 	if err != nil {
 		return err
 	}
+	f := follower{client: a, lookBack: max(n, minLookBack), seed: maphash.MakeSeed(), known: map[string]map[uint64]bool{},
+		looked: map[string]relay.Millis{}}
 	if chat != "" {
-		one, err := findChat(p.ctx, r, chats, chat)
+		all, err := a.transcripts(p.ctx)
 		if err != nil {
 			return err
 		}
-		chats = []transcript.Chat{one}
+		var groups []group.Group
+		for _, t := range all {
+			groups = append(groups, groupOf(t))
+		}
+		if f.only, err = findGroup(groups, chat); err != nil {
+			return err
+		}
 	}
-	t := follower{source: r, lookBack: max(n, minLookBack), seed: maphash.MakeSeed(), known: map[string]map[uint64]bool{},
-		looked: map[string]time.Time{}}
-	out := &printer{w: p.stdout, paint: newPaint(p.stdout), json: f.JSON, led: chat == ""}
-	last, err := t.look(p.ctx, chats)
-	if err != nil {
-		return err
-	}
-	entries := make([]shownEntry, len(last))
-	for i, s := range last {
-		entries[i] = s.entry
-	}
-	last = last[beginOf(entries, n):]
-	for {
-		for _, s := range last {
-			if err := out.print(s.chat, s.entry); err != nil {
+	out := &printer{w: p.stdout, paint: a.paint, json: c.JSON, led: chat == ""}
+	last, err := f.look(p.ctx)
+	for begin := beginOf(last, n); err == nil; begin = 0 {
+		for _, s := range last[begin:] {
+			if err := out.print(s.chat, s.ShownEntry); err != nil {
 				return err
 			}
 		}
 		if !follow || wait.Sleep(p.ctx, lookEvery) != nil {
 			return nil
 		}
-		all, err := r.chats(p.ctx)
-		if err != nil {
-			return cmp.Or(p.ctx.Err(), err)
-		}
-		if chat == "" {
-			chats = all
-		} else if i := slices.IndexFunc(all, func(c transcript.Chat) bool { return chatName(c) == chatName(chats[0]) }); i >= 0 {
-			chats[0] = all[i]
-		}
-		if last, err = t.look(p.ctx, chats); err != nil {
-			return err
-		}
+		last, err = f.look(p.ctx)
 	}
+	return err
 }
 
 // said is one message and where it was said.
 type said struct {
-	chat  transcript.Chat
-	entry shownEntry
+	chat httpapi.Transcript
+	httpapi.ShownEntry
+}
+
+// beginOf is where the last n messages begin; notices do not count.
+func beginOf(all []said, n int) int {
+	begin := len(all)
+	for i := len(all) - 1; i >= 0 && n > 0; i-- {
+		if begin = i; !isNotice(all[i].ShownEntry) {
+			n--
+		}
+	}
+	return begin
 }
 
 // follower reads what is new in chats.
 type follower struct {
-	source
+	*client
+	only     *group.Group // nil: all
 	lookBack int
 	seed     maphash.Seed
 	known    map[string]map[uint64]bool // by chat, hashes of the newest entries
-	looked   map[string]time.Time       // by chat, when it was changed, as of the last look
+	looked   map[string]relay.Millis    // by chat, when it was changed, as of the last look
 }
 
-// look returns what was said in chats since the last look, by time. An edited or recalled message is new.
-func (f *follower) look(ctx context.Context, chats []transcript.Chat) (fresh []said, err error) {
-	for _, c := range chats {
-		name := c.Channel + "/" + c.ChatID
-		if at, is := f.looked[name]; is && at.Equal(c.Modified) && !at.IsZero() {
+// look returns what was said since the last look, by time. An edited or recalled message is new.
+func (f *follower) look(ctx context.Context) (fresh []said, err error) {
+	all, err := f.transcripts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all {
+		name := t.Channel + "/" + t.ChatID
+		at, looked := f.looked[name]
+		if looked && at == t.Modified || f.only != nil && name != f.only.Channel+"/"+string(f.only.ChatID) {
 			continue
 		}
-		f.looked[name] = c.Modified
-		newest, err := f.tail(ctx, c, f.lookBack)
+		f.looked[name] = t.Modified
+		newest, err := f.entries(ctx, t.Channel, t.ChatID, f.lookBack)
 		if err != nil {
-			return nil, cmp.Or(ctx.Err(), err)
+			return nil, err
 		}
 		known := make(map[uint64]bool, len(newest))
 		for _, e := range newest {
 			line, _ := relay.Marshal(e) // never fails
 			hash := maphash.Bytes(f.seed, line)
 			if known[hash] = true; !f.known[name][hash] {
-				fresh = append(fresh, said{c, e})
+				fresh = append(fresh, said{t, e})
 			}
 		}
 		f.known[name] = known
 	}
-	if len(chats) > 1 {
-		slices.SortStableFunc(fresh, func(a, b said) int { return cmp.Compare(a.entry.TS, b.entry.TS) })
+	if f.only == nil {
+		slices.SortStableFunc(fresh, func(a, b said) int { return cmp.Compare(a.TS, b.TS) })
 	}
 	return fresh, nil
-}
-
-// findChat returns the chat that text names: exactly, or as the only one that begins so.
-func findChat(ctx context.Context, r source, chats []transcript.Chat, text string) (transcript.Chat, error) {
-	channel, id, ok := strings.Cut(text, "/")
-	if !ok {
-		channel, id = relay.DefaultChannel, text
-	}
-	for _, same := range []func(transcript.Chat) bool{
-		func(c transcript.Chat) bool { return c.Channel == channel && c.ChatID == id },
-		func(c transcript.Chat) bool { return c.ChatID == text || c.Channel+"/"+c.ChatID == text },
-		func(c transcript.Chat) bool {
-			return strings.HasPrefix(c.ChatID, text) || strings.HasPrefix(c.Channel+"/"+c.ChatID, text)
-		},
-	} {
-		found := slices.DeleteFunc(slices.Clone(chats), func(c transcript.Chat) bool { return !same(c) })
-		if len(found) == 1 {
-			return found[0], nil
-		}
-		if len(found) > 1 {
-			return transcript.Chat{}, fmt.Errorf("%[2]q names several chats in %[1]s: %[3]s", r.place(), text, named(found))
-		}
-	}
-	// A chat whose id is too long for a file name is in no list.
-	one := transcript.Chat{Channel: channel, ChatID: id}
-	if entries, err := r.tail(ctx, one, 1); err == nil && len(entries) > 0 {
-		return one, nil
-	}
-	if len(chats) == 0 {
-		return one, fmt.Errorf("there is no chat %q: there are no transcripts in %s", text, r.place())
-	}
-	return one, fmt.Errorf("there is no chat %q in %s; known: %s", text, r.place(), named(chats))
-}
-
-// named lists chats for an error.
-func named(chats []transcript.Chat) string {
-	var names []string
-	for _, c := range chats {
-		names = append(names, chatName(c))
-	}
-	return words.Words{}.List(names)
-}
-
-// chatName is how a chat is called here: by its id, with its channel where that
-// is not the usual one.
-func chatName(c transcript.Chat) string {
-	return (&group{Channel: c.Channel, ChatID: relay.ChatID(c.ChatID)}).id()
 }

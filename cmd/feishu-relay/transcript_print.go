@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -24,14 +25,16 @@ type printer struct {
 	day   string // of the entry printed last
 }
 
+func isNotice(e httpapi.ShownEntry) bool { return e.Role == transcript.RoleNotice }
+
 // print writes e with one Write, so that nobody reads a half of it.
-func (p *printer) print(c transcript.Chat, shown shownEntry) error {
+func (p *printer) print(c httpapi.Transcript, shown httpapi.ShownEntry) error {
 	if p.json {
 		line := struct {
 			Channel string `json:"channel,omitempty"`
 			ChatID  string `json:"chat_id,omitempty"`
-			shownEntry
-		}{shownEntry: shown}
+			httpapi.ShownEntry
+		}{ShownEntry: shown}
 		if p.led {
 			line.Channel, line.ChatID = c.Channel, c.ChatID
 		}
@@ -53,7 +56,7 @@ func (p *printer) print(c transcript.Chat, shown shownEntry) error {
 	}
 	lead := ""
 	if p.led {
-		lead = p.paint.text(dim, chatName(c)) + "  "
+		lead = p.paint.text(dim, chatID(c.Channel, relay.ChatID(c.ChatID))) + "  "
 	}
 	for i, line := range contentLines(e) {
 		b.WriteString(lead)

@@ -41,8 +41,10 @@ func (c *transcriptRedactCommand) run(p *cli, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if cfg.TranscriptDir, err = transcriptDir(string(c.Dir)); err != nil {
-		return err
+	if c.Dir != "" {
+		if cfg.TranscriptDir, err = fullPath(string(c.Dir)); err != nil {
+			return err
+		}
 	}
 	found, err := sidecar.Redact(p.ctx, cfg.Config, c.Channel, c.Args.Chat, c.Args.ID)
 	return printRedacted(found, err, string(c.Args.ID), cfg, p.stdout, p.stderr)

@@ -436,15 +436,3 @@ func TestRedactReports(t *testing.T) {
 		}
 	}
 }
-
-func TestTranscriptsWithoutAFolder(t *testing.T) {
-	clearEnvironment(t, nil)
-	missing := filepath.Join(t.TempDir(), "gone")
-	t.Setenv("TRANSCRIPT_DIR", missing)
-	for _, args := range [][]string{{"list"}, {"show", "oc_x"}, {"list", "--dir", missing}} {
-		code, _, stderr := program(t, append([]string{"transcript"}, args...)...)
-		if want := "TRANSCRIPT_DIR or --dir: there is no folder " + missing; code != 1 || !strings.Contains(stderr, want) {
-			t.Errorf("%q: status %d, %q, want %q", args, code, stderr, want)
-		}
-	}
-}

@@ -44,8 +44,8 @@ func wantLine(t *testing.T, lines *bufio.Scanner, want string) {
 
 func TestTranscriptTailFollows(t *testing.T) {
 	clearEnvironment(t, nil)
-	dir, store := record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
-	lines, end := following(t, "-n", "1", "oc_x", "--dir", dir)
+	_, store := record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
+	lines, end := following(t, "-n", "1", "oc_x")
 	wantLine(t, lines, "--:--:--  agent_b (bot)  [image]")
 	add(t, store, "feishu/oc_x", transcript.Entry{Role: "user", Sender: "李四", Content: "new", MessageID: "om_5"})
 	wantLine(t, lines, "--:--:--  李四  new")
@@ -60,11 +60,11 @@ func TestTranscriptTailFollowsAllChats(t *testing.T) {
 		return transcript.Entry{Role: "user", Sender: "u", Content: text, MessageID: id, TS: ts}
 	}
 	day := at("2026-11-20 10:00:00")
-	dir, store := record(t, map[string][]transcript.Entry{
+	_, store := record(t, map[string][]transcript.Entry{
 		"feishu/oc_1": {say("skipped", "a0", day), say("first\nsecond", "a1", day+1000)},
 		"slack/c":     {say("third", "b1", day+2000)},
 	})
-	lines, end := following(t, "-n", "2", "--dir", dir)
+	lines, end := following(t, "-n", "2")
 	wantLine(t, lines, "── Fri 2026-11-20 ──")
 	wantLine(t, lines, "oc_1  10:00:01  u  first")
 	wantLine(t, lines, "oc_1            second")
@@ -79,7 +79,7 @@ func TestTranscriptTailFollowsAllChats(t *testing.T) {
 		t.Errorf("interrupted: status %d, want 0", code)
 	}
 
-	code, stdout, _ := program(t, "transcript", "tail", "--json", "-n", "1", "--dir", dir)
+	code, stdout, _ := program(t, "transcript", "tail", "--json", "-n", "1")
 	if want := `{"channel":"feishu","chat_id":"oc_2","role":"user",`; code != 0 || !strings.HasPrefix(stdout, want) || strings.Count(stdout, "\n") != 1 {
 		t.Errorf("status %d, got %q, want one line with %q", code, stdout, want)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"feishu-relay/httpapi"
+	"feishu-relay/internal/web"
+	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
 
@@ -32,10 +36,9 @@ func at(clock string) int64 {
 	return when.UnixMilli()
 }
 
-// record writes the entries of chats, named channel/chat_id, to a new folder.
+// record writes the entries of chats, named channel/chat_id, to a new folder, which a stand-in for a sidecar serves.
 func record(t *testing.T, chats map[string][]transcript.Entry) (dir string, store *transcript.Store) {
 	t.Helper()
-	t.Setenv("LISTEN_ADDR", "127.0.0.1:1") // no sidecar is there to be asked what became of messages
 	dir = filepath.Join(t.TempDir(), "transcripts")
 	store, err := transcript.Open(dir, nil)
 	if err != nil {
@@ -45,7 +48,33 @@ func record(t *testing.T, chats map[string][]transcript.Entry) (dir string, stor
 	for name, entries := range chats {
 		add(t, store, name, entries...)
 	}
+	routes := http.NewServeMux()
+	routes.HandleFunc("GET /v1/transcripts", func(w http.ResponseWriter, r *http.Request) {
+		chats, err := store.Chats()
+		var all httpapi.TranscriptList
+		for _, c := range chats {
+			all.Transcripts = append(all.Transcripts, httpapi.Transcript{Channel: c.Channel, ChatID: c.ChatID, Bytes: c.Size,
+				Modified: relay.MillisOf(c.Modified), Last: c.Last})
+		}
+		answer(t, w, all, err)
+	})
+	routes.HandleFunc("GET /v1/transcripts/{channel}/{chat}", func(w http.ResponseWriter, r *http.Request) {
+		entries, err := store.Tail(r.PathValue("channel"), r.PathValue("chat"), 1000)
+		var page httpapi.TranscriptPage
+		for _, e := range entries {
+			page.Entries = append(page.Entries, httpapi.ShownEntry{Entry: e})
+		}
+		answer(t, w, page, err)
+	})
+	t.Setenv("LISTEN_ADDR", serveHTTP(t, routes))
 	return dir, store
+}
+
+func answer(t *testing.T, w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		t.Error(err)
+	}
+	web.WriteJSON(w, http.StatusOK, v)
 }
 
 func add(t *testing.T, store *transcript.Store, name string, entries ...transcript.Entry) {
@@ -69,7 +98,7 @@ func talk() []transcript.Entry {
 
 func TestTranscriptShow(t *testing.T) {
 	clearEnvironment(t, nil)
-	dir, _ := record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
+	record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
 	want := "── Fri 2026-11-20 ──\n" +
 		"21:44:53  张三  大家好\n" +
 		"21:44:54  BotA (agent_a)  one\n" +
@@ -78,18 +107,18 @@ func TestTranscriptShow(t *testing.T) {
 		"── Sat 2026-11-21 ──\n" +
 		"00:00:01  agent_b (bot)  ↳456789 ␛[2Jgone\\u202e\n" +
 		"--:--:--  agent_b (bot)  [image]\n"
-	code, stdout, stderr := program(t, "transcript", "show", "oc_x", "--dir", dir)
+	code, stdout, stderr := program(t, "transcript", "show", "oc_x")
 	if diff := cmp.Diff(want, stdout); diff != "" || code != 0 || stderr != "" {
 		t.Errorf("status %d, stderr %q, stdout (-want +got):\n%s", code, stderr, diff)
 	}
 	t.Run("last ones", func(t *testing.T) {
-		_, stdout, _ := program(t, "transcript", "show", "-n", "1", "--dir", dir, "oc_x")
+		_, stdout, _ := program(t, "transcript", "show", "-n", "1", "oc_x")
 		if want := "--:--:--  agent_b (bot)  [image]\n"; stdout != want {
 			t.Errorf("got %q, want %q", stdout, want)
 		}
 	})
 	t.Run("raw", func(t *testing.T) {
-		_, stdout, _ := program(t, "transcript", "show", "--json", "oc_x", "--dir="+dir)
+		_, stdout, _ := program(t, "transcript", "show", "--json", "oc_x")
 		if strings.ContainsAny(strings.ReplaceAll(stdout, "\n", ""), "\x1b\u202e\u009b") {
 			t.Errorf("a terminal would obey %q", stdout)
 		}
@@ -110,7 +139,7 @@ func TestTranscriptShow(t *testing.T) {
 // Names and ids are as hostile as texts.
 func TestTranscriptHostileNames(t *testing.T) {
 	clearEnvironment(t, nil)
-	dir, _ := record(t, map[string][]transcript.Entry{"feishu/oc_\x1b[2J\nx": {
+	record(t, map[string][]transcript.Entry{"feishu/oc_\x1b[2J\nx": {
 		{Role: "assistant", Sender: "a\x1b]0;t\a", SenderName: "\u202eB\n21:44:53  张三", Content: "x", ThreadID: "\x1b[31m", MsgType: "\x1b"},
 		{Role: "user", Sender: "\x9bP", Content: "\x1b"},
 		{Role: "user", MsgType: "\x1b[0m"},
@@ -118,7 +147,7 @@ func TestTranscriptHostileNames(t *testing.T) {
 	for _, args := range [][]string{
 		{"list"}, {"list", "--json"}, {"show", "oc_"}, {"show", "--json", "oc_"}, {"tail"}, {"tail", "--json"}, {"show", "\x1bno"},
 	} {
-		_, stdout, stderr := program(t, append(append([]string{"transcript"}, args...), "--dir", dir)...)
+		_, stdout, stderr := program(t, append([]string{"transcript"}, args...)...)
 		if strings.ContainsFunc(strings.ReplaceAll(stdout+stderr, "\n", ""), obeyed) {
 			t.Errorf("%q: a terminal would obey %q", args, stdout+stderr)
 		}
@@ -132,7 +161,7 @@ func TestTranscriptColours(t *testing.T) {
 	var out bytes.Buffer
 	p := &printer{w: &out, paint: &paint{on: true}}
 	for _, e := range talk() {
-		if err := p.print(transcript.Chat{Channel: "feishu", ChatID: "oc_x"}, shownEntry{Entry: e}); err != nil {
+		if err := p.print(httpapi.Transcript{Channel: "feishu", ChatID: "oc_x"}, httpapi.ShownEntry{Entry: e}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,7 +190,7 @@ func TestTranscriptList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, _ := program(t, "transcript", "list", "--dir", dir)
+	code, stdout, _ := program(t, "transcript", "list")
 	var got [][]string
 	for line := range strings.Lines(stdout) {
 		got = append(got, strings.Fields(line))
@@ -174,41 +203,19 @@ func TestTranscriptList(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || code != 0 {
 		t.Errorf("status %d (-want +got):\n%s", code, diff)
 	}
-	_, stdout, _ = program(t, "transcript", "list", "--dir", dir, "--json")
+	_, stdout, _ = program(t, "transcript", "list", "--json")
 	wantJSON := fmt.Sprintf(`{"channel":"feishu","chat_id":"oc_old","size":%d,"last_ts":%d}`+"\n", old.Size(), at("2026-11-19 08:00:00"))
 	if !strings.HasSuffix(stdout, wantJSON) || strings.Count(stdout, "\n") != 2 {
 		t.Errorf("got %q, want it to end in %q", stdout, wantJSON)
 	}
 }
 
-func TestTranscriptFolder(t *testing.T) {
-	clearEnvironment(t, nil)
-	dir, _ := record(t, nil)
-	if code, stdout, _ := program(t, "transcript", "list", "--dir", dir); code != 0 || !strings.Contains(stdout, "no transcripts in "+dir+" yet") {
-		t.Errorf("empty folder: status %d, %q", code, stdout)
-	}
-	data := t.TempDir()
-	t.Setenv("DATA_DIR", data)
-	code, _, stderr := program(t, "transcript", "list")
-	if want := filepath.Join(data, "transcripts"); code != 1 || !strings.Contains(stderr, want) {
-		t.Errorf("no folder: status %d, %q does not name %s", code, stderr, want)
-	}
-	t.Setenv("TRANSCRIPT_DIR", dir)
-	if code, stdout, stderr := program(t, "transcript", "list"); code != 0 || !strings.Contains(stdout, dir) {
-		t.Errorf("TRANSCRIPT_DIR: status %d, %q, %q", code, stdout, stderr)
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		t.Errorf("reading left %v in the folder (%v)", entries, err)
-	}
-}
-
 func TestTranscriptChat(t *testing.T) {
 	clearEnvironment(t, nil)
-	long := "oc_" + strings.Repeat("y", 200)
 	one := func(text string) []transcript.Entry { return []transcript.Entry{{Role: "user", Content: text}} }
-	dir, _ := record(t, map[string][]transcript.Entry{
+	record(t, map[string][]transcript.Entry{
 		"feishu/oc_abc": one("abc"), "feishu/oc_abd": one("abd"), "feishu/oc_x": one("x"), "feishu/oc_xy": one("xy"),
-		"slack/oc_x": one("slack x"), "slack/c1": one("c1"), "feishu/" + long: one("long"),
+		"slack/oc_x": one("slack x"), "slack/c1": one("c1"),
 	})
 	tests := []struct{ name, chat, text, complaint string }{
 		{"exact", "oc_abc", "abc", ""},
@@ -217,20 +224,16 @@ func TestTranscriptChat(t *testing.T) {
 		{"other channel, by id", "c1", "c1", ""},
 		{"prefix", "oc_xy", "xy", ""},
 		{"prefix with channel", "slack/c", "c1", ""},
-		{"too long for a file name", long, "long", ""},
-		{"ambiguous", "oc_ab", "", "names several chats in "},
+		{"ambiguous", "oc_ab", "", "names several groups"},
 		{"unknown", "oc_no", "", "known: "},
 		{"of no known chat", "", "", "which CHAT?"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			code, stdout, stderr := program(t, "transcript", "show", "--dir", dir, tt.chat)
+			code, stdout, stderr := program(t, "transcript", "show", tt.chat)
 			if tt.complaint != "" {
 				if code == 0 || stdout != "" || !strings.Contains(stderr, tt.complaint) {
 					t.Errorf("status %d, stdout %q, stderr %q, want %q in it", code, stdout, stderr, tt.complaint)
-				}
-				if tt.chat != "" && !strings.Contains(stderr, dir) {
-					t.Errorf("%q does not name the folder", stderr)
 				}
 				if tt.name == "ambiguous" && (!strings.Contains(stderr, "oc_abc") || !strings.Contains(stderr, "oc_abd") || strings.Contains(stderr, "oc_x")) {
 					t.Errorf("%q does not name the two", stderr)
@@ -246,7 +249,7 @@ func TestTranscriptChat(t *testing.T) {
 
 func TestTranscriptUsage(t *testing.T) {
 	clearEnvironment(t, nil)
-	dir, _ := record(t, map[string][]transcript.Entry{"feishu/-x": {{Role: "user", Content: "dash"}}})
+	record(t, map[string][]transcript.Entry{"feishu/-x": {{Role: "user", Content: "dash"}}})
 	tests := []struct {
 		args   string
 		code   int
@@ -262,13 +265,13 @@ func TestTranscriptUsage(t *testing.T) {
 		{"list x", 2, "", `unexpected argument "x"`},
 		{"show a b", 2, "", `unexpected argument "b"`},
 		{"show a --bogus", 2, "", "unknown flag `bogus'"},
-		{"show -n -1 --dir DIR oc_x", 2, "", "-n: want a number"},
-		{"tail -n 100001 --dir DIR", 2, "", "-n: want a number"},
-		{"show --dir DIR -- -x", 0, "dash", ""},
+		{"show -n -1 oc_x", 2, "", "-n: want a number"},
+		{"tail -n 100001", 2, "", "-n: want a number"},
+		{"show -- -x", 0, "dash", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
-			code, stdout, stderr := program(t, append([]string{"transcript"}, strings.Fields(strings.ReplaceAll(tt.args, "DIR", dir))...)...)
+			code, stdout, stderr := program(t, append([]string{"transcript"}, strings.Fields(tt.args)...)...)
 			if code != tt.code || !strings.Contains(stdout, tt.stdout) || !strings.Contains(stderr, tt.stderr) ||
 				(tt.stdout == "") != (stdout == "") || (tt.stderr == "") != (stderr == "") {
 				t.Errorf("status %d, stdout %q, stderr %q; want %d, %q, %q", code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
@@ -280,7 +283,7 @@ func TestTranscriptUsage(t *testing.T) {
 // A pipe that nobody reads any more, as with head, is no error.
 func TestTranscriptClosedPipe(t *testing.T) {
 	clearEnvironment(t, nil)
-	dir, _ := record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
+	record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
 	for _, args := range []string{"show oc_x", "tail", "tail -f oc_x", "tail -f", "list", "list --json", "--help"} {
 		t.Run(args, func(t *testing.T) {
 			read, write, err := os.Pipe()
@@ -293,9 +296,6 @@ func TestTranscriptClosedPipe(t *testing.T) {
 			}
 			var stderr bytes.Buffer
 			full := append([]string{"transcript"}, strings.Fields(args)...)
-			if args != "--help" {
-				full = append(full, "--dir", dir)
-			}
 			if code := run(t.Context(), full, write, &stderr); code != 0 || stderr.Len() > 0 {
 				t.Errorf("status %d, stderr %q", code, stderr.String())
 			}
