@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -145,11 +144,7 @@ func (t *Taken) Settle(handled bool) {
 		if t.key == "" {
 			return
 		}
-		err := t.events.Answered.Settle(t.key, handled)
-		if handled {
-			err = errors.Join(err, t.events.Answered.Flush())
-		}
-		if err != nil {
+		if err := t.events.Answered.Settle(t.key, handled); err != nil {
 			t.events.Logger.Warn("an answered event may be delivered to the bot again after a restart", "err", err)
 		}
 	})
