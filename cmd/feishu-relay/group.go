@@ -140,8 +140,8 @@ type groupCall struct {
 	body         any
 }
 
-// groupVerb is what a command begins with: whether it names bots, whether it has a value, and the call that it is. What a
-// value may be, the sidecar says.
+// groupVerb is what a command begins with: whether it names bots, whether it has a value, and the call that it is.
+// What a value may be, the sidecar says.
 type groupVerb struct {
 	name        string
 	bots, value bool

@@ -17,16 +17,17 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"feishu-relay/internal/selftest"
 	"feishu-relay/mcptools"
+	"feishu-relay/relay"
 )
 
 const (
 	mcpCall    = 60 * time.Second // the most time of a call, longer than the sidecar takes
 	mcpFinish  = 10 * time.Second // the most time that calls still have when stdin has ended
 	maxMCPLine = 4 << 20          // bytes of a line; a longer one ends the program
-	maxMCPBusy = 32               // calls at a time; the next line is read when one of them ends
 )
 
 const mcpHelp = `Serves the tools of a running sidecar over standard input and output, for
@@ -44,102 +45,105 @@ func (c *mcpCommand) run(p *cli, _ []string) error {
 	if err != nil {
 		return err
 	}
-	b := &mcpBridge{addr: addr, token: os.Getenv("API_TOKEN"), out: p.stdout, running: map[string]context.CancelFunc{}}
-	fmt.Fprintf(p.stderr, "feishu-relay mcp: serving the sidecar at %s\n", addr)
-	ctx, cancel := context.WithCancel(p.ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- b.serve(ctx, os.Stdin) }() // a read of stdin cannot be interrupted
-	select {
-	case <-p.ctx.Done():
-		return nil
-	case err := <-ended:
-		return err
+	b := &mcpBridge{addr: addr, token: os.Getenv("API_TOKEN")}
+	server := mcp.NewServer(&mcp.Implementation{Name: "feishu-relay", Version: versionText()}, &mcp.ServerOptions{
+		Instructions: mcptools.Instructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
+	for _, tool := range mcptools.Tools() {
+		server.AddTool(tool, b.call)
 	}
+	fmt.Fprintf(p.stderr, "feishu-relay mcp: serving the sidecar at %s\n", addr)
+	in, lines := io.Pipe()
+	out := &mcpOutput{Writer: p.stdout}
+	go func() { lines.CloseWithError(out.pass(os.Stdin, lines)) }() // a read of stdin cannot be interrupted
+	err = server.Run(p.ctx, &mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: maxMCPLine})
+	if p.ctx.Err() != nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
-// mcpBridge passes JSON-RPC messages on to the sidecar's /mcp, one POST each: that keeps no sessions, so that a sidecar
-// that was restarted, or started only now, is found.
-type mcpBridge struct {
-	addr, token string
-
-	mu      sync.Mutex
-	out     io.Writer                     // guarded by mu
-	running map[string]context.CancelFunc // by the id of the request; guarded by mu
+// mcpOutput writes a message at a time, and knows which requests have no answer yet: package mcp leaves them behind
+// when its input ends.
+type mcpOutput struct {
+	io.Writer
+	mu      sync.Mutex // held while a message is written
+	waiting sync.WaitGroup
 }
 
-type mcpMessage struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params struct {
-		RequestID json.RawMessage `json:"requestId"`       // of notifications/cancelled
-		Version   string          `json:"protocolVersion"` // of initialize
-	} `json:"params"`
+func (o *mcpOutput) Write(line []byte) (int, error) {
+	if m, err := jsonrpc.DecodeMessage(bytes.TrimSpace(line)); err == nil {
+		if _, answers := m.(*jsonrpc.Response); answers {
+			defer o.waiting.Done()
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.Writer.Write(line)
 }
 
-// serve answers what is asked until in ends, and what was asked before that.
-func (b *mcpBridge) serve(ctx context.Context, in io.Reader) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var calls sync.WaitGroup
-	busy := make(chan struct{}, maxMCPBusy)
+func (o *mcpOutput) Close() error { return nil }
+
+// pass passes the messages of in on until it ends and what was asked is answered. A line that is no message, at which
+// package mcp would end, is refused.
+func (o *mcpOutput) pass(in io.Reader, to io.Writer) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxMCPLine)
 	for lines.Scan() {
-		line := bytes.TrimSpace(bytes.Clone(lines.Bytes()))
-		var m mcpMessage
-		_ = json.Unmarshal(line, &m) // as far as it has the form
-		switch _, err := jsonrpc.DecodeMessage(line); {
-		case len(line) == 0:
-		case !json.Valid(line):
-			b.answer(nil, jsonError{jsonrpc.CodeParseError, "the line is no JSON: want one JSON-RPC message a line"})
-		case err != nil:
-			b.answer(m.ID, jsonError{jsonrpc.CodeInvalidRequest, "this is no JSON-RPC message"})
-		case m.Method == "notifications/cancelled":
-			b.cancel(string(m.Params.RequestID))
-		case m.Method == "" || m.ID == nil: // nothing is asked, and the sidecar keeps no sessions to tell
-		default:
-			busy <- struct{}{}
-			calls.Go(func() {
-				b.pass(ctx, line, &m)
-				<-busy
-			})
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		message, err := jsonrpc.DecodeMessage(lines.Bytes())
+		if err != nil {
+			const refusal = `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"want a JSON-RPC message"}}`
+			_, _ = fmt.Fprintf(o, refusal+"\n", jsonrpc.CodeInvalidRequest) // else the host is gone
+			continue
+		}
+		if request, is := message.(*jsonrpc.Request); is && request.IsCall() {
+			o.waiting.Add(1)
+		}
+		if _, err := fmt.Fprintf(to, "%s\n", lines.Bytes()); err != nil {
+			return err
 		}
 	}
-	late := time.AfterFunc(mcpFinish, cancel)
-	defer late.Stop()
-	calls.Wait()
+	answered := make(chan struct{})
+	go func() {
+		o.waiting.Wait()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-time.After(mcpFinish):
+	}
 	return lines.Err()
 }
 
-func (b *mcpBridge) cancel(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if end := b.running[id]; end != nil {
-		end()
-	}
-}
+// mcpBridge passes calls on to the sidecar's /mcp, one POST each: that keeps no sessions, so that a sidecar that was
+// restarted, or started only now, is found. A call is never repeated here, since it may have been done.
+type mcpBridge struct{ addr, token string }
 
-// pass has the sidecar answer a request, once: a call is never repeated here, since it may have been done.
-func (b *mcpBridge) pass(ctx context.Context, line []byte, m *mcpMessage) {
+func (b *mcpBridge) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, mcpCall)
 	defer cancel()
-	b.mu.Lock()
-	b.running[string(m.ID)] = cancel
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.running, string(m.ID))
-	}()
+	line, err := relay.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{
+		"name": r.Params.Name, "arguments": r.Params.Arguments}})
+	if err != nil {
+		return nil, err
+	}
 	data, why := b.post(ctx, line)
 	if why != "" {
-		b.answer(m.ID, m.instead(why))
-		return
+		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: why}}}, nil
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	_, _ = b.out.Write(append(bytes.ReplaceAll(bytes.TrimSpace(data), []byte{'\n'}, nil), '\n')) // else the host is gone
+	var answer struct {
+		Result *mcp.CallToolResult
+		Error  *jsonrpc.Error
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return nil, err
+	}
+	if answer.Error != nil {
+		return nil, answer.Error
+	}
+	return answer.Result, nil
 }
 
 // post returns the answer of the sidecar, or why there is none.
@@ -177,44 +181,4 @@ func (b *mcpBridge) post(ctx context.Context, line []byte) (data []byte, why str
 		return data, ""
 	}
 	return nil, fmt.Sprintf("the sidecar at %s refuses: %s", b.addr, why)
-}
-
-// jsonError is an error of JSON-RPC.
-type jsonError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-}
-
-// instead is the answer to a request that the sidecar does not answer: a host that asks only once shall have the tools
-// when the sidecar comes.
-func (m *mcpMessage) instead(why string) any {
-	type object = map[string]any
-	switch m.Method {
-	case "initialize":
-		return object{"protocolVersion": cmp.Or(m.Params.Version, "2025-06-18"), "instructions": mcptools.Instructions,
-			"capabilities": object{"tools": object{}}, "serverInfo": object{"name": "feishu-relay", "version": versionText()}}
-	case "ping":
-		return object{}
-	case "tools/list":
-		return object{"tools": mcptools.Tools()}
-	case "tools/call":
-		return object{"isError": true, "content": []object{{"type": "text", "text": why}}}
-	}
-	return jsonError{jsonrpc.CodeInternalError, why}
-}
-
-// answer writes a result or a [jsonError].
-func (b *mcpBridge) answer(id json.RawMessage, result any) {
-	line := struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Result  any             `json:"result,omitempty"`
-		Error   any             `json:"error,omitempty"`
-	}{Version: "2.0", ID: id, Result: result}
-	if _, failed := result.(jsonError); failed {
-		line.Result, line.Error = nil, result
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	_ = writeLine(b.out, line) // else the host is gone
 }

@@ -52,8 +52,8 @@ func (*runCommand) run(p *cli, _ []string) error {
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	if os.Getenv("DATA_DIR") == "" {
-		logger.Info("DATA_DIR is not set: the folder is the default, which nanobot shares; sidecars of other users need the same one",
-			"folder", cfg.DataDir)
+		logger.Info("DATA_DIR is not set: the folder is the default, which nanobot shares; "+
+			"sidecars of other users need the same one", "folder", cfg.DataDir)
 	}
 	return sidecar.Run(p.ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger, Settings: cfg.shown(),
 		SelfTest: cfg.testSelf})

@@ -275,7 +275,8 @@ func (b *upBot) is(name string) bool {
 	return slices.Contains([]string{"true", "1", "yes", "on"}, strings.ToLower(b.get(name)))
 }
 
-// gatewayAddress turns auto into the port above LISTEN_ADDR. A GATEWAY_ADDR of the environment would be that of all bots.
+// gatewayAddress turns auto into the port above LISTEN_ADDR. A GATEWAY_ADDR of the environment would be that of all
+// bots.
 func (b *upBot) gatewayAddress() {
 	set := b.settings["GATEWAY_ADDR"]
 	if set != chosen {

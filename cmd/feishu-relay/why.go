@@ -306,7 +306,8 @@ func (x *explained) text() string {
 	default:
 		name, at = botName(x.Group, x.Bots[0].Outcome.Sender), x.Bots[0].Outcome.At
 	}
-	title := x.say("why title", x.paint.text(bold, neutral(string(x.MessageID))), name, titleOf(x.Group), moment(at.Time()))
+	title := x.say("why title", x.paint.text(bold, neutral(string(x.MessageID))), name, titleOf(x.Group),
+		moment(at.Time()))
 	if x.Depth > 0 {
 		title += x.say("why depth title", x.Depth)
 	}
