@@ -188,16 +188,11 @@ func appendFields(line []byte, more object, skip func(string) bool) ([]byte, err
 //
 // The zero value signs nothing, and ignores signatures.
 type Signing struct {
-	Secret   string // RELAY_SECRET
-	Unsigned bool   // take envelopes without a signature, of programs that do not have the secret
+	Secret string // RELAY_SECRET
 }
 
 // sigField is the field of an envelope and of a peer payload that holds the signature.
 const sigField = "sig"
-
-// peerSig is the metadata field that keeps the signature of the peer payload that an
-// envelope was made of.
-const peerSig = "peer_sig"
 
 // Sealed is an envelope and its one encoding: what inboxes get and what waits on disk.
 type Sealed struct {
@@ -239,32 +234,20 @@ func (s Signing) Encode(e Envelope) ([]byte, error) {
 	return line, nil
 }
 
-// Decode is [Decode], and verifies the signature. sig is what copies of a signed envelope
-// have in common, in lower case: its signature, or that of the peer payload that it was
-// made of. It is "" for one that is not signed. The code of a signature that is missing or
-// wrong is [BadSignature].
-func (s Signing) Decode(raw []byte) (e Envelope, sig string, err error) {
+// Decode is [Decode], and verifies the signature. The code of one that is missing or wrong is [BadSignature].
+func (s Signing) Decode(raw []byte) (Envelope, error) {
 	if s.Secret == "" {
-		e, err = Decode(raw)
-		return e, "", err
+		return Decode(raw)
 	}
 	in, err := parseFields(raw)
 	if err != nil {
-		return e, "", err
+		return Envelope{}, err
 	}
-	sig, _ = in[sigField].(string)
-	unsigned := s.Unsigned && in[sigField] == nil
-	e, err = decode(in, false)
-	if !unsigned {
-		if err := relay.Verify(raw, s.Secret); err != nil {
-			return head(in), "", Refused(BadSignature, sigField, "%v", err)
-		}
-		sig = strings.ToLower(sig)
+	e, err := decode(in, false)
+	if err := relay.Verify(raw, s.Secret); err != nil {
+		return head(in), Refused(BadSignature, sigField, "%v", err)
 	}
-	if first := asText(e.Metadata.Extra[peerSig]); sig != "" && len(first) == len(sig) {
-		sig = first
-	}
-	return e, sig, err
+	return e, err
 }
 
 // EncodePeer is [EncodePeer], with a signature.
@@ -277,30 +260,16 @@ func (s Signing) EncodePeer(p Peer) ([]byte, error) {
 }
 
 // FromPeer returns a payload that came for a goal, and that [DecodePeer] read as p, as an
-// encoded envelope: with a signature where the payload has a right one, with a wrong one
-// where it has a wrong one, and without one where it has none. The id of a signed payload
-// is made of its signature, and the envelope keeps it: a copy has the same, also one for
-// another goal, which the payload does not name.
+// encoded envelope, which is signed if the payload is signed right. The id of such a payload is made of its
+// signature, so that a copy has the same, also one for another goal, which the payload does not name.
 func (s Signing) FromPeer(payload []byte, p Peer, goal string) (Envelope, []byte, error) {
-	in, _ := asObject(payload)
 	e := p.Envelope(goal)
-	unsigned := s.Secret == "" || isNull(in[sigField])
-	if !unsigned && relay.Verify(payload, s.Secret) == nil {
-		sig := strings.ToLower(asText(in[sigField]))
-		if p.ID == "" {
-			e.ID = fmt.Sprintf("msg_%d_%s_%s", p.SentAt.UnixMilli(), p.FromAgentID, sig[:16])
-		}
-		if e.Metadata.Extra == nil {
-			e.Metadata.Extra = map[string]json.RawMessage{}
-		}
-		e.Metadata.Extra[peerSig] = encoded(sig)
-		raw, err := s.Encode(e)
+	if s.Secret == "" || relay.Verify(payload, s.Secret) != nil {
+		raw, err := Encode(e)
 		return e, raw, err
 	}
-	raw, err := Encode(e)
-	if err != nil || unsigned {
-		return e, raw, err
-	}
-	raw, err = appendFields(raw, object{sigField: json.RawMessage(`""`)}, func(string) bool { return false })
+	in, _ := asObject(payload)
+	e.ID = fmt.Sprintf("msg_%d_%s_%s", p.SentAt.UnixMilli(), p.FromAgentID, strings.ToLower(asText(in[sigField]))[:16])
+	raw, err := s.Encode(e)
 	return e, raw, err
 }

@@ -22,10 +22,7 @@ const (
 		`"sig":"d664abd43a200680b8bcd4bf99c27b13c4a7397c079865fb1dcc7aeecb864b9a"}`
 )
 
-var (
-	signing  = mailbox.Signing{Secret: "s3cret"}
-	allowing = mailbox.Signing{Secret: "s3cret", Unsigned: true}
-)
+var signing = mailbox.Signing{Secret: "s3cret"}
 
 func TestSignatureMatchesOtherPrograms(t *testing.T) {
 	e := hello()
@@ -66,9 +63,9 @@ func TestEachMakeCarriesASignature(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, raw := range [][]byte{line, pretty} {
-			e, sig, err := signing.Decode(raw)
-			if err != nil || len(sig) != 64 || e.ID != want.ID || e.Text() != want.Text() {
-				t.Errorf("%s: read as %+v, %q, %v", name, e, sig, err)
+			e, err := signing.Decode(raw)
+			if err != nil || e.ID != want.ID || e.Text() != want.Text() {
+				t.Errorf("%s: read as %+v, %v", name, e, err)
 			}
 			if e, err := mailbox.Decode(raw); err != nil || e.ID != want.ID {
 				t.Errorf("%s: without a secret it is read as %+v, %v", name, e, err)
@@ -78,33 +75,30 @@ func TestEachMakeCarriesASignature(t *testing.T) {
 }
 
 func TestBadSignatures(t *testing.T) {
-	upper := strings.Replace(signedMail, mailSig, strings.ToUpper(mailSig), 1)
-	if _, sig, err := signing.Decode([]byte(upper)); err != nil || sig != mailSig {
-		t.Errorf("in capitals: %q, %v, want the one signature of this envelope", sig, err)
-	}
 	unsigned := strings.Replace(signedMail, `,"sig":"`+mailSig+`"`, "", 1)
 	for name, tt := range map[string]struct {
-		raw             string
-		strict, lenient bool // taken
+		raw   string
+		taken bool
 	}{
-		"signed":         {signedMail, true, true},
-		"unsigned":       {unsigned, false, true},
-		"null":           {strings.Replace(signedMail, `"`+mailSig+`"`, "null", 1), false, true},
-		"empty":          {strings.Replace(signedMail, mailSig, "", 1), false, false},
-		"wrong":          {strings.Replace(signedMail, mailSig, strings.Repeat("0", 64), 1), false, false},
-		"short":          {strings.Replace(signedMail, mailSig, mailSig[:62], 1), false, false},
-		"a number":       {strings.Replace(signedMail, `"`+mailSig+`"`, "7", 1), false, false},
-		"another text":   {strings.Replace(signedMail, "你好", "你们", 1), false, false},
-		"another field":  {strings.Replace(signedMail, `"ttl":3`, `"ttl":2`, 1), false, false},
-		"one field more": {strings.Replace(signedMail, `{"id"`, `{"x":1,"id"`, 1), false, false},
-		"a field twice":  {strings.Replace(signedMail, `{"id"`, `{"to":"other","id"`, 1), false, false},
-		"a field inside": {strings.Replace(signedMail, `"tags":[]`, `"tags":[],"ttl":0`, 1), false, false},
-		"two signatures": {strings.Replace(signedMail, `{"id"`, `{"sig":"x","id"`, 1), false, false},
+		"capitals":       {strings.Replace(signedMail, mailSig, strings.ToUpper(mailSig), 1), true},
+		"signed":         {signedMail, true},
+		"unsigned":       {unsigned, false},
+		"null":           {strings.Replace(signedMail, `"`+mailSig+`"`, "null", 1), false},
+		"empty":          {strings.Replace(signedMail, mailSig, "", 1), false},
+		"wrong":          {strings.Replace(signedMail, mailSig, strings.Repeat("0", 64), 1), false},
+		"short":          {strings.Replace(signedMail, mailSig, mailSig[:62], 1), false},
+		"a number":       {strings.Replace(signedMail, `"`+mailSig+`"`, "7", 1), false},
+		"another text":   {strings.Replace(signedMail, "你好", "你们", 1), false},
+		"another field":  {strings.Replace(signedMail, `"ttl":3`, `"ttl":2`, 1), false},
+		"one field more": {strings.Replace(signedMail, `{"id"`, `{"x":1,"id"`, 1), false},
+		"a field twice":  {strings.Replace(signedMail, `{"id"`, `{"to":"other","id"`, 1), false},
+		"a field inside": {strings.Replace(signedMail, `"tags":[]`, `"tags":[],"ttl":0`, 1), false},
+		"two signatures": {strings.Replace(signedMail, `{"id"`, `{"sig":"x","id"`, 1), false},
 	} {
-		for s, taken := range map[mailbox.Signing]bool{signing: tt.strict, allowing: tt.lenient, {}: true} {
-			e, sig, err := s.Decode([]byte(tt.raw))
-			if (err == nil) != taken || e.ID != "m1" || (sig != "") != (tt.strict && s.Secret != "") {
-				t.Errorf("%s, unsigned allowed: %t: read as %q, %q, %v", name, s.Unsigned, e.ID, sig, err)
+		for s, taken := range map[mailbox.Signing]bool{signing: tt.taken, {}: true} {
+			e, err := s.Decode([]byte(tt.raw))
+			if (err == nil) != taken || e.ID != "m1" {
+				t.Errorf("%s, with the secret %q: read as %q, %v", name, s.Secret, e.ID, err)
 			}
 			if no, ok := errors.AsType[*mailbox.Error](err); err != nil && (!ok || no.Code != mailbox.BadSignature) {
 				t.Errorf("%s is refused with %v", name, err)
@@ -114,7 +108,7 @@ func TestBadSignatures(t *testing.T) {
 	for name, raw := range map[string]string{
 		"no JSON": "{", "a list": "[]", "too deep": strings.Repeat("[", 100), "nothing": "",
 	} {
-		_, _, err := signing.Decode([]byte(raw))
+		_, err := signing.Decode([]byte(raw))
 		if no, ok := errors.AsType[*mailbox.Error](err); !ok || no.Code != mailbox.InvalidMessage {
 			t.Errorf("%s is refused with %v, want as no envelope", name, err)
 		}
@@ -151,28 +145,28 @@ func TestCannotBeSigned(t *testing.T) {
 func TestSignedPeerMessages(t *testing.T) {
 	sig := signedPeer[strings.LastIndex(signedPeer, `,"sig"`):]
 	for name, tt := range map[string]struct {
-		payload         string
-		strict, lenient bool
+		payload string
+		taken   bool
 	}{
-		"signed":   {signedPeer, true, true},
-		"unsigned": {strings.Replace(signedPeer, sig, "}", 1), false, true},
-		"wrong":    {strings.Replace(signedPeer, `"ready"`, `"steady"`, 1), false, false},
-		"empty":    {strings.Replace(signedPeer, sig, `,"sig":""}`, 1), false, false},
+		"signed":   {signedPeer, true},
+		"unsigned": {strings.Replace(signedPeer, sig, "}", 1), false},
+		"wrong":    {strings.Replace(signedPeer, `"ready"`, `"steady"`, 1), false},
+		"empty":    {strings.Replace(signedPeer, sig, `,"sig":""}`, 1), false},
 	} {
 		p, err := mailbox.DecodePeer([]byte(tt.payload))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for s, taken := range map[mailbox.Signing]bool{signing: tt.strict, allowing: tt.lenient, {}: true} {
+		for s, taken := range map[mailbox.Signing]bool{signing: tt.taken, {}: true} {
 			e, raw, err := s.FromPeer([]byte(tt.payload), p, "g")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := s.Decode(raw); (err == nil) != taken {
-				t.Errorf("%s, unsigned allowed: %t: %v", name, s.Unsigned, err)
+			if _, err := s.Decode(raw); (err == nil) != taken {
+				t.Errorf("%s, with the secret %q: %v", name, s.Secret, err)
 			}
 			again, _, err := s.FromPeer([]byte(tt.payload), p, "another goal")
-			if err != nil || (e.ID == again.ID) != (tt.strict && s.Secret != "") {
+			if err != nil || (e.ID == again.ID) != (tt.taken && s.Secret != "") {
 				t.Errorf("%s: a copy has the id %s, the first one %s", name, again.ID, e.ID)
 			}
 		}

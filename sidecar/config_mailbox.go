@@ -15,8 +15,6 @@ type MailboxConfig struct {
 	// Gateway brings mail as private chats of Feishu's.
 	Gateway bool `envconfig:"MAILBOX_GATEWAY" default:"off" oneof:"off|on" desc:"gives a bot behind the gateway its mail as private chats"`
 
-	// Unsigned takes mail without a signature, with a RelaySecret.
-	Unsigned bool `envconfig:"MAILBOX_UNSIGNED" default:"refuse" oneof:"refuse|allow" desc:"mail without a signature where RELAY_SECRET is set"`
 	// AllowFrom and Delegates: nil is everybody, empty is nobody.
 	AllowFrom []mailbox.AgentID `envconfig:"ALLOW_FROM" default:"*" desc:"agents whose mail is accepted; res*: all whose name begins with res; none: nobody"`
 	Delegates []mailbox.AgentID `envconfig:"ALLOWED_DELEGATES" default:"*" desc:"agents that this one may write to, as in ALLOW_FROM"`

@@ -72,7 +72,7 @@ func openPresence(b *base, bot func() *mailbox.Bot, botName func() string) (*pre
 
 // signing is how mail is signed and verified.
 func (b *base) signing() mailbox.Signing {
-	return mailbox.Signing{Secret: string(b.cfg.RelaySecret), Unsigned: b.cfg.Mailbox.Unsigned}
+	return mailbox.Signing{Secret: string(b.cfg.RelaySecret)}
 }
 
 func (b *base) openMailStore() (mailbox.Store, error) {

@@ -69,8 +69,6 @@ func TestMailboxMistakes(t *testing.T) {
 		"no pause":                   {map[string]string{"RETRY_BASE": "0s"}, "RETRY_BASE: want a duration"},
 		"too often":                  {map[string]string{"MAX_RETRIES": "11"}, "MAX_RETRIES: want a whole number from 0 to 10"},
 		"no limit of exchanges":      {map[string]string{"PEER_MAX_EXCHANGES": "0"}, ""},
-		"unsigned mail taken":        {map[string]string{"MAILBOX_UNSIGNED": "Allow"}, ""},
-		"unsigned mail perhaps":      {map[string]string{"MAILBOX_UNSIGNED": "maybe"}, "MAILBOX_UNSIGNED: want one of refuse, allow"},
 		"a negative limit":           {map[string]string{"PEER_MAX_EXCHANGES": "-1"}, "PEER_MAX_EXCHANGES: want"},
 		"private chats without it":   {map[string]string{"MAILBOX": "off", "MAILBOX_GATEWAY": "on"}, "MAILBOX_GATEWAY: on needs the mailbox, and MAILBOX is off: set"},
 		"no name of a folder":        {map[string]string{"AGENT_NAME": "a:b"}, "AGENT_NAME: an agent's name has none of"},

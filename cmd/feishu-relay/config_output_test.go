@@ -27,7 +27,7 @@ func TestVariablesReachTheConfiguration(t *testing.T) {
 		"MENTION_ALL": "1", "MEMBERSHIP_CHECK": "on", "MAX_BOT_REPLY_DEPTH": "6", "BOT_REPLY_LLM_THRESHOLD": "2",
 		"BOT_REPLY_LLM_CHECK": "off", "BOT_REPLY_LLM_TIMEOUT": "6s", "BOT_REPLY_LLM_ON_ERROR": "allow", "BOT_REPLY_DEPTH_COUNT": "turns",
 		"BOT_REPLY_IDLE_RESET": "1h", "OPENAI_API_KEY": "s6", "OPENAI_BASE_URL": "http://llm/v1", "OPENAI_MODEL": "tiny",
-		"MAILBOX": "off", "MAILBOX_UNSIGNED": "allow", "ALLOW_FROM": "res*, b", "ALLOWED_DELEGATES": "none", "MAX_CONCURRENT_TASKS": "0",
+		"MAILBOX": "off", "ALLOW_FROM": "res*, b", "ALLOWED_DELEGATES": "none", "MAX_CONCURRENT_TASKS": "0",
 		"HEARTBEAT_INTERVAL": "7s", "HEARTBEAT_TIMEOUT": "8s", "ACK_TIMEOUT": "9s", "RETRY_BASE": "10s", "MAX_RETRIES": "4",
 		"PEER_MAX_EXCHANGES": "5", "LOG_LEVEL": "debug", "LOG_FORMAT": "TEXT",
 	}

@@ -200,7 +200,6 @@ type Agent struct {
 	fresh       atomic.Pointer[arrival]
 	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
 	handedOut   *lru.Cache[string, []string] // names of the messages that drains handed out, by cursor
-	signatures  *lru.Cache[string, []string] // of the items in the inbox, by the store's key
 	looked      chan struct{}                // closed when all that was in the inbox at the start was seen
 	lookedOnce  func()                       // closes it
 	turn        *semaphore.Weighted          // of who writes the card
@@ -221,7 +220,6 @@ func New(o Options) (_ *Agent, err error) {
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
 	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1
 	a.handedOut, _ = lru.New[string, []string](maxCursors)
-	a.signatures, _ = lru.New[string, []string](mailbox.MaxInbox)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())

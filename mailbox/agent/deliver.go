@@ -135,7 +135,7 @@ func (a *Agent) read(ctx context.Context, m *queued) (mailbox.Envelope, error) {
 		if err != nil {
 			return mailbox.Envelope{}, err
 		}
-		e, _, err := a.opts.Signing.Decode(item.Raw)
+		e, err := a.opts.Signing.Decode(item.Raw)
 		if err == nil && messageKey(e) != m.key {
 			continue // another message has taken its place, and comes as one of its own
 		}
@@ -332,7 +332,7 @@ func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) {
 func (a *Agent) clear(ctx context.Context, m *queued, how mailbox.Outcome) error {
 	keys := a.queue.remove(m)
 	for _, key := range keys {
-		if err := a.settle(ctx, key, how); err != nil {
+		if err := a.settle(ctx, key, how, a.queue.now(m).stamps...); err != nil {
 			again := a.queue.now(m)
 			again.keys, again.progress = keys, progress{fails: 1, hold: time.Now().Add(awayMax)}
 			a.queue.add(again, m.name)

@@ -85,10 +85,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 			err = a.settle(ctx, item.Key, mailbox.Malformed)
 		}
 	}()
-	e, sig, err := a.opts.Signing.Decode(item.Raw)
-	if err == nil {
-		err = a.checkSigner(e, sig)
-	}
+	e, err := a.opts.Signing.Decode(item.Raw)
 	if err == nil && e.To != a.opts.Self {
 		err = mailbox.Invalid("to", "is %q, and this is the mailbox of %q", e.To, a.opts.Self)
 	}
@@ -101,7 +98,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 	a.opts.Trace("claimed")
 	now := time.Now()
 	switch {
-	case a.copied(item.Key, sig):
+	case a.state.has(kindCopy, a.stamp(e)):
 		return a.finish(ctx, item, e, EventDuplicate, "", nil)
 	case a.seen(messageKey(e)):
 		return a.finish(ctx, item, e, EventDuplicate, "", a.receipt(e))
@@ -150,7 +147,7 @@ func (a *Agent) unwanted(e mailbox.Envelope) *mailbox.Error {
 
 // enqueue puts e into the queue of messages for the bot.
 func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
-	m := queued{keys: []string{item.Key}, size: len(item.Raw), id: e.ID, key: messageKey(e), sum: e.Fingerprint(),
+	m := queued{keys: []string{item.Key}, stamps: []string{a.stamp(e)}, size: len(item.Raw), id: e.ID, key: messageKey(e), sum: e.Fingerprint(),
 		name: e.ID, session: cmp.Or(e.Metadata.Goal, string(a.opts.Self)), from: e.From, priority: e.Priority,
 		sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks(),
 		givesTask: e.Type.GivesTask()}
@@ -234,7 +231,7 @@ func (a *Agent) finish(ctx context.Context, item mailbox.Item, e mailbox.Envelop
 		return err
 	}
 	a.observe(what, e, reason)
-	return a.settle(ctx, item.Key, mailbox.Taken)
+	return a.settle(ctx, item.Key, mailbox.Taken, a.stamp(e))
 }
 
 // receipt is the acknowledgement of e; nil where its sender asked for none.
@@ -245,11 +242,10 @@ func (a *Agent) receipt(e mailbox.Envelope) *mailbox.Envelope {
 	return new(mailbox.AckFor(e, a.opts.Self, time.Now()))
 }
 
-// settle takes mail out of the inbox that is dealt with.
-func (a *Agent) settle(ctx context.Context, key string, how mailbox.Outcome) error {
+// settle takes mail out of the inbox that is dealt with. A copy with one of the stamps is a duplicate from now on.
+func (a *Agent) settle(ctx context.Context, key string, how mailbox.Outcome, stamps ...string) error {
 	if how == mailbox.Taken {
-		list, _ := a.signatures.Get(key)
-		a.remember(kindSigned, "", list...) // a copy of it is a duplicate from now on
+		a.remember(kindCopy, "", stamps...)
 	}
 	return a.opts.Store.Settle(ctx, a.opts.Self, key, how)
 }

@@ -44,11 +44,17 @@ func answeredKey(to mailbox.AgentID, id string) string { return fmt.Sprintf(":an
 // rejectedItem is for the mail that gives a task which was rejected.
 func rejectedItem(item mailbox.Item) string { return ":rejected-mail/" + item.Key }
 
-// signerKey is for an agent that has signed mail.
-func signerKey(from mailbox.AgentID) string { return ":signer/" + string(from) }
+// stamp is for signed mail that was dealt with, also where the bot refused it: nobody can send a copy of it again.
+// What its sender sends again has another one. "" without a secret.
+func (a *Agent) stamp(e mailbox.Envelope) string {
+	if a.opts.Signing.Secret == "" {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d/%s", e.Timestamp.UnixMilli(), e.Metadata.RetryCount, messageKey(e))
+}
 
 // seen reports whether something was handled; "" was not.
-func (a *Agent) seen(key string) bool { return key != "" && a.state.has(kindSeen, key) }
+func (a *Agent) seen(key string) bool { return a.state.has(kindSeen, key) }
 
 // remember adds keys about a message. Where that fails, what they are about may be done again after a restart.
 func (a *Agent) remember(kind, message string, keys ...string) {
@@ -63,42 +69,6 @@ func (a *Agent) note(message string, records ...book.Record) {
 		a.log.Error("handled ids cannot be stored; after a restart messages may be handled again",
 			"message_id", message, "err", err)
 	}
-}
-
-const (
-	// sigChars is how much of a signature is remembered: 128 bits.
-	sigChars = 32
-	// maxSignatures is the most signatures that are remembered of one item in the
-	// inbox, which its sender replaces when it sends it again.
-	maxSignatures = 16
-)
-
-// checkSigner refuses unsigned mail of an agent that has signed before: it has the
-// secret, and only programs that do not may leave the signature out. sig is e's.
-func (a *Agent) checkSigner(e mailbox.Envelope, sig string) error {
-	known := a.opts.Signing.Secret == "" || a.state.has(kindSigned, signerKey(e.From))
-	own := e.Metadata.Extra[metaNotice] != nil // a notice in the name of its sender is this agent's own
-	if sig != "" && !known && !own {
-		a.remember(kindSigned, e.ID, signerKey(e.From))
-	}
-	if sig == "" && known && a.opts.Signing.Secret != "" {
-		return mailbox.Refused(mailbox.BadSignature, "sig", "the message is not signed, and its sender signs")
-	}
-	return nil
-}
-
-// copied reports whether mail with that signature was dealt with before. If not, the
-// signature is kept for the item that it came as.
-func (a *Agent) copied(key, sig string) bool {
-	if sig == "" {
-		return false
-	}
-	sig = sig[:sigChars]
-	list, _ := a.signatures.Get(key)
-	if !slices.Contains(list, sig) {
-		a.signatures.Add(key, append(slices.Clone(list[max(0, len(list)+1-maxSignatures):]), sig))
-	}
-	return a.state.has(kindSigned, sig)
 }
 
 const (

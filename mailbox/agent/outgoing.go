@@ -351,7 +351,7 @@ var errUnsigned = &mailbox.Error{Code: mailbox.BadSignature, Field: "sig",
 
 // decode reads an envelope in the book, also one with errUnsigned.
 func (b *outgoing) decode(raw []byte) (mailbox.Envelope, error) {
-	e, _, err := b.opts.Signing.Decode(raw)
+	e, err := b.opts.Signing.Decode(raw)
 	if no, ok := errors.AsType[*mailbox.Error](err); ok && no.Code == mailbox.BadSignature {
 		if e, err = mailbox.Decode(raw); err == nil {
 			err = errUnsigned

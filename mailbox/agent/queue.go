@@ -32,6 +32,7 @@ type queued struct {
 
 	conversation string   // the next message of it waits until this one is written, or answered
 	keys         []string // the store's for it; its sender may have sent it again
+	stamps       []string // of these
 	progress
 }
 
@@ -146,6 +147,9 @@ func (q *queue) add(m queued, unique string) (added bool) {
 				known.keys = append(known.keys, key)
 			}
 			q.byItem[key] = known
+		}
+		if !added {
+			known.stamps = append(known.stamps, m.stamps...)
 		}
 	})
 	return added

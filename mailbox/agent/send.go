@@ -240,9 +240,9 @@ func (a *Agent) whyNot(c mailbox.Card, until string) string {
 		return fmt.Sprintf("%s is offline; the message waits for it%s", to, until)
 	case !c.Allows(a.opts.Self):
 		return fmt.Sprintf("%s takes no messages from %s, and will refuse it", to, a.opts.Self)
-	case c.Protocol == "" && a.opts.Signing.Secret != "" && !a.opts.Signing.Unsigned:
+	case c.Protocol == "" && a.opts.Signing.Secret != "":
 		return fmt.Sprintf("%s uses a mailbox of another program: without a signature its answer is refused "+
-			"(MAILBOX_UNSIGNED)", to)
+			"(RELAY_SECRET)", to)
 	}
 	return ""
 }

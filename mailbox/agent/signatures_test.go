@@ -14,8 +14,8 @@ import (
 )
 
 // signing has the agents of a world sign their mail.
-func (w *world) signing(unsigned bool) func(*agent.Options) {
-	w.hub.signing = mailbox.Signing{Secret: "s3cret", Unsigned: unsigned}
+func (w *world) signing() func(*agent.Options) {
+	w.hub.signing = mailbox.Signing{Secret: "s3cret"}
 	return func(o *agent.Options) {
 		o.Signing = w.hub.signing
 	}
@@ -33,7 +33,7 @@ func (w *world) captured(id mailbox.AgentID) (all [][]byte) {
 // when its sender sends it again.
 func TestCopyOfRefusedMail(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a", w.signing(false)), w.agent("b", w.signing(false))
+		a, b := w.agent("a", w.signing()), w.agent("b", w.signing())
 		b.door.set(false)
 		a.say(b, "hello", wanted, func(e *mailbox.Envelope) { e.ID = "m1" })
 		synctest.Wait()
@@ -65,7 +65,7 @@ func TestCopyOfRefusedMail(t *testing.T) {
 // the channel that it comes on is not signed.
 func TestCopyOfRefusedPeerMessage(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		b := w.agent("b", w.signing(false))
+		b := w.agent("b", w.signing())
 		given := 0
 		b.door.doing(func(context.Context, agent.Delivery) error { given++; return agent.ErrRefused })
 		publish := func(sent mailbox.Peer, goals ...string) {
@@ -100,7 +100,7 @@ func TestCopyOfRefusedPeerMessage(t *testing.T) {
 func TestCopyOfRejectedTask(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		one := func(o *agent.Options) { o.MaxTasks = 1 }
-		a, b := w.agent("a", w.signing(false)), w.agent("b", w.signing(false), one)
+		a, b := w.agent("a", w.signing()), w.agent("b", w.signing(), one)
 		a.task(b, "t1", nil)
 		b.texts()
 		b.stop()
@@ -124,7 +124,7 @@ func TestCopyOfRejectedTask(t *testing.T) {
 // What is changed while it waits in the inbox is not delivered.
 func TestChangedWhileItWaits(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a", w.signing(false)), w.agent("b", w.signing(false))
+		a, b := w.agent("a", w.signing()), w.agent("b", w.signing())
 		b.door.set(false)
 		a.say(b, "hello", wanted)
 		synctest.Wait()
@@ -142,49 +142,17 @@ func TestChangedWhileItWaits(t *testing.T) {
 
 // Who writes to an agent of another make is told that its answer will not be taken.
 func TestNoteAboutUnsignedAnswers(t *testing.T) {
-	for unsigned, want := range map[bool]string{false: "its answer is refused", true: ""} {
-		in(t, func(t *testing.T, w *world) {
-			a := w.agent("a", w.signing(unsigned))
-			w.agent("b", w.signing(unsigned))
-			must(t, a.opts.Store.SetCard(t.Context(), mailbox.Card{AgentID: "nano", Status: mailbox.Idle,
-				AllowFrom: []mailbox.AgentID{"*"}, LastHeartbeat: time.Now()}))
-			for to, want := range map[mailbox.AgentID]string{"nano": want, "b": ""} {
-				sent := a.say(&actor{id: to}, "hello")
-				if want == "" && sent.Note != "" || !strings.Contains(sent.Note, want) {
-					t.Errorf("unsigned mail allowed: %t: note on %s: %q", unsigned, to, sent.Note)
-				}
-			}
-		})
-	}
-}
-
-// Where unsigned mail is allowed, it is of agents that have never signed. A notice that
-// this agent makes in the name of another does not count.
-func TestUnsignedMailOfASigner(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a", w.signing(true)), w.agent("b", w.signing(true))
-		unsigned := func(from mailbox.AgentID, text string) {
-			w.foreign(b, mailbox.Envelope{From: from, Content: textOf(text), Hops: 3,
-				Metadata: mailbox.Metadata{RequiresAck: true}})
+		a := w.agent("a", w.signing())
+		w.agent("b", w.signing())
+		must(t, a.opts.Store.SetCard(t.Context(), mailbox.Card{AgentID: "nano", Status: mailbox.Idle,
+			AllowFrom: []mailbox.AgentID{"*"}, LastHeartbeat: time.Now()}))
+		for to, want := range map[mailbox.AgentID]string{"nano": "its answer is refused", "b": ""} {
+			sent := a.say(&actor{id: to}, "hello")
+			if want == "" && sent.Note != "" || !strings.Contains(sent.Note, want) {
+				t.Errorf("note on %s: %q", to, sent.Note)
+			}
 		}
-		unsigned("a", "before")
-		same(t, "given", b.texts(), []string{"before"})
-		a.say(b, "signed")
-		same(t, "given", b.texts(), []string{"signed"})
-		unsigned("a", "forged")
-		same(t, "given", b.texts(), []string{})
-		if n := b.saw(agent.EventBadSignature); n != 1 {
-			t.Errorf("%d bad signatures", n)
-		}
-
-		nano := &actor{id: "nano"}
-		b.say(nano, "are you there?", func(e *mailbox.Envelope) { e.Metadata.TTL = new(60) })
-		time.Sleep(2 * time.Minute)
-		if got := b.texts(); len(got) != 1 {
-			t.Errorf("told %q, want that the message expired", got)
-		}
-		unsigned("nano", "here I am")
-		same(t, "given", b.texts(), []string{"here I am"})
 	})
 }
 
@@ -203,9 +171,9 @@ func TestNewSecretWhileMailWaits(t *testing.T) {
 		a.say(b, "hello", func(e *mailbox.Envelope) { e.ID = "m1" })
 		a.stop()
 		w.hub.failing(nil)
-		w.signing(false)(&a.opts)
+		w.signing()(&a.opts)
 		b.stop()
-		w.signing(false)(&b.opts)
+		w.signing()(&b.opts)
 		b.restart()
 		a.restart()
 		time.Sleep(time.Minute)
@@ -230,7 +198,7 @@ func TestNewSecretWhileMailWaits(t *testing.T) {
 func TestReceiverWithAnotherSecret(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		other := func(o *agent.Options) { o.Signing.Secret = "another" }
-		a, b := w.agent("a", w.signing(false)), w.agent("b", w.signing(false), other)
+		a, b := w.agent("a", w.signing()), w.agent("b", w.signing(), other)
 		a.say(b, "hello", func(e *mailbox.Envelope) { e.ID = "m1" })
 		time.Sleep(time.Minute)
 		same(t, "given", b.texts(), []string{})

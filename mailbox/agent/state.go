@@ -20,15 +20,15 @@ const (
 	kindTask = "task"
 	kindPair = "pair" // the messages that were exchanged with an agent lately
 	// What was handled, without a value: see the keys in keys.go.
-	kindSeen   = "seen"
-	kindSigned = "signed" // signatures, and agents that sign
+	kindSeen = "seen"
+	kindCopy = "copy" // stamps of signed mail
 )
 
 // Beyond these bounds the oldest is forgotten: then a message may be delivered again, and a copy of a signed
 // one accepted.
 const (
 	maxSeen   = 35_000 // about 7 a message
-	maxSigned = 50_000
+	maxCopies = 50_000
 )
 
 // state is the agent's book, which any goroutine may write to.
@@ -42,7 +42,7 @@ func openState(root *os.Root, log *slog.Logger) (*state, error) {
 	unbounded := book.Bound{Count: math.MaxInt, Bytes: math.MaxInt64} // the tables have bounds of their own
 	b, err := book.Open(filepath.Join(root.Name(), "state"), book.Options{Logger: log, Kinds: map[string]book.Bound{
 		kindMail: unbounded, kindSent: unbounded, kindDead: {Count: maxDead, Bytes: maxDeadBytes}, kindTask: unbounded,
-		kindPair: {Count: maxPairs}, kindSeen: {Count: maxSeen}, kindSigned: {Count: maxSigned},
+		kindPair: {Count: maxPairs}, kindSeen: {Count: maxSeen}, kindCopy: {Count: maxCopies},
 	}})
 	if err != nil {
 		return nil, err
@@ -66,8 +66,11 @@ func (s *state) load(kind, key string, v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// has reports whether there is a record.
+// has reports whether there is a record; "" is not a key.
 func (s *state) has(kind, key string) bool {
+	if key == "" {
+		return false
+	}
 	_, err := s.book.Load(kind, key)
 	return err == nil
 }

@@ -21,7 +21,7 @@ func TestWireBytes(t *testing.T) {
 			in(t, func(t *testing.T, w *world) {
 				with := func(*agent.Options) {}
 				if secret != "" {
-					with = w.signing(false)
+					with = w.signing()
 				}
 				got := w.wireBytes(with)
 				file := filepath.Join("testdata", "wire-"+name+".jsonl")
