@@ -52,10 +52,9 @@ func (n *tenant) sends(b *sdkBot, msgType, content string) string {
 // saysFile puts a file of the person into a chat, and returns its key and the message's id.
 func (n *tenant) saysFile(u feishusim.Utterance, name string, data []byte) (key, id string) {
 	n.t.Helper()
-	key, err := n.AddFile(name, data)
-	must(n.t, err)
+	key = n.AddFile(name, data)
 	u.User, u.File = n.user.ID, key
-	id, err = n.Post(u)
+	id, err := n.Post(u)
 	must(n.t, err)
 	return key, id
 }

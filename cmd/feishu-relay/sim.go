@@ -70,8 +70,6 @@ func (c *simCommand) run(p *cli, _ []string) error {
 	show := &simScreen{w: stdout, paint: newPaint(stdout), server: server}
 	show.welcome(url, server.State())
 	typed := simInput(ctx, os.Stdin)
-	played := make(chan error, 1)
-	go func() { played <- server.Play(ctx, sc.Steps) }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -81,13 +79,6 @@ func (c *simCommand) run(p *cli, _ []string) error {
 		case line := <-typed:
 			if err := simSay(server, line); err != nil {
 				fmt.Fprintf(stderr, "feishu-relay sim: %v\n", err)
-			}
-		case err := <-played:
-			if err != nil && ctx.Err() == nil {
-				return fmt.Errorf("scenario: %w", err)
-			}
-			if sc.Steps != nil {
-				show.line(dim, "the scenario is over")
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package feishusim
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,57 +13,62 @@ import (
 	"time"
 )
 
-// Limits of the control API.
-const (
-	maxControlBody = 1 << 20
-	maxWait        = 10 * time.Minute
-)
+// maxControlBody is the most bytes of a body of the control API.
+const maxControlBody = 1 << 20
 
 // control serves the API under /sim/, for this machine only and not for web
 // pages.
 func (s *Server) control() http.Handler {
 	mux := http.NewServeMux()
-	handle(mux, "POST /sim/apps", func(a App) (any, error) { return locked(s, func() (App, error) { return s.addApp(a) }) })
+	handle(mux, "POST /sim/apps", func(a App) (any, error) { return s.addApp(a) })
 	handle(mux, "PATCH /sim/apps", func(a App) (any, error) { return s.UpdateApp(a) })
-	handle(mux, "POST /sim/users", func(u User) (any, error) { return locked(s, func() (User, error) { return s.addUser(u.Name) }) })
-	handle(mux, "POST /sim/groups", func(g Group) (any, error) { return locked(s, func() (Group, error) { return s.addGroup(g) }) })
+	handle(mux, "POST /sim/users", func(u User) (any, error) { return s.addUser(u.Name) })
+	handle(mux, "POST /sim/groups", func(g Group) (any, error) { return s.addGroup(g) })
+	handle(mux, "PATCH /sim/groups", func(g Group) (any, error) { return s.UpdateGroup(g) })
 	handle(mux, "POST /sim/say", func(u Utterance) (any, error) {
 		id, err := s.Post(u)
 		return map[string]string{"message_id": id}, err
 	})
-	handle(mux, "POST /sim/join", func(p place) (any, error) { return nil, s.Join(p.Group, p.Member) })
-	handle(mux, "POST /sim/leave", func(p place) (any, error) { return nil, s.Leave(p.Group, p.Member) })
-	handle(mux, "POST /sim/disband", func(p place) (any, error) { return nil, s.Disband(p.Group, p.Status) })
-	handle(mux, "POST /sim/reid", func(p place) (any, error) { return nil, s.Reid(p.App) })
-	handle(mux, "PATCH /sim/groups", func(g Group) (any, error) { return s.UpdateGroup(g) })
-	handle(mux, "POST /sim/recall", func(p place) (any, error) { return nil, s.RecallBy(p.Message, p.User) })
-	handle(mux, "POST /sim/react", func(p place) (any, error) { return nil, s.React(p.Message, p.User, p.Emoji) })
-	handle(mux, "POST /sim/unreact", func(p place) (any, error) { return nil, s.Unreact(p.Message, p.User, p.Emoji) })
-	handle(mux, "POST /sim/verify", func(p place) (any, error) { return nil, s.Verify(s.ctx, p.App) })
-	handle(mux, "POST /sim/revoke", func(p place) (any, error) { s.RevokeTokens(p.App); return nil, nil })
-	handle(mux, "POST /sim/emit", func(e emission) (any, error) { return nil, s.Emit(e.App, e.Type, e.Event) })
-	handle(mux, "POST /sim/faults", func(f Fault) (any, error) { return nil, s.addFault(f) })
-	mux.HandleFunc("DELETE /sim/faults", func(w http.ResponseWriter, _ *http.Request) { s.ClearFaults(); answer(w, nil, nil) })
-	mux.HandleFunc("GET /sim/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.State(), nil) })
-	mux.HandleFunc("GET /sim/messages", s.controlMessages)
-	mux.HandleFunc("GET /sim/requests", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{"requests": s.Requests()}, nil) })
-	mux.HandleFunc("DELETE /sim/requests", func(w http.ResponseWriter, _ *http.Request) { s.ForgetRequests(); answer(w, nil, nil) })
-	mux.HandleFunc("GET /sim/deliveries", s.controlDeliveries)
-	mux.HandleFunc("GET /sim/openid", func(w http.ResponseWriter, r *http.Request) {
-		v, err := s.lookUp(r.FormValue("app"), r.FormValue("of"))
-		answer(w, v, err)
+	for verb, do := range map[string]func(place) error{
+		"join":    func(p place) error { return s.Join(p.Group, p.Member) },
+		"leave":   func(p place) error { return s.Leave(p.Group, p.Member) },
+		"disband": func(p place) error { return s.Disband(p.Group, p.Status) },
+		"reid":    func(p place) error { return s.Reid(p.App) },
+		"recall":  func(p place) error { return s.RecallBy(p.Message, p.User) },
+		"react":   func(p place) error { return s.React(p.Message, p.User, p.Emoji) },
+		"revoke":  func(p place) error { s.RevokeTokens(p.App); return nil },
+	} {
+		handle(mux, "POST /sim/"+verb, func(p place) (any, error) { return nil, do(p) })
+	}
+	handle(mux, "POST /sim/faults", func(f struct {
+		Fault
+		MS int64 `json:"delay_ms"`
+	}) (any, error) {
+		f.Delay = time.Duration(f.MS) * time.Millisecond
+		return nil, s.addFault(f.Fault)
 	})
-	mux.HandleFunc("POST /sim/files", func(w http.ResponseWriter, r *http.Request) {
-		data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxFile))
-		if err != nil {
-			answer(w, nil, err)
-			return
-		}
-		key, err := s.AddFile(r.FormValue("name"), data)
-		answer(w, map[string]string{"key": key}, err)
-	})
-	mux.HandleFunc("GET /sim/events", s.controlEvents)
-	mux.HandleFunc("GET /sim/{$}", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.State(), nil) })
+	for pattern, show := range map[string]func(asked func(string) string) (any, error){
+		"DELETE /sim/faults": func(func(string) string) (any, error) { s.ClearFaults(); return nil, nil },
+		"GET /sim/state":     func(func(string) string) (any, error) { return s.State(), nil },
+		"GET /sim/messages": func(asked func(string) string) (any, error) {
+			return map[string]any{"messages": slices.Concat([]Message{}, s.Messages(asked("chat")))}, nil
+		},
+		"GET /sim/requests": func(func(string) string) (any, error) {
+			return map[string]any{"requests": s.Requests()}, nil
+		},
+		"GET /sim/deliveries": func(asked func(string) string) (any, error) {
+			app, message := asked("app"), asked("message")
+			return map[string]any{"deliveries": slices.DeleteFunc(s.Deliveries(), func(d Delivery) bool {
+				return app != "" && d.App != app || message != "" && d.MessageID != message
+			})}, nil
+		},
+		"GET /sim/openid": func(asked func(string) string) (any, error) { return s.lookUp(asked("app"), asked("of")) },
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			v, err := show(r.FormValue)
+			answer(w, v, err)
+		})
+	}
 	protected := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !local(r.RemoteAddr) || !local(r.Host) {
@@ -96,23 +100,13 @@ type place struct {
 	Status  string `json:"status"`
 }
 
-// emission is an event of any type.
-type emission struct {
-	App   string          `json:"app"`
-	Type  string          `json:"event_type"`
-	Event json.RawMessage `json:"event"`
-}
-
-// handle adds a route that decodes the body, in which unknown fields are an
-// error.
+// handle adds a route that decodes the body.
 func handle[T any](mux *http.ServeMux, pattern string, do func(T) (any, error)) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		var in T
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxControlBody))
 		if err == nil {
-			d := json.NewDecoder(bytes.NewReader(body))
-			d.DisallowUnknownFields()
-			err = d.Decode(&in)
+			err = decode(body, &in)
 		}
 		if err != nil {
 			answer(w, nil, fmt.Errorf("body: %w", err))
@@ -123,10 +117,11 @@ func handle[T any](mux *http.ServeMux, pattern string, do func(T) (any, error)) 
 	})
 }
 
-func locked[T any](s *Server, do func() (T, error)) (T, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return do()
+// decode reads JSON in which unknown fields are an error.
+func decode(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
 }
 
 func answer(w http.ResponseWriter, v any, err error) {
@@ -149,7 +144,6 @@ type State struct {
 	Apps   []AppState `json:"apps"`
 	Users  []User     `json:"users"`
 	Groups []Group    `json:"groups"`
-	Faults []Fault    `json:"faults"`
 }
 
 // AppState is an app and its current state.
@@ -164,10 +158,10 @@ type AppState struct {
 func (s *Server) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := State{Apps: []AppState{}, Users: []User{}, Groups: []Group{}, Faults: []Fault{}}
+	out := State{Apps: []AppState{}, Users: []User{}, Groups: []Group{}}
 	for _, id := range s.order {
 		if u := s.users[id]; u != nil {
-			out.Users = append(out.Users, u.User)
+			out.Users = append(out.Users, *u)
 			continue
 		}
 		a := s.apps[id]
@@ -179,81 +173,7 @@ func (s *Server) State() State {
 		}
 	}
 	slices.SortFunc(out.Groups, func(a, b Group) int { return strings.Compare(a.Name+a.ID, b.Name+b.ID) })
-	for _, f := range s.faults {
-		out.Faults = append(out.Faults, f.Fault)
-	}
 	return out
-}
-
-// controlMessages lists messages, filtered by chat, sender, text, and the
-// message they follow; with wait it blocks until there is one.
-func (s *Server) controlMessages(w http.ResponseWriter, r *http.Request) {
-	match, err := s.messageFilter(r)
-	if err != nil {
-		answer(w, nil, err)
-		return
-	}
-	if given := r.FormValue("wait"); given != "" {
-		d, err := time.ParseDuration(given)
-		if err != nil || d < 0 || d > maxWait {
-			answer(w, nil, fmt.Errorf("wait=%.20s: want a time like 30s, at most %s", given, maxWait))
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), d)
-		defer cancel()
-		if _, err := s.Wait(ctx, match); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			answer(w, nil, err)
-			return
-		}
-	}
-	all := slices.DeleteFunc(s.Messages(""), func(m Message) bool { return !match(m) })
-	answer(w, map[string]any{"messages": slices.Concat([]Message{}, all)}, nil)
-}
-
-func (s *Server) messageFilter(r *http.Request) (func(Message) bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var chat, from string
-	var after uint64
-	if ref := r.FormValue("chat"); ref != "" {
-		c, err := s.chat(ref)
-		if err != nil {
-			return nil, err
-		}
-		chat = c.id
-	}
-	if ref := r.FormValue("from"); ref != "" {
-		var err error
-		if from, err = s.entity(ref); err != nil {
-			return nil, err
-		}
-	}
-	order := map[string]uint64{}
-	if id := r.FormValue("after"); id != "" {
-		m, err := s.messageOf(id)
-		if err != nil {
-			return nil, err
-		}
-		after = m.seq
-		for _, m := range s.sent {
-			if m.seq <= after {
-				order[m.ID] = m.seq
-			}
-		}
-	}
-	contains := r.FormValue("contains")
-	return func(m Message) bool {
-		_, before := order[m.ID]
-		return (chat == "" || m.ChatID == chat) && (from == "" || m.Sender == from) && !before && strings.Contains(m.Text, contains)
-	}, nil
-}
-
-func (s *Server) controlDeliveries(w http.ResponseWriter, r *http.Request) {
-	app, message := r.FormValue("app"), r.FormValue("message")
-	all := slices.DeleteFunc(s.Deliveries(), func(d Delivery) bool {
-		return app != "" && d.App != app || message != "" && d.MessageID != message
-	})
-	answer(w, map[string]any{"deliveries": all}, nil)
 }
 
 // lookUp returns the ids of an app or user, as an app sees it.
@@ -270,32 +190,4 @@ func (s *Server) lookUp(app, of string) (map[string]string, error) {
 	}
 	return map[string]string{
 		"open_id": s.openID(viewer, entity), "union_id": s.unionID(entity), "name": s.name(entity)}, nil
-}
-
-// controlEvents streams activities as server-sent events.
-func (s *Server) controlEvents(w http.ResponseWriter, r *http.Request) {
-	activities, stop, err := s.Watch()
-	if err != nil {
-		answer(w, nil, err)
-		return
-	}
-	defer stop()
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	flush := http.NewResponseController(w).Flush
-	if flush() != nil {
-		return // a writer that cannot stream
-	}
-	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-s.ctx.Done():
-			return
-		case a := <-activities:
-			if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", a.Kind, compact(a)); err != nil || flush() != nil {
-				return
-			}
-		}
-	}
 }

@@ -1,10 +1,7 @@
 package feishusim
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -52,22 +49,13 @@ func TestTheWorldOverHTTP(t *testing.T) {
 		t.Errorf("open_id: %+v", ids)
 	}
 	var list struct{ Messages []Message }
-	r.control("GET", "/sim/messages?chat=Room&from=Bob&contains=hello&wait=10s", "", &list)
+	r.control("GET", "/sim/messages?chat=Room", "", &list)
 	if len(list.Messages) != 1 || list.Messages[0].ID != said.MessageID || list.Messages[0].Mentions[0] != a.ID {
 		t.Errorf("messages: %+v", list)
-	}
-	r.control("GET", "/sim/messages?after="+said.MessageID+"&wait=1ms", "", &list)
-	if len(list.Messages) != 0 {
-		t.Errorf("after the last one: %+v", list)
 	}
 	var state State
 	r.control("POST", "/sim/faults", `{"kind":"delay","delay_ms":5}`, nil)
 	r.control("PATCH", "/sim/apps", `{"app_id":"`+a.ID+`","webhook_url":"http://127.0.0.1:1/"}`, nil)
-	var uploaded struct{ Key string }
-	r.control("POST", "/sim/files?name=a.png", "a picture", &uploaded)
-	if status := r.control("POST", "/sim/say", `{"chat":"Room","user":"Bob","file":"`+uploaded.Key+`"}`, nil); status != 200 {
-		t.Errorf("a picture: %d", status)
-	}
 	r.control("PATCH", "/sim/groups", `{"name":"Room","managers":["BotC"]}`, &lab)
 	if lab.Owner != ann.ID || len(lab.Managers) != 1 {
 		t.Errorf("managers: %+v", lab)
@@ -76,17 +64,17 @@ func TestTheWorldOverHTTP(t *testing.T) {
 	if r.control("POST", "/sim/react", reaction, nil); len(r.message(said.MessageID).Reactions) != 1 {
 		t.Error("no reaction")
 	}
-	if r.control("POST", "/sim/unreact", reaction, nil); len(r.message(said.MessageID).Reactions) != 0 {
-		t.Error("the reaction stays")
-	}
 	r.control("POST", "/sim/leave", `{"group":"Room","member":"BotC"}`, nil)
 	r.control("GET", "/sim/state", "", &state)
-	if state.Apps[0].WebhookURL == "" || len(state.Faults) != 1 || len(state.Groups[1].Members) != 1 {
+	if state.Apps[0].WebhookURL == "" || len(state.Groups[1].Members) != 1 {
 		t.Errorf("state: %+v", state)
+	}
+	if f := r.faults; len(f) != 1 || f[0].Delay != 5*time.Millisecond {
+		t.Errorf("faults: %+v", f)
 	}
 	r.control("DELETE", "/sim/faults", "", nil)
 	r.control("POST", "/sim/recall", `{"message_id":"`+said.MessageID+`","user":"Bob"}`, nil)
-	if !r.message(said.MessageID).Deleted || len(r.State().Faults) != 0 {
+	if !r.message(said.MessageID).Deleted || len(r.faults) != 0 {
 		t.Error("recall or faults")
 	}
 	var deliveries struct{ Deliveries []Delivery }
@@ -153,9 +141,7 @@ func TestAnswersAsPlanned(t *testing.T) {
 	if status, v := r.raw(r.apps[0], "GET", "/open-apis/im/v1/chats/"+r.group.ID, ""); status != 429 || code(v) != 99991400 {
 		t.Errorf("chat: %d %v", status, v)
 	}
-	if err := r.addFault(parsed(t, `{"kind":"answer","route":"GET /open-apis/im/v1/chats/*","status":400,"body":"{\"error\":1}","delay_ms":1,"count":1}`)); err != nil {
-		t.Fatal(err)
-	}
+	r.Fault(Fault{Kind: FaultAnswer, Route: "GET /open-apis/im/v1/chats/*", Status: 400, Body: `{"error":1}`, Delay: 1, Count: 1})
 	if status, v := r.raw(r.apps[0], "GET", "/open-apis/im/v1/chats/"+r.group.ID, ""); status != 400 || v["error"] != 1. {
 		t.Errorf("a raw answer: %d %v", status, v)
 	}
@@ -167,36 +153,6 @@ func TestAnswersAsPlanned(t *testing.T) {
 	}
 	if all := r.Messages("Lab"); len(all) != 2 || all[1].Text != "it arrived" {
 		t.Errorf("an answer that was lost: %v", all)
-	}
-}
-
-func parsed(t *testing.T, fault string) (f Fault) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(fault), &f); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-func TestAScenario(t *testing.T) {
-	sc, err := ParseScenario([]byte(`{"apps":[{"name":"BotA"}],"users":["Ann"],"groups":[{"chat_id":"oc_lab","name":"Lab","members":["BotA","Ann"]}],
-		"steps":[{"fault":{"kind":"native","mode":"off"}},{"pause_ms":1},{"say":{"chat":"Lab","user":"Ann","text":"@BotA hello"}},{"wait":{"from":"BotA","contains":"yes"},"seconds":0.05}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := New(Options{})
-	defer s.Close()
-	if err := s.Build(sc); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Play(t.Context(), sc.Steps[:3]); err != nil || len(s.Messages("oc_lab")) != 1 {
-		t.Errorf("%v, %d messages", err, len(s.Messages("oc_lab")))
-	}
-	if err := s.Play(t.Context(), sc.Steps); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(fmt.Sprint(err), "step 4") {
-		t.Errorf("an answer that does not come: %v", err)
-	}
-	if _, err := ParseScenario([]byte(`{"bots":[]}`)); err == nil {
-		t.Error("a field that is not known was taken")
 	}
 }
 

@@ -17,12 +17,6 @@ const (
 	eventUnreacted = "im.message.reaction.deleted_v1"
 )
 
-// Transports of a delivery.
-const (
-	TransportWS      = "ws"
-	TransportWebhook = "webhook"
-)
-
 // Delivery is one attempt to deliver an event to an app.
 type Delivery struct {
 	Time      time.Time `json:"time"`
@@ -30,12 +24,9 @@ type Delivery struct {
 	EventID   string    `json:"event_id"`
 	EventType string    `json:"event_type"`
 	MessageID string    `json:"message_id,omitempty"` // of the message that the event is about
-	Transport string    `json:"transport"`
-	Conn      string    `json:"conn,omitempty"` // device_id of the connection
-	Attempt   int       `json:"attempt"`        // 1 is the first
-	Acked     int       `json:"acked"`          // code or HTTP status of the answer; 0: none (yet)
-	Late      bool      `json:"late,omitempty"` // the answer came too late and did not count
-	Body      []byte    `json:"-"`              // the event's JSON
+	Attempt   int       `json:"attempt"`              // 1 is the first
+	Acked     int       `json:"acked"`                // code or HTTP status of the answer; 0: none (yet)
+	Body      []byte    `json:"-"`                    // the event's JSON
 	frame     string    // message_id of the frame
 }
 
@@ -83,12 +74,12 @@ func (s *Server) deliverMessage(c *chat, m *message) {
 		}
 		delay := time.Duration(0)
 		if m.SenderType == senderApp {
-			mode, wait := s.native(id)
-			if mode == "off" {
+			f := s.native(id)
+			if f.Mode == "off" {
 				continue
 			}
-			if mode == "last" {
-				delay = cmp.Or(wait, time.Second)
+			if f.Mode == "last" {
+				delay = cmp.Or(f.Delay, time.Second)
 			}
 		}
 		s.emitAfter(delay, a, eventReceive, m.ID, s.receiveEvent(a, c, m))
@@ -125,14 +116,14 @@ func (s *Server) receiveEvent(a *app, c *chat, m *message) map[string]any {
 		}
 		mentions = append(mentions, map[string]any{
 			"key": n.key, "id": s.ids(a, n.entity), "mentioned_type": kind, "name": s.name(n.entity),
-			"tenant_key": s.opts.Tenant,
+			"tenant_key": tenant,
 		})
 	}
 	if mentions != nil {
 		msg["mentions"] = mentions
 	}
 	return map[string]any{
-		"sender":  map[string]any{"sender_id": s.ids(a, m.Sender), "sender_type": sender, "tenant_key": s.opts.Tenant},
+		"sender":  map[string]any{"sender_id": s.ids(a, m.Sender), "sender_type": sender, "tenant_key": tenant},
 		"message": msg,
 	}
 }
@@ -153,7 +144,7 @@ func (s *Server) memberEvent(c *chat, entity string, came bool) {
 		verb, kind = "added", "joined"
 	}
 	event := map[string]any{
-		"chat_id": c.id, "name": c.name, "external": false, "operator_tenant_key": s.opts.Tenant,
+		"chat_id": c.id, "name": c.name, "external": false, "operator_tenant_key": tenant,
 		"i18n_names": map[string]string{"zh_cn": c.name},
 	}
 	if a := s.apps[entity]; a != nil {
@@ -164,7 +155,7 @@ func (s *Server) memberEvent(c *chat, entity string, came bool) {
 			if a == nil {
 				continue
 			}
-			event["users"] = []any{map[string]any{"name": s.name(entity), "tenant_key": s.opts.Tenant,
+			event["users"] = []any{map[string]any{"name": s.name(entity), "tenant_key": tenant,
 				"user_id": s.ids(a, entity)}}
 			s.emit(a, "im.chat.member.user."+verb+"_v1", "", event)
 		}
@@ -212,7 +203,7 @@ func (s *Server) enqueue(delay time.Duration, a *app, eventType, message string,
 		Event  any    `json:"event"`
 	}{"2.0", map[string]string{
 		"event_id": p.id, "event_type": eventType, "create_time": strconv.FormatInt(time.Now().UnixMilli(), 10),
-		"token": a.VerificationToken, "app_id": a.ID, "tenant_key": s.opts.Tenant,
+		"token": a.VerificationToken, "app_id": a.ID, "tenant_key": tenant,
 	}, event}))
 	a.pending = append(a.pending, p)
 	if len(a.pending) > maxPending {
@@ -221,24 +212,14 @@ func (s *Server) enqueue(delay time.Duration, a *app, eventType, message string,
 	if f := s.fault(FaultDelay, a.ID); f != nil {
 		delay += f.Delay
 	}
-	if f := s.fault(FaultReorder, a.ID); f != nil && a.held == nil {
-		a.held, p.early = p, true
-		s.after(p, delay+cmp.Or(f.Delay, time.Second), func() { s.release(p) })
-		return
+	if f := s.fault(FaultReorder, a.ID); f != nil {
+		delay += rand.N(cmp.Or(f.Delay, time.Second))
 	}
 	if delay > 0 {
 		p.early = true
 		s.after(p, delay, func() { s.first(p) })
 		return
 	}
-	s.first(p)
-	if a.held != nil {
-		s.release(a.held)
-	}
-}
-
-func (s *Server) release(p *pending) {
-	p.app.held = nil
 	s.first(p)
 }
 
@@ -262,10 +243,9 @@ func (s *Server) push(p *pending) {
 	p.attempts++
 	d := &Delivery{
 		Time: time.Now(), App: p.app.ID, EventID: p.id, EventType: p.eventType, MessageID: p.message,
-		Attempt: p.attempts, Body: p.body, frame: newID("", 16), Transport: TransportWS,
+		Attempt: p.attempts, Body: p.body, frame: newID("", 16),
 	}
 	if p.app.WebhookURL != "" {
-		d.Transport = TransportWebhook
 		p.try, p.posting = d, true
 		p.stop()
 		s.note(d)
@@ -279,7 +259,6 @@ func (s *Server) push(p *pending) {
 		return
 	}
 	c := ready[rand.IntN(len(ready))]
-	d.Conn = c.id
 	p.on, p.try = c, d
 	s.note(d)
 	pieces, apart := 1, time.Duration(0)
@@ -330,7 +309,6 @@ func (s *Server) settle(a *app, frame string, code int) {
 func (s *Server) settled(a *app, d *Delivery) {
 	at := slices.IndexFunc(a.pending, func(p *pending) bool { return p.id == d.EventID })
 	timely := at >= 0 && (a.pending[at].on != nil || a.pending[at].posting)
-	d.Late = at >= 0 && !timely
 	shown := *d
 	s.announce(Activity{Kind: "acked", App: d.App, Delivery: &shown})
 	s.bump()
@@ -361,9 +339,6 @@ func (s *Server) missed(p *pending) {
 // drop ends an event that was acknowledged, or will not be delivered again.
 func (s *Server) drop(p *pending) {
 	p.stop()
-	if p.app.held == p {
-		p.app.held = nil
-	}
 	p.app.pending = slices.DeleteFunc(p.app.pending, func(o *pending) bool { return o == p })
 	s.bump()
 }

@@ -175,15 +175,6 @@ func TestFaultsOfDelivery(t *testing.T) {
 				t.Errorf("got %v, want the late one last", d)
 			}
 		}},
-		{"out of order", Fault{Kind: FaultReorder, Count: 1, Delay: time.Hour}, func(t *testing.T, r *room, a *bot) {
-			first, second := r.say("first"), r.say("second")
-			r.next(a)
-			r.next(a)
-			d := r.Deliveries()
-			if d[0].MessageID != second || d[1].MessageID != first {
-				t.Errorf("got %v", d)
-			}
-		}},
 		{"lost at first", Fault{Kind: FaultLose, Count: 1}, func(t *testing.T, r *room, a *bot) {
 			id := r.say("hello")
 			if got := *r.next(a).Event.Message.MessageId; got != id || r.Deliveries()[0].Attempt != 2 {

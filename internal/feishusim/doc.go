@@ -4,7 +4,7 @@
 //
 // It follows the known behaviour of the platform (docs/feishu.md), and is not the
 // platform: where Feishu's behaviour is not known, it does the simplest.
-// [Server.Close] discards all state.
+// All state is in memory.
 //
 // # What it simulates
 //
@@ -53,25 +53,20 @@
 //	curl -s $SIM/sim/groups -d '{"name":"Lab 2","members":["BotA","BotC","Bob"],"topic":false}'
 //	curl -s $SIM/sim/say    -d '{"chat":"Lab","user":"Ann","text":"@BotA hello"}'
 //	curl -s $SIM/sim/say    -d '{"app":"BotA","user":"Ann","text":"in private"}'
-//	curl -s "$SIM/sim/messages?chat=Lab&from=BotA&contains=hello&wait=30s"   # also after=om_…
+//	curl -s "$SIM/sim/messages?chat=Lab"
 //	curl -s $SIM/sim/join   -d '{"group":"Lab","member":"BotC"}'     # leave, disband
 //	curl -s $SIM/sim/disband -d '{"group":"Lab","status":"dissolved_save"}'  # still listed; sends: 232009
 //	curl -s $SIM/sim/reid   -d '{"app":"BotA"}'                      # other open_ids, as after it was removed and added
 //	curl -s $SIM/sim/say    -d '{"chat":"Lab","user":"Ann","children":[{"user":"Bob","text":"hi"}]}'  # a merged forward
 //	curl -s -X PATCH $SIM/sim/groups -d '{"name":"Lab","owner":"Ann","managers":["Bob"]}'
 //	curl -s $SIM/sim/recall -d '{"message_id":"om_…","user":"Ann"}'  # without user: by its sender
-//	curl -s $SIM/sim/react  -d '{"message_id":"om_…","user":"Ann","emoji_type":"THUMBSUP"}'  # unreact
-//	curl -s "$SIM/sim/files?name=a.png" --data-binary @a.png           # {"key":…}
-//	curl -s $SIM/sim/say    -d '{"chat":"Lab","user":"Ann","file":"img_v3_…"}'
-//	curl -s $SIM/sim/emit   -d '{"app":"BotA","event_type":"card.action.trigger","event":{}}'
+//	curl -s $SIM/sim/react  -d '{"message_id":"om_…","user":"Ann","emoji_type":"THUMBSUP"}'
 //	curl -s $SIM/sim/faults -d '{"kind":"answer","route":"POST /open-apis/im/v1/messages","code":230020,"count":2}'
 //	curl -s -X DELETE $SIM/sim/faults
-//	curl -s $SIM/sim/verify -d '{"app":"cli_…"}'                     # the webhook's challenge
 //	curl -s $SIM/sim/revoke -d '{"app":"cli_…"}'                     # its tokens
 //	curl -s "$SIM/sim/openid?app=BotA&of=BotB"
 //	curl -s "$SIM/sim/deliveries?app=cli_…&message=om_…"
-//	curl -s $SIM/sim/requests                                        # DELETE forgets them
-//	curl -sN $SIM/sim/events                                         # server-sent events
+//	curl -s $SIM/sim/requests
 //
 // Errors are {"error":"…"}.
 package feishusim

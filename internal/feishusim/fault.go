@@ -1,7 +1,6 @@
 package feishusim
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -25,8 +24,7 @@ const (
 	FaultDelay = "delay"
 	// FaultDuplicate delivers events twice, with the same event_id.
 	FaultDuplicate = "duplicate"
-	// FaultReorder delivers an event after the one that follows it, or after
-	// Delay (default 1 s) if none does.
+	// FaultReorder delivers each event after some time, at most Delay (default 1 s).
 	FaultReorder = "reorder"
 	// FaultLose drops the first delivery; the schedule repeats it.
 	FaultLose = "lose"
@@ -46,36 +44,19 @@ const (
 
 // Fault is a simulated fault.
 type Fault struct {
-	Kind     string        `json:"kind"`
-	App      string        `json:"app,omitempty"`   // the affected app; "": all
-	Count    int           `json:"count,omitempty"` // how often it happens; 0: until [Server.ClearFaults]
-	Code     int           `json:"code,omitempty"`
-	AuthCode int           `json:"auth_code,omitempty"`
-	Status   int           `json:"status,omitempty"` // HTTP; 0: 400 if Code is set, else 500
-	Msg      string        `json:"msg,omitempty"`
-	Header   http.Header   `json:"header,omitempty"` // of an answer
-	Body     string        `json:"body,omitempty"`   // of an answer, whatever it is
-	Route    string        `json:"route,omitempty"`  // method and path; "*" matches one part of the path
-	Applied  bool          `json:"applied,omitempty"`
-	Delay    time.Duration `json:"-"`               // "delay_ms" in JSON
-	Parts    int           `json:"parts,omitempty"` // pieces of an event
-	Mode     string        `json:"mode,omitempty"`  // of FaultNative
-}
-
-// UnmarshalJSON reads Delay from "delay_ms".
-func (f *Fault) UnmarshalJSON(data []byte) error {
-	type plain Fault
-	in := struct {
-		*plain
-		MS int64 `json:"delay_ms"`
-	}{plain: (*plain)(f)}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
-		return err
-	}
-	f.Delay = time.Duration(in.MS) * time.Millisecond
-	return nil
+	Kind    string        `json:"kind"`
+	App     string        `json:"app,omitempty"`   // the affected app; "": all
+	Count   int           `json:"count,omitempty"` // how often it happens; 0: until [Server.ClearFaults]
+	Code    int           `json:"code,omitempty"`
+	Status  int           `json:"status,omitempty"` // HTTP; 0: 400 if Code is set, else 500
+	Msg     string        `json:"msg,omitempty"`
+	Header  http.Header   `json:"header,omitempty"` // of an answer
+	Body    string        `json:"body,omitempty"`   // of an answer, whatever it is
+	Route   string        `json:"route,omitempty"`  // method and path; "*" matches one part of the path
+	Applied bool          `json:"applied,omitempty"`
+	Delay   time.Duration `json:"-"`               // "delay_ms" over HTTP
+	Parts   int           `json:"parts,omitempty"` // pieces of an event
+	Mode    string        `json:"mode,omitempty"`  // of FaultNative
 }
 
 type fault struct {
@@ -127,11 +108,7 @@ func (s *Server) addFault(f Fault) error {
 	if f.Kind != FaultAnswer {
 		s.faults = slices.DeleteFunc(s.faults, func(old *fault) bool { return old.Kind == f.Kind && old.App == f.App })
 	}
-	if len(s.faults) >= maxFaults {
-		return fmt.Errorf("there are %d faults already", maxFaults)
-	}
-	one := &fault{f, f.Count}
-	s.faults = append(s.faults, one)
+	s.faults = append(s.faults, &fault{f, f.Count})
 	return nil
 }
 
@@ -164,35 +141,29 @@ func (s *Server) breakConnections(f Fault) {
 
 // fault returns a fault of the app, and counts its use. The caller holds s.mu.
 func (s *Server) fault(kind, app string) *Fault {
-	for i, f := range s.faults {
-		if f.Kind == kind && (f.App == "" || f.App == app) {
-			s.used(i)
-			return &f.Fault
-		}
-	}
-	return nil
+	return s.use(app, func(f *Fault) bool { return f.Kind == kind })
 }
 
-func (s *Server) used(i int) {
-	if f := s.faults[i]; f.left > 0 {
-		if f.left--; f.left == 0 {
-			s.faults = slices.Delete(s.faults, i, i+1)
-		}
+// use returns the app's first fault that is such a one, and counts its use.
+func (s *Server) use(app string, is func(*Fault) bool) *Fault {
+	i := slices.IndexFunc(s.faults, func(f *fault) bool { return (f.App == "" || f.App == app) && is(&f.Fault) })
+	if i < 0 {
+		return nil
 	}
+	f := s.faults[i]
+	if f.left--; f.left == 0 {
+		s.faults = slices.Delete(s.faults, i, i+1)
+	}
+	return &f.Fault
 }
 
 // answerFault returns the fault with the answer planned for a request, or nil.
 func (s *Server) answerFault(r *http.Request) *Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	app := s.tokenApp(r)
-	for i, f := range s.faults {
-		if f.Kind == FaultAnswer && (f.App == "" || f.App == app) && matches(f.Route, r.Method, r.URL.Path) {
-			s.used(i)
-			return &f.Fault
-		}
-	}
-	return nil
+	return s.use(s.tokenApp(r), func(f *Fault) bool {
+		return f.Kind == FaultAnswer && matches(f.Route, r.Method, r.URL.Path)
+	})
 }
 
 func (s *Server) tokenApp(r *http.Request) string {
@@ -219,42 +190,28 @@ func (f *Fault) write(w http.ResponseWriter) {
 			w.Header().Set(key, v)
 		}
 	}
-	status := f.Status
-	if f.Code == 0 && f.Msg == "" {
-		if status == 0 {
-			status = http.StatusInternalServerError
-		}
-		kind := "text/plain; charset=utf-8"
-		if json.Valid([]byte(f.Body)) {
-			kind = "application/json; charset=utf-8"
-		}
-		w.Header().Set("Content-Type", cmp.Or(w.Header().Get("Content-Type"), kind))
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, cmp.Or(f.Body, http.StatusText(status))) // fails if the caller is gone
+	if f.Code != 0 || f.Msg != "" {
+		writeJSON(w, cmp.Or(f.Status, http.StatusBadRequest),
+			map[string]any{"code": f.Code, "msg": f.Msg, "data": map[string]any{}, "error": map[string]any{}})
 		return
 	}
-	if status == 0 {
-		status = http.StatusBadRequest
+	kind := "text/plain; charset=utf-8"
+	if json.Valid([]byte(f.Body)) {
+		kind = "application/json; charset=utf-8"
 	}
-	writeJSON(w, status, map[string]any{"code": f.Code, "msg": f.Msg, "data": map[string]any{}, "error": map[string]any{}})
+	w.Header().Set("Content-Type", cmp.Or(w.Header().Get("Content-Type"), kind))
+	status := cmp.Or(f.Status, http.StatusInternalServerError)
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, cmp.Or(f.Body, http.StatusText(status))) // fails if the caller is gone
 }
 
-// native returns how another bot's message reaches app. The caller holds s.mu.
-func (s *Server) native(app string) (mode string, delay time.Duration) {
+// native returns the fault that decides how another bot's message reaches app, "" for any; without one it is on. The
+// caller holds s.mu.
+func (s *Server) native(app string) Fault {
 	for _, f := range s.faults {
-		if f.Kind == FaultNative && (f.App == "" || f.App == app) {
-			return f.Mode, f.Delay
+		if f.Kind == FaultNative && (f.App == "" || f.App == app || app == "") {
+			return f.Fault
 		}
 	}
-	return "on", 0
-}
-
-// nativeHold returns how long a sender's answer is held back after the event.
-func (s *Server) nativeHold() time.Duration {
-	for _, f := range s.faults {
-		if f.Kind == FaultNative && f.Mode == "first" {
-			return f.Delay
-		}
-	}
-	return 0
+	return Fault{Mode: "on"}
 }

@@ -1,35 +1,6 @@
 package feishusim
 
-import (
-	"os"
-	"testing"
-)
-
-func TestFilesAreBoundedAndRemoved(t *testing.T) {
-	s := New(Options{})
-	first, err := s.AddFile("0.png", []byte("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range maxFiles {
-		if _, err := s.AddFile("a.bin", []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	dir := s.files.dir
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != maxFiles || s.files.find(first) != nil {
-		t.Errorf("%d files, %v", len(entries), err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the folder is left: %v", err)
-	}
-	if _, err := s.AddFile("a.bin", []byte("x")); err == nil {
-		t.Error("a closed server takes files")
-	}
-}
+import "testing"
 
 // TestOldMessagesAreForgotten keeps memory bounded in long runs.
 func TestOldMessagesAreForgotten(t *testing.T) {

@@ -50,7 +50,7 @@ func TestChatsAndMembers(t *testing.T) {
 	if err := r.Leave("Lab", "Bob"); err != nil || r.State().Groups[0].Owner != r.ann.ID {
 		t.Errorf("the owner left: %v %+v", err, r.State().Groups)
 	}
-	topics := r.AddTopicGroup("Topics", a.ID)
+	topics := must(r.addGroup(Group{Name: "Topics", Topic: true, Members: []string{a.ID}}))
 	if _, v := r.raw(a, "GET", "/open-apis/im/v1/chats/"+topics.ID, ""); at(v, "data", "chat_mode") != "topic" {
 		t.Errorf("topic group: %v", v)
 	}

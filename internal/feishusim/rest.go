@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,22 +21,18 @@ type call struct {
 	s    *Server
 	app  *app // nil if the route needs none
 	r    *http.Request
-	body []byte // nil for an upload, which reads r.Body itself
-	rec  *recording
+	body []byte
 	hold time.Duration // pause before the answer
 }
 
 // top is an answer whose fields are next to code and msg, not under data.
 type top map[string]any
 
-// download is an answer that is a file.
-type download struct{ file *file }
-
 type route struct {
 	pattern string
 	scopes  []string // one of them is needed; nil: none
 	open    bool     // needs no token
-	upload  bool     // reads its own body, without the lock
+	upload  bool     // the body is a form with a file
 	run     func(*call) (any, error)
 }
 
@@ -71,16 +68,14 @@ func (s *Server) routes() http.Handler {
 
 // serve runs a route and answers as Feishu does.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt route) {
-	c := &call{s: s, r: r, rec: s.record(r)}
+	c := &call{s: s, r: r}
+	err := c.receive(rt)
 	planned := s.answerFault(r)
 	var answer any
-	var err error
-	if planned == nil || planned.Applied {
+	if err == nil && (planned == nil || planned.Applied) {
 		answer, err = c.run(rt)
-	} else {
-		r.Body = c.rec.tee(r.Body) // the body is read, but has no effect
 	}
-	c.rec.finish(r)
+	s.record(r, c.body)
 	if planned != nil {
 		c.hold += planned.Delay
 	}
@@ -111,30 +106,37 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt route) {
 	}
 }
 
-// run calls the route's handler, holding the lock except for uploads.
-func (c *call) run(rt route) (any, error) {
-	if !rt.upload {
-		var err error
-		if c.body, err = io.ReadAll(io.LimitReader(c.r.Body, maxBody+1)); err != nil {
-			return nil, errField
-		}
-		_, _ = c.rec.Write(c.body) // never fails
-		if len(c.body) > maxBody {
-			return nil, errTooLong
-		}
+// receive reads the body.
+func (c *call) receive(rt route) (err error) {
+	most := int64(maxBody)
+	if rt.upload {
+		most = maxFile
 	}
+	if c.body, err = io.ReadAll(http.MaxBytesReader(nil, c.r.Body, most)); err == nil && rt.upload {
+		c.r.Body = io.NopCloser(bytes.NewReader(c.body))
+		err = c.r.ParseMultipartForm(most)
+	}
+	_, tooLong := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case err == nil:
+		return nil
+	case tooLong && rt.upload:
+		return errFileSize
+	case tooLong:
+		return errTooLong
+	case rt.upload:
+		return errNoFile
+	}
+	return errField
+}
+
+// run calls the route's handler, holding the lock.
+func (c *call) run(rt route) (_ any, err error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	var err error
 	if c.app, err = c.s.authorize(c.r, rt); err != nil {
 		return nil, err
 	}
-	if !rt.upload {
-		return rt.run(c)
-	}
-	c.r.Body = c.rec.tee(c.r.Body)
-	c.s.mu.Unlock()
-	defer c.s.mu.Lock()
 	return rt.run(c)
 }
 
@@ -180,8 +182,8 @@ func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
 
 func write(w http.ResponseWriter, answer any) {
 	switch v := answer.(type) {
-	case *download:
-		v.file.serve(w)
+	case *file:
+		v.serve(w)
 	case top:
 		out := map[string]any{"code": 0, "msg": "ok"}
 		maps.Copy(out, v)
@@ -197,4 +199,38 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, compact(v)) // fails if the caller is gone
+}
+
+// Limits of the recorded requests; beyond them the oldest are dropped.
+const (
+	maxRequests     = 5_000
+	maxRequestBytes = 64 << 20 // bytes of all bodies
+)
+
+// Request is a call as received, for comparisons byte by byte.
+type Request struct {
+	Method string      `json:"method"`
+	URI    string      `json:"uri"` // path and query as in the request
+	Header http.Header `json:"header"`
+	Body   []byte      `json:"body,omitempty"` // the first MiB
+}
+
+// Requests returns the calls of the apps, in the order of their answers: REST,
+// bootstrap calls and upgrades to a WebSocket, secrets included.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+func (s *Server) record(r *http.Request, body []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body = body[:min(len(body), maxBody)]
+	s.requests = append(s.requests, Request{r.Method, r.RequestURI, r.Header.Clone(), body})
+	s.recorded += len(body)
+	for len(s.requests) > maxRequests || s.recorded > maxRequestBytes {
+		s.recorded -= len(s.requests[0].Body)
+		s.requests = s.requests[1:]
+	}
 }

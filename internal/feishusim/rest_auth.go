@@ -59,8 +59,8 @@ func (s *Server) token(a *app) *token {
 			best = t
 		}
 	}
-	if best == nil || best.expires.Sub(now) < s.opts.TokenTTL/4 {
-		best = &token{a.ID, newID("t-g104", 16), now.Add(s.opts.TokenTTL)}
+	if best == nil || best.expires.Sub(now) < tokenTTL/4 {
+		best = &token{a.ID, newID("t-g104", 16), now.Add(tokenTTL)}
 		s.tokens[best.value] = best
 	}
 	return best

@@ -21,26 +21,55 @@ var cardRoutes = []route{
 	{pattern: "POST " + cardsPath + "/{card}/elements", scopes: cardScopes, run: change(addElements)},
 	{pattern: "PUT " + cardsPath + "/{card}/elements/{element}", scopes: cardScopes, run: change(replaceElement)},
 	{pattern: "PATCH " + cardsPath + "/{card}/elements/{element}", scopes: cardScopes, run: change(patchElement)},
-	{pattern: "DELETE " + cardsPath + "/{card}/elements/{element}", scopes: cardScopes, run: change(deleteElement)},
+	{pattern: "DELETE " + cardsPath + "/{card}/elements/{element}", scopes: cardScopes, run: change(deleteElements)},
 	{pattern: "PUT " + cardsPath + "/{card}/elements/{element}/content", scopes: cardScopes, run: change(setContent)},
+}
+
+// batched are the actions of a batch.
+var batched = map[string]func(*card, *cardChange) error{
+	"partial_update_setting": setCard,
+	"add_elements":           addElements,
+	"delete_elements":        deleteElements,
+	"update_element":         replaceElement,
+	"partial_update_element": patchElement,
 }
 
 // maxContent is the most characters of one element's text (docs/feishu.md 5.2).
 const maxContent = 100_000
 
-// cardChange is the body of all calls that change a card.
+// cardChange is the body of all calls that change a card, and the parameters of an action of a batch.
 type cardChange struct {
 	Sequence int64    `json:"sequence"`
 	Card     cardData `json:"card"`
-	Settings string   `json:"settings"`
-	Actions  string   `json:"actions"`
+	Settings jsonText `json:"settings"`
+	Actions  jsonText `json:"actions"`
 	Type     string   `json:"type"`
 	Target   string   `json:"target_element_id"`
-	Elements string   `json:"elements"`
-	Element  string   `json:"element"`
-	Partial  string   `json:"partial_element"`
+	Elements jsonText `json:"elements"`
+	Element  jsonText `json:"element"`
+	Partial  jsonText `json:"partial_element"`
 	Content  *string  `json:"content"`
-	element  string   // from the path
+	ID       string   `json:"element_id"`  // of a batch, else from the path
+	IDs      jsonText `json:"element_ids"` // of a batch
+}
+
+// jsonText is JSON in a string, or in a batch JSON itself.
+type jsonText string
+
+// UnmarshalJSON takes both.
+func (t *jsonText) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, (*string)(t)) != nil {
+		*t = jsonText(data)
+	}
+	return nil
+}
+
+// object reads an object that is not too deep.
+func (t jsonText) object() (v map[string]any, err error) {
+	if json.Unmarshal([]byte(t), &v) != nil || v == nil || depth(v) > maxCardDepth {
+		return nil, errField
+	}
+	return v, nil
 }
 
 type cardData struct {
@@ -129,10 +158,11 @@ func change(do func(*card, *cardChange) error) func(*call) (any, error) {
 		case k.app != c.app.ID:
 			return nil, errCardApp
 		}
-		in := cardChange{element: c.r.PathValue("element")}
+		var in cardChange
 		if err := c.read(&in); err != nil {
 			return nil, err
 		}
+		in.ID = c.r.PathValue("element")
 		if in.Sequence <= k.sequence {
 			return nil, errSequence
 		}
@@ -163,9 +193,9 @@ func replaceCard(k *card, in *cardChange) error {
 // setCard accepts the settings with and without their "config" (docs/feishu.md
 // 5.2).
 func setCard(k *card, in *cardChange) error {
-	var settings map[string]any
-	if json.Unmarshal([]byte(in.Settings), &settings) != nil || settings == nil {
-		return errField
+	settings, err := in.Settings.object()
+	if err != nil {
+		return err
 	}
 	if inner, ok := settings["config"].(map[string]any); ok {
 		settings = inner
@@ -194,7 +224,7 @@ func setContent(k *card, in *cardChange) error {
 	case !k.streams():
 		return errStreamOff
 	}
-	e := k.find(in.element)
+	e := k.find(in.ID)
 	if e == nil {
 		return errElement
 	}
@@ -211,36 +241,37 @@ func (k *card) find(id string) map[string]any {
 	return nil
 }
 
-func replaceElement(k *card, in *cardChange) error {
-	var next map[string]any
-	if json.Unmarshal([]byte(in.Element), &next) != nil || next == nil || depth(next) > maxCardDepth {
-		return errField
+func replaceElement(k *card, in *cardChange) error { return k.merge(in.ID, in.Element, true) }
+
+func patchElement(k *card, in *cardChange) error { return k.merge(in.ID, in.Partial, false) }
+
+// merge writes fields into an element, in place of all that it has or beside it.
+func (k *card) merge(id string, fields jsonText, replace bool) error {
+	next, err := fields.object()
+	if err != nil {
+		return err
 	}
-	e := k.find(in.element)
+	e := k.find(id)
 	if e == nil {
 		return errElement
 	}
-	clear(e)
+	if replace {
+		clear(e)
+	}
 	maps.Copy(e, next)
 	return k.duplicate()
 }
 
-func patchElement(k *card, in *cardChange) error {
-	var part map[string]any
-	if json.Unmarshal([]byte(in.Partial), &part) != nil || part == nil || depth(part) > maxCardDepth {
+// deleteElements deletes one element, or those of a batch.
+func deleteElements(k *card, in *cardChange) error {
+	ids := []string{in.ID}
+	if in.IDs != "" && json.Unmarshal([]byte(in.IDs), &ids) != nil {
 		return errField
 	}
-	e := k.find(in.element)
-	if e == nil {
-		return errElement
-	}
-	maps.Copy(e, part)
-	return k.duplicate()
-}
-
-func deleteElement(k *card, in *cardChange) error {
-	if !k.splice(in.element, func(list []any, at int) []any { return slices.Delete(list, at, at+1) }) {
-		return errElement
+	for _, id := range ids {
+		if !k.splice(id, func(list []any, at int) []any { return slices.Delete(list, at, at+1) }) {
+			return errElement
+		}
 	}
 	return nil
 }
@@ -296,58 +327,23 @@ func (k *card) splice(id string, change func(list []any, at int) []any) bool {
 	return done
 }
 
-// batchCard makes several changes in one call; the elements are in params, as
-// JSON values or as strings of JSON.
+// batchCard makes several changes in one call.
 func batchCard(k *card, in *cardChange) error {
 	var actions []struct {
-		Action string                     `json:"action"`
-		Params map[string]json.RawMessage `json:"params"`
+		Action string     `json:"action"`
+		Params cardChange `json:"params"`
 	}
 	if json.Unmarshal([]byte(in.Actions), &actions) != nil {
 		return errField
 	}
 	for _, a := range actions {
-		one := &cardChange{
-			element: text(a.Params["element_id"]), Type: text(a.Params["type"]), Target: text(a.Params["target_element_id"]),
-			Settings: text(a.Params["settings"]), Elements: text(a.Params["elements"]), Element: text(a.Params["element"]),
-			Partial: text(a.Params["partial_element"]),
+		do := batched[a.Action]
+		if do == nil {
+			return errField
 		}
-		var err error
-		switch a.Action {
-		case "partial_update_setting":
-			err = setCard(k, one)
-		case "add_elements":
-			err = addElements(k, one)
-		case "delete_elements":
-			var ids []string
-			_ = json.Unmarshal([]byte(text(a.Params["element_ids"])), &ids) // no ids are refused below
-			if ids == nil {
-				err = errField
-			}
-			for _, id := range ids {
-				if err == nil {
-					err = deleteElement(k, &cardChange{element: id})
-				}
-			}
-		case "update_element":
-			err = replaceElement(k, one)
-		case "partial_update_element":
-			err = patchElement(k, one)
-		default:
-			err = errField
-		}
-		if err != nil {
+		if err := do(k, &a.Params); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// text returns the value of a JSON string, and the JSON of any other value.
-func text(v json.RawMessage) string {
-	var s string
-	if json.Unmarshal(v, &s) == nil {
-		return s
-	}
-	return string(v)
 }

@@ -48,7 +48,7 @@ func readChat(c *call) (any, error) {
 	kind := "private"
 	out := map[string]any{
 		"name": in.name, "description": "", "avatar": "", "chat_mode": in.mode, "chat_type": kind,
-		"chat_tag": "inner", "external": false, "tenant_key": c.s.opts.Tenant, "chat_status": cmp.Or(in.status, "normal"),
+		"chat_tag": "inner", "external": false, "tenant_key": tenant, "chat_status": cmp.Or(in.status, "normal"),
 		"user_count": strconv.Itoa(len(people)), "bot_count": strconv.Itoa(len(bots)),
 	}
 	if c.s.users[in.owner] != nil { // Feishu does not return an owner that is a bot
@@ -92,7 +92,7 @@ func listChats(c *call) (any, error) {
 	return paged(c, all, 20, 100, func(in *chat) any {
 		return map[string]any{
 			"chat_id": in.id, "name": in.name, "avatar": "", "description": "", "external": false,
-			"tenant_key": c.s.opts.Tenant, "chat_status": cmp.Or(in.status, "normal"),
+			"tenant_key": tenant, "chat_status": cmp.Or(in.status, "normal"),
 		}
 	})
 }
@@ -107,7 +107,7 @@ func listMembers(c *call) (any, error) {
 	page, err := paged(c, people, 20, 100, func(m string) any {
 		id, idType := c.s.userID(c.app, m, c.query("member_id_type"))
 		return map[string]any{
-			"member_id_type": idType, "member_id": id, "name": c.s.name(m), "tenant_key": c.s.opts.Tenant,
+			"member_id_type": idType, "member_id": id, "name": c.s.name(m), "tenant_key": tenant,
 		}
 	})
 	if err == nil {

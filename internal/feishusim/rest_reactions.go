@@ -63,22 +63,6 @@ func (s *Server) React(messageID, user, emoji string) error {
 	return err
 }
 
-// Unreact removes a person's reaction.
-func (s *Server) Unreact(messageID, user, emoji string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m, by, err := s.reader(messageID, user)
-	if err != nil {
-		return err
-	}
-	at := slices.IndexFunc(m.Reactions, func(r Reaction) bool { return r.By == by && r.Emoji == emoji })
-	if at < 0 {
-		return fmt.Errorf("%s has no reaction %.40q there", s.name(by), emoji)
-	}
-	s.unreact(m, at)
-	return nil
-}
-
 // reader finds a message that is not recalled, and a member of its chat.
 func (s *Server) reader(messageID, user string) (m *message, by string, err error) {
 	if m, err = s.messageOf(messageID); err != nil {
@@ -105,7 +89,7 @@ func (s *Server) react(m *message, by, emoji string) (Reaction, error) {
 			return r, nil
 		}
 	}
-	if emoji == "" || len(m.Reactions) >= maxMembers {
+	if emoji == "" {
 		return Reaction{}, errReaction
 	}
 	r := Reaction{newID("ZCaCIjUBVVWSrm5L-3ZTw", 16), by, emoji, time.Now().UnixMilli()}

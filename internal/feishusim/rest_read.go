@@ -35,7 +35,7 @@ func (s *Server) restMessage(a *app, m *message, how read) map[string]any {
 			out[key] = value
 		}
 	}
-	sender := map[string]any{"id": m.Sender, "id_type": "app_id", "sender_type": m.SenderType, "tenant_key": s.opts.Tenant}
+	sender := map[string]any{"id": m.Sender, "id_type": "app_id", "sender_type": m.SenderType, "tenant_key": tenant}
 	if m.SenderType == senderUser {
 		sender["id"], sender["id_type"] = s.userID(a, m.Sender, how.idType)
 	}
@@ -58,7 +58,7 @@ func (s *Server) restMessage(a *app, m *message, how read) map[string]any {
 			id, idType = n.entity, "app_id" // docs/feishu.md 4.1
 		}
 		mentions = append(mentions, map[string]any{
-			"key": n.key, "id": id, "id_type": idType, "name": s.name(n.entity), "tenant_key": s.opts.Tenant,
+			"key": n.key, "id": id, "id_type": idType, "name": s.name(n.entity), "tenant_key": tenant,
 		})
 	}
 	if mentions != nil && !m.Deleted {

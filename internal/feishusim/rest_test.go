@@ -55,16 +55,14 @@ func (r *room) call(token, method, path, body string) (status int, out map[strin
 func code(v map[string]any) int { n, _ := v["code"].(float64); return int(n) }
 
 func TestTokens(t *testing.T) {
-	o := quick
-	o.TokenTTL = time.Hour
-	r := newRoom(t, o, App{Name: "BotA"})
+	r := newRoom(t, quick, App{Name: "BotA"})
 	a := r.apps[0]
 	fetch := func(id, secret string) map[string]any {
 		_, v := r.call("", "POST", "/open-apis/auth/v3/tenant_access_token/internal", `{"app_id":"`+id+`","app_secret":"`+secret+`"}`)
 		return v
 	}
 	first := fetch(a.ID, a.Secret)
-	if code(first) != 0 || first["expire"] != 3600.0 || !strings.HasPrefix(str(first["tenant_access_token"]), "t-") {
+	if code(first) != 0 || first["expire"] != 7200.0 || !strings.HasPrefix(str(first["tenant_access_token"]), "t-") {
 		t.Fatalf("token: %v", first)
 	}
 	if again := fetch(a.ID, a.Secret); again["tenant_access_token"] != first["tenant_access_token"] {
@@ -81,7 +79,7 @@ func TestTokens(t *testing.T) {
 	}
 	token := str(first["tenant_access_token"])
 	r.mu.Lock()
-	r.tokens[token].expires = time.Now().Add(14 * time.Minute) // less than a quarter is left
+	r.tokens[token].expires = time.Now().Add(29 * time.Minute) // less than a quarter is left
 	r.mu.Unlock()
 	second := str(fetch(a.ID, a.Secret)["tenant_access_token"])
 	if second == token {
@@ -214,7 +212,7 @@ func TestRepliesAndTopics(t *testing.T) {
 	if resp, _ := reply(root, false); resp.Code != 230011 {
 		t.Errorf("reply to what was taken back: %d", resp.Code)
 	}
-	topics := r.AddTopicGroup("Topics", r.apps[0].ID, r.ann.ID)
+	topics := must(r.addGroup(Group{Name: "Topics", Topic: true, Members: []string{r.apps[0].ID, r.ann.ID}}))
 	id, err := r.Say(topics.ID, "Ann", "a topic")
 	if err != nil || r.message(id).ThreadID == "" {
 		t.Errorf("a message in a topic group has no thread: %v", err)

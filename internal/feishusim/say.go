@@ -130,7 +130,7 @@ func (s *Server) utterance(u Utterance) (draft, error) {
 		d.mention = append(d.mention, entity)
 	}
 	if u.File != "" {
-		f := s.files.find(u.File)
+		f := s.file(u.File)
 		switch {
 		case f == nil:
 			return d, fmt.Errorf("no file %.80q", u.File)

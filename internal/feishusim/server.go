@@ -5,33 +5,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
+	"log"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Limits of a [Server]'s state, which is for tests and experiments; beyond a
-// limit the oldest is dropped, or the addition is refused.
+// Limits of what bots and people make; beyond a limit the oldest is dropped. Apps, users, groups and faults are added
+// by whoever runs the server, without a limit.
 const (
-	maxApps       = 200
-	maxUsers      = 2000
-	maxGroups     = 1000
-	maxMembers    = 500
-	maxMessages   = 10_000 // beyond it the oldest are dropped
-	maxCards      = 2_000  // beyond it the oldest are dropped
-	maxDeliveries = 20_000 // beyond it the oldest are dropped
-	maxPending    = 10_000 // unacknowledged events of one app; beyond it the oldest are dropped
-	maxFaults     = 1_000  // more are refused
-	maxWatchers   = 256    // more are refused
+	maxMessages   = 10_000
+	maxCards      = 2_000
+	maxDeliveries = 20_000
+	maxPending    = 10_000 // unacknowledged events of one app
+)
+
+const (
+	tenant   = "feishusim"   // the tenant key
+	tokenTTL = 2 * time.Hour // of a tenant token
 )
 
 // Options configure a server. The zero value behaves like Feishu.
 type Options struct {
-	Logger *slog.Logger // nil: discard. No message texts, no secrets
 	// Redeliver are the waits before an event is delivered again. nil: 15 s, 5 min, 1
 	// h, 6 h (docs/feishu.md 2.4); empty: never again. In addition, an event that is
 	// not acknowledged is delivered again when the app reconnects.
@@ -40,7 +38,6 @@ type Options struct {
 	// GroupQPS is how many messages a second all bots together may send to one
 	// chat. 0: no limit; Feishu's own is 5 (docs/feishu.md 6.3).
 	GroupQPS int
-	TokenTTL time.Duration // of a tenant token; 0: 2 h
 	// StreamFor is how long a card of CardKit may stream; 0: 10 min. The first text after that is refused with 200850,
 	// the others with 300309.
 	StreamFor time.Duration
@@ -50,7 +47,6 @@ type Options struct {
 	// after a reconnect.
 	PushAfter time.Duration
 	Client    ClientConfig // sent to the long connections; zero: Feishu's own
-	Tenant    string       // the tenant key; "": "feishusim"
 }
 
 // FromEnv sets the options that variables of the environment have: SIM_REDELIVER is a comma list of the waits
@@ -86,7 +82,6 @@ type ClientConfig struct {
 // Server is a simulated Feishu. Its methods may be called from any goroutine.
 type Server struct {
 	opts    Options
-	log     *slog.Logger
 	handler http.Handler
 	client  *http.Client // for webhooks
 	ctx     context.Context
@@ -97,7 +92,7 @@ type Server struct {
 	closed     bool
 	servers    []*http.Server
 	apps       map[string]*app
-	users      map[string]*user
+	users      map[string]*User
 	chats      map[string]*chat
 	order      []string         // ids of apps and users in the order of their creation
 	open       map[string]scope // by open_id: whose it is, and for which app
@@ -106,12 +101,14 @@ type Server struct {
 	threads    map[string]*thread // omt_…
 	cards      map[string]*card
 	cardOrder  []string
-	files      fileStore
+	files      []*file
+	fileBytes  int
 	tokens     map[string]*token
 	tickets    map[string]*ticket
 	uuids      map[string]sentOnce
 	faults     []*fault
-	requests   recorder
+	requests   []Request
+	recorded   int // bytes of their bodies
 	deliveries []*Delivery
 	revision   uint64        // grows with every new or changed message
 	changed    chan struct{} // closed at the next change
@@ -125,18 +122,13 @@ func New(o Options) *Server {
 		o.Redeliver = []time.Duration{15 * time.Second, 5 * time.Minute, time.Hour, 6 * time.Hour}
 	}
 	o.AckTimeout = cmp.Or(o.AckTimeout, 3*time.Second)
-	o.TokenTTL = cmp.Or(o.TokenTTL, 2*time.Hour)
 	o.PushAfter = cmp.Or(o.PushAfter, 500*time.Millisecond)
-	o.Tenant = cmp.Or(o.Tenant, "feishusim")
 	if o.Client == (ClientConfig{}) {
 		o.Client = ClientConfig{ReconnectCount: -1, ReconnectInterval: 120, ReconnectNonce: 30, PingInterval: 120}
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	s := &Server{
-		opts: o, log: o.Logger,
-		apps: map[string]*app{}, users: map[string]*user{}, chats: map[string]*chat{},
+		opts: o,
+		apps: map[string]*app{}, users: map[string]*User{}, chats: map[string]*chat{},
 		open: map[string]scope{}, messages: map[string]*message{}, threads: map[string]*thread{},
 		cards: map[string]*card{}, tokens: map[string]*token{}, tickets: map[string]*ticket{},
 		uuids: map[string]sentOnce{}, changed: make(chan struct{}), watchers: map[chan Activity]struct{}{},
@@ -159,26 +151,21 @@ func (s *Server) Listen(addr string) (string, error) {
 		return "", fmt.Errorf("listen: %w", err)
 	}
 	srv := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+		ErrorLog: log.New(io.Discard, "", 0)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return "", errors.Join(ErrClosed, l.Close())
 	}
 	s.servers = append(s.servers, srv)
-	s.tasks.Go(func() {
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("listener ended", "err", err)
-		}
-	})
+	s.tasks.Go(func() { _ = srv.Serve(l) }) // until Close
 	return "http://" + l.Addr().String(), nil
 }
 
 // ErrClosed is returned by calls to a closed server.
 var ErrClosed = errors.New("the Feishu stand-in is closed")
 
-// Close ends all connections and listeners, removes the files, and returns when
-// all goroutines have ended. It may be called twice.
+// Close ends all connections and listeners, and returns when all goroutines have ended. It may be called twice.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -200,12 +187,6 @@ func (s *Server) Close() error {
 		errs = append(errs, srv.Close())
 	}
 	s.tasks.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.files.dir != "" {
-		errs = append(errs, os.RemoveAll(s.files.dir))
-		s.files = fileStore{}
-	}
 	return errors.Join(errs...)
 }
 

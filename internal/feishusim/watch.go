@@ -1,7 +1,5 @@
 package feishusim
 
-import "errors"
-
 // watchBuffer is how many activities a watcher may fall behind; beyond it it
 // loses some.
 const watchBuffer = 1024
@@ -26,9 +24,6 @@ func (s *Server) Watch() (activities <-chan Activity, stop func(), err error) {
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, nil, ErrClosed
-	}
-	if len(s.watchers) >= maxWatchers {
-		return nil, nil, errors.New("too many watchers")
 	}
 	ch := make(chan Activity, watchBuffer)
 	s.watchers[ch] = struct{}{}

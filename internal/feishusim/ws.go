@@ -22,7 +22,6 @@ const (
 
 	maxConns     = 50              // of one app (docs/feishu.md 1.8)
 	ticketFor    = 2 * time.Minute // how long a URL from bootstrap is valid, for one connection
-	maxTickets   = 1_000           // beyond it all are dropped
 	queueFrames  = 4096            // to one connection; a frame beyond it is lost, as on a broken connection
 	writeWithin  = 10 * time.Second
 	maxFrame     = 16 << 20
@@ -85,9 +84,6 @@ func bootstrap(c *call) (any, error) {
 			delete(s.tickets, key)
 		}
 	}
-	if len(s.tickets) >= maxTickets {
-		clear(s.tickets)
-	}
 	device, key := newID("", 10), newID("", 16)
 	s.tickets[key] = &ticket{a.ID, device, now.Add(ticketFor)}
 	scheme := "ws"
@@ -103,19 +99,18 @@ func bootstrap(c *call) (any, error) {
 
 // socket is the WebSocket of a long connection.
 func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
-	s.record(r).finish(r)
+	s.record(r, nil)
 	a, device, refused := s.admit(r)
-	if refused != nil {
+	if a == nil {
 		h := w.Header()
-		h.Set(larkws.HeaderHandshakeStatus, strconv.Itoa(refused.Code))
-		h.Set(larkws.HeaderHandshakeMsg, cmp.Or(refused.Msg, "refused"))
-		h.Set(larkws.HeaderHandshakeAuthErrCode, strconv.Itoa(refused.AuthCode))
-		w.WriteHeader(cmp.Or(refused.Status, http.StatusBadRequest))
+		h.Set(larkws.HeaderHandshakeStatus, strconv.Itoa(larkws.AuthFailed))
+		h.Set(larkws.HeaderHandshakeMsg, "refused")
+		h.Set(larkws.HeaderHandshakeAuthErrCode, strconv.Itoa(refused))
+		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
 	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		s.log.Debug("upgrade failed", "app", a.ID, "err", err)
 		return
 	}
 	socket.SetReadLimit(maxFrame)
@@ -132,21 +127,20 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	s.disconnect(c)
 }
 
-// admit returns the app of an upgrade, or its refusal.
-func (s *Server) admit(r *http.Request) (a *app, device string, refused *Fault) {
+// admit returns the app of an upgrade, or nil and a code.
+func (s *Server) admit(r *http.Request) (a *app, device string, refused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := r.URL.Query().Get("ticket")
 	t := s.tickets[key]
 	delete(s.tickets, key)
 	if t == nil || time.Now().After(t.until) {
-		return nil, "", &Fault{Code: larkws.AuthFailed, Msg: "ticket is invalid", AuthCode: 1000040344}
+		return nil, "", 1000040344
 	}
-	a = s.apps[t.app]
-	if len(a.conns) >= maxConns {
-		return nil, "", &Fault{Code: larkws.AuthFailed, Msg: "exceed connection limit", AuthCode: larkws.ExceedConnLimit}
+	if a = s.apps[t.app]; len(a.conns) >= maxConns {
+		return nil, "", larkws.ExceedConnLimit
 	}
-	return a, t.device, nil
+	return a, t.device, 0
 }
 
 func (s *Server) connect(c *conn) bool {
