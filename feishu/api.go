@@ -353,59 +353,36 @@ var (
 // File opens a file of a message: GET im/v1/messages/{id}/resources/{key}
 // (docs/feishu.md 5.4). Its bytes are read from Feishu as the caller reads them; it fails
 // when ctx ends, or when Feishu sends nothing for 30 s. The caller closes the Body.
-func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (relay.FileContent, error) {
+func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (file relay.FileContent, err error) {
 	path := messagePath(id) + "/resources/" + url.PathEscape(f.Key)
-	var content relay.FileContent
-	err := a.withToken(ctx, func(token string) (err error) {
-		content, err = a.open(ctx, path, f.Type, token)
-		return err
+	body := &fileBody{}
+	body.ctx, body.cancel = context.WithCancelCause(ctx)
+	err = a.withToken(ctx, func(token string) error {
+		defer time.AfterFunc(callTimeout, func() { body.cancel(errSlow) }).Stop()
+		req, err := a.request(body.ctx, http.MethodGet, path, url.Values{"type": {f.Type}}, token, nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Accept-Encoding", "identity") // so that the size is known
+		res, err := a.client.Do(req)
+		if err != nil {
+			return body.cause(WithoutURL(err))
+		}
+		if body.ReadCloser = res.Body; res.StatusCode != http.StatusOK {
+			defer res.Body.Close()
+			_, err := readBody(res)
+			return cmp.Or(body.cause(err), fmt.Errorf("HTTP %d", res.StatusCode))
+		}
+		_, header, _ := mime.ParseMediaType(res.Header.Get("Content-Disposition")) // without one it has no name
+		f.Name = cmp.Or(f.Name, content.FileName(header["filename"]))
+		file = relay.FileContent{File: f, MediaType: res.Header.Get("Content-Type"), Size: res.ContentLength, Body: body}
+		return nil
 	})
 	if err != nil {
+		body.cancel(nil)
 		return relay.FileContent{}, fmt.Errorf("GET %s: %w", path, err)
 	}
-	f.Name = cmp.Or(f.Name, content.Name)
-	content.File = f
-	return content, nil
-}
-
-// open makes one call for a file.
-func (a *API) open(ctx context.Context, path, fileType, token string) (_ relay.FileContent, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	slow := time.AfterFunc(callTimeout, func() { cancel(errSlow) })
-	defer func() {
-		if err != nil {
-			slow.Stop()
-			if cause := context.Cause(ctx); errors.Is(cause, errSlow) {
-				err = cause
-			}
-			cancel(nil)
-		}
-	}()
-	req, err := a.request(ctx, http.MethodGet, path, url.Values{"type": {fileType}}, token, nil)
-	if err != nil {
-		return relay.FileContent{}, err
-	}
-	req.Header.Set("Accept-Encoding", "identity") // so that the size is known
-	res, err := a.client.Do(req)
-	if err != nil {
-		return relay.FileContent{}, WithoutURL(err)
-	}
-	if res.StatusCode != http.StatusOK {
-		defer res.Body.Close()
-		_, err := readBody(res)
-		if err == nil {
-			err = fmt.Errorf("HTTP %d", res.StatusCode)
-		}
-		return relay.FileContent{}, err
-	}
-	slow.Stop()
-	_, header, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
-	name := ""
-	if err == nil { // otherwise the file has no name
-		name = content.FileName(header["filename"])
-	}
-	return relay.FileContent{File: relay.File{Name: name}, MediaType: res.Header.Get("Content-Type"),
-		Size: res.ContentLength, Body: &fileBody{res.Body, ctx, cancel}}, nil
+	return file, nil
 }
 
 // fileBody is the body of a file, with a limit for pauses.
@@ -416,15 +393,17 @@ type fileBody struct {
 }
 
 func (b *fileBody) Read(p []byte) (int, error) {
-	stall := time.AfterFunc(fileStall, func() { b.cancel(errStall) })
-	defer stall.Stop()
+	defer time.AfterFunc(fileStall, func() { b.cancel(errStall) }).Stop()
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		if cause := context.Cause(b.ctx); cause != nil {
-			err = cause
-		}
+	return n, b.cause(err)
+}
+
+// cause is err, or why the call was ended.
+func (b *fileBody) cause(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
 	}
-	return n, err
+	return cmp.Or(context.Cause(b.ctx), err)
 }
 
 func (b *fileBody) Close() error {

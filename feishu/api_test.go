@@ -120,12 +120,12 @@ func TestAPIAnswers(t *testing.T) {
 	if want := (feishu.Self{AppID: "cli_1", Name: "BotB", OpenID: "ou_self"}); err != nil || self != want {
 		t.Errorf("bot %+v, %v", self, err)
 	}
-	for id, want := range map[string]feishu.Chat{
+	for id, want := range map[relay.ChatID]feishu.Chat{
 		"oc_group": {Kind: "group", Name: "群"}, "oc_topic": {Kind: "group", Topic: true, Name: "t"}, "oc_p2p": {Kind: "p2p"}, "oc_new": {},
 		"oc_out": {In: feishu.No}, "oc_gone": {In: feishu.No},
 	} {
-		chat, err := a.Chat(ctx, relayChat(id))
-		want.ID = relayChat(id)
+		chat, err := a.Chat(ctx, id)
+		want.ID = id
 		if diff := cmp.Diff(chat, want); err != nil || diff != "" {
 			t.Errorf("%s: %v (-got +want):\n%s", id, err, diff)
 		}
@@ -133,8 +133,8 @@ func TestAPIAnswers(t *testing.T) {
 	if _, err := a.Chat(ctx, "oc_denied"); codeOf(err) != 99991672 || !strings.Contains(err.Error(), "GET im/v1/chats/oc_denied") {
 		t.Errorf("denied: %v", err)
 	}
-	for id, want := range map[string]bool{"oc_group": true, "oc_topic": false, "oc_out": false} {
-		if in, err := a.InChat(ctx, relayChat(id)); in != want || err != nil {
+	for id, want := range map[relay.ChatID]bool{"oc_group": true, "oc_topic": false, "oc_out": false} {
+		if in, err := a.InChat(ctx, id); in != want || err != nil {
 			t.Errorf("in %s: %v, %v", id, in, err)
 		}
 	}
@@ -351,14 +351,9 @@ func TestAPIGivesUpAfter10Seconds(t *testing.T) {
 	})
 }
 
-// answering is a Feishu of one answer.
-type answering func(*http.Request) (*http.Response, error)
-
-func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 func TestFile(t *testing.T) {
 	tokens := []string{}
-	a := feishu.NewAPI("http://feishu", "cli_1", "", feishu.WithHTTPClient(&http.Client{Transport: answering(func(r *http.Request) (*http.Response, error) {
+	a := feishu.NewAPI("http://feishu", "cli_1", "", feishu.WithHTTPClient(&http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
 		if r.URL.String() != "http://feishu/open-apis/im/v1/messages/om_1/resources/file%2F1?type=file" {
 			t.Errorf("asked for %s", r.URL)
 		}
@@ -391,7 +386,7 @@ func TestFile(t *testing.T) {
 func TestAFileThatStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, out := io.Pipe()
-		a := feishu.NewAPI("http://feishu", "cli_1", "", feishu.WithHTTPClient(&http.Client{Transport: answering(func(r *http.Request) (*http.Response, error) {
+		a := feishu.NewAPI("http://feishu", "cli_1", "", feishu.WithHTTPClient(&http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
 			context.AfterFunc(r.Context(), func() { in.CloseWithError(r.Context().Err()) }) // as net/http does
 			return &http.Response{StatusCode: 200, ContentLength: -1, Body: in}, nil
 		})}))
@@ -417,7 +412,7 @@ func TestAFileThatStalls(t *testing.T) {
 
 func TestAFileThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := feishu.NewAPI("http://feishu", "cli_1", "", feishu.WithHTTPClient(&http.Client{Transport: answering(func(r *http.Request) (*http.Response, error) {
+		a := feishu.NewAPI("http://feishu", "cli_1", "", feishu.WithHTTPClient(&http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})}))
@@ -436,5 +431,3 @@ func codeOf(err error) int {
 	}
 	return 0
 }
-
-func relayChat(id string) relay.ChatID { return relay.ChatID(id) }

@@ -143,6 +143,9 @@ func (d *Directory) Self() Self {
 	return d.self
 }
 
+// IsApp reports whether app is the own one.
+func (d *Directory) IsApp(app string) bool { return app != "" && app == d.Self().AppID }
+
 // LearnSelf sets the fields that s has. It reports whether anything changed;
 // another app than the known one is ignored.
 func (d *Directory) LearnSelf(s Self) (changed bool) {

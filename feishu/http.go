@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -111,33 +110,6 @@ func SingleSlashes(path string) string {
 		path = strings.ReplaceAll(path, "//", "/")
 	}
 	return path
-}
-
-// ErrNoRoom is returned by ReadUpTo if there is no room for more.
-var ErrNoRoom = errors.New("too much memory is used for other bodies")
-
-// ReadUpTo reads at most limit bytes of r, first into first bytes of memory and then into ever more; room
-// reports whether it may take size bytes in all. whole is false when there is more, which is then not read, and
-// after an error.
-func ReadUpTo(r io.Reader, first, limit int, room func(size int) bool) (data []byte, whole bool, err error) {
-	for {
-		if len(data) == cap(data) {
-			// Memory is for what has arrived, not for what the sender announced.
-			size := min(max(first, 2*cap(data)), limit+1)
-			if !room(size) {
-				return data, false, ErrNoRoom
-			}
-			data = append(make([]byte, 0, size), data...)
-		}
-		n, err := r.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		switch {
-		case errors.Is(err, io.EOF):
-			return data, len(data) <= limit, nil
-		case err != nil || len(data) > limit:
-			return data, false, err
-		}
-	}
 }
 
 // IsOpenHost reports whether host, with or without the port 443 or 80, serves

@@ -99,7 +99,7 @@ func (f *front) open(cfg *Config, opts gateway.Options, failures *attempts.Failu
 
 // gatewayOptions is what the environment says of a gateway.
 func gatewayOptions(cfg *Config, log *slog.Logger, counter func(feishu.Counted)) gateway.Options {
-	o := gateway.Options{Upstream: cfg.BaseURL, AppID: cfg.AppID, PublicURL: cfg.Gateway.PublicURL,
+	o := gateway.Options{Upstream: cfg.BaseURL, PublicURL: cfg.Gateway.PublicURL,
 		Address: entry.Address, Loopback: IsLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle,
 		EditSettle: cfg.Gateway.EditSettle, StreamLife: cfg.Gateway.StreamLife, MaxAge: cfg.MaxAge,
 		RewriteMentions: cfg.Gateway.Mentions, Logger: log, Counter: counter}

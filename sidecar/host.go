@@ -135,22 +135,40 @@ func (s *Sidecar) person(m *feishu.Message) core.Hearing {
 	return core.Hearing{Msg: r, Type: m.Sender.Type, Union: m.Sender.UnionID}
 }
 
+// Said implements [gateway.Hearer]: only a gateway sees what the bot says.
+func (host) Said(*feishu.Message) bool { return false }
+
 // Heard commits a person's message, and decides how it goes on to the bot. Where the disk refuses that, the bot has it
 // all the same, but for what steers the group: Feishu delivers it again.
 func (h host) Heard(ctx context.Context, m feishu.Message, event []byte) (p feishu.Passage, err error) {
 	h.app.book.LearnMentions(m.Mentions)
 	h.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
 		At: m.CreateTime})
-	if m.ChatType != feishu.ChatGroup { // a private chat never leaves its bot
-		return p, nil
+	group := m.ChatType == feishu.ChatGroup
+	if h.cfg.Connector { // the bot gets its messages from here
+		ctx = context.WithoutCancel(ctx) // Feishu delivers an event again that was not committed in time
+		if m.Sender.Name = h.app.person(ctx, &m); group {
+			h.app.read(ctx, &m)
+		}
+		if group && content.IsText(m.Type) && m.Text() == "" {
+			return p, nil
+		}
 	}
 	heard := h.person(&m)
-	if heard.Msg.SenderName == "" && h.oneAnswers(m.ChatID) { // who they last spoke to is known by their name
+	switch {
+	case !group && h.cfg.Connector:
+		err = h.core.GivePrivate(ctx, heard.Msg)
+	case !group: // a private chat never leaves its bot
+		return p, nil
+	case heard.Msg.SenderName == "" && h.oneAnswers(m.ChatID): // who they last spoke to is known by their name
 		heard.Msg.SenderName = h.app.person(ctx, &m)
 	}
-	way, err := h.core.HearEvent(ctx, heard, event)
+	var way core.Passage
+	if group {
+		way, err = h.core.HearEvent(ctx, heard, event)
+	}
 	switch {
-	case err != nil && h.core.Steers(feishuChat(m.ChatID), heard.Msg) != relay.Pass:
+	case err != nil && (h.cfg.Connector || h.core.Steers(feishuChat(m.ChatID), heard.Msg) != relay.Pass):
 		p.Verdict = feishu.Refuse
 	case err != nil:
 	case way.Held, way.Reason != relay.Pass:
@@ -169,7 +187,32 @@ func (s *Sidecar) oneAnswers(chat relay.ChatID) (is bool) {
 
 // Native stores what Feishu delivered of another bot; on disk when it returns.
 func (h host) Native(ctx context.Context, m feishu.Message, streaming bool) error {
-	return h.hearNative(ctx, m, streaming)
+	if h.cfg.Connector {
+		ctx = context.WithoutCancel(ctx)
+	}
+	doc := h.app.read(ctx, &m)
+	if content.IsText(m.Type) && doc.Text() == "" {
+		h.log.Debug("an empty message is left out", keyMsg, m.ID)
+		return nil
+	}
+	r := h.message(&m, doc)
+	r.SenderBotOpenID, r.SenderAppID = m.Sender.OpenID, m.Sender.AppID
+	if agent := h.copies.native(m.ID, m.Sender.OpenID); agent != "" {
+		h.app.matched(m.Sender.OpenID, agent)
+	}
+	h.app.named(r)
+	h.app.book.LearnBot(feishu.Bot{OpenID: r.SenderBotOpenID, Agent: r.SenderAgentName, AppID: r.SenderAppID, Name: r.SenderName})
+	wait, there := waitText, h.sidecarOf(r) != ""
+	switch {
+	case there && streaming:
+		wait = waitStreaming
+	case there:
+		wait = waitHeard
+	case streaming || m.Type == "interactive":
+		wait = waitCard
+	}
+	wait = min(wait, h.cfg.MaxAge/2) // beyond MaxAge it would be too old for the bot
+	return h.core.HearNative(ctx, r, time.Now().Add(wait))
 }
 
 // How long a bot's message that Feishu delivered itself waits for the relay's copy of it, which has the final text
@@ -180,32 +223,6 @@ const (
 	waitText      = 3 * time.Second  // texts and posts of other bots
 	waitCard      = time.Minute      // their cards
 )
-
-func (s *Sidecar) hearNative(ctx context.Context, m feishu.Message, streaming bool) error {
-	doc := s.app.read(ctx, &m)
-	if content.IsText(m.Type) && doc.Text() == "" {
-		s.log.Debug("an empty message is left out", keyMsg, m.ID)
-		return nil
-	}
-	r := s.message(&m, doc)
-	r.SenderBotOpenID, r.SenderAppID = m.Sender.OpenID, m.Sender.AppID
-	if agent := s.copies.native(m.ID, m.Sender.OpenID); agent != "" {
-		s.app.matched(m.Sender.OpenID, agent)
-	}
-	s.app.named(r)
-	s.app.book.LearnBot(feishu.Bot{OpenID: r.SenderBotOpenID, Agent: r.SenderAgentName, AppID: r.SenderAppID, Name: r.SenderName})
-	wait, there := waitText, s.sidecarOf(r) != ""
-	switch {
-	case there && streaming:
-		wait = waitStreaming
-	case there:
-		wait = waitHeard
-	case streaming || m.Type == "interactive":
-		wait = waitCard
-	}
-	wait = min(wait, s.cfg.MaxAge/2) // beyond MaxAge it would be too old for the bot
-	return s.core.HearNative(ctx, r, time.Now().Add(wait))
-}
 
 // sidecarOf is the agent whose sidecar is expected to relay m; "": none, as where it is offline, or has relayed nothing
 // and given no sign of life since a message whose copy did not come.

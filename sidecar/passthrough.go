@@ -11,12 +11,9 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/gateway"
-	"feishu-relay/feishu/peerchat"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
-	"feishu-relay/relay"
 )
 
 // A disk that could not be used at the start is looked at again every foldersAgain. If it looks usable and is refused
@@ -61,13 +58,8 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 func passThrough(ctx context.Context, cfg Config, log *slog.Logger, why error, pause time.Duration) (err error) {
 	cfg.BaseURL = cmp.Or(cfg.BaseURL, &defaultBase)
 	opts := gatewayOptions(&cfg, log, nil)
-	opts.Host, opts.API = noHost{log}, feishu.NewAPI(cfg.BaseURL.String(), "", "")
+	opts.API = feishu.NewAPI(cfg.BaseURL.String(), "", "")
 	opts.Book = feishu.NewDirectory(nil, opts.API, log)
-	if cfg.Mailbox.Gateway { // calls about private chats with agents do not reach Feishu; the bot is to try again
-		if opts.Peers, err = peerchat.Open(peerchat.Options{Self: opts.Book.Self, Closed: true, Logger: log}); err != nil {
-			return err
-		}
-	}
 	f := &front{}
 	defer f.close()
 	if err := f.open(&cfg, opts, nil); err != nil {
@@ -106,27 +98,3 @@ func usable(cfg *Config) bool {
 	}
 	return true
 }
-
-// noHost is the host of a gateway without a sidecar.
-type noHost struct{ log *slog.Logger }
-
-func (h noHost) Sent(_ context.Context, m gateway.Sent) error {
-	h.log.Error("a message of the bot is not relayed: the disk cannot be used", keyChat, m.ChatID, keyMsg, m.ID)
-	return nil
-}
-
-// Native refuses: Feishu keeps the event and delivers it again.
-func (noHost) Native(context.Context, feishu.Message, bool) error { return errNoDisk }
-
-func (noHost) Heard(context.Context, feishu.Message, []byte) (feishu.Passage, error) {
-	return feishu.Passage{}, nil
-}
-
-func (noHost) Edited(gateway.Sent)                                  {}
-func (noHost) Recalled(relay.ChatID, relay.MessageID, relay.Millis) {}
-func (noHost) OwnReaction(relay.MessageID, string) bool             { return false }
-func (noHost) Joined(relay.ChatID, relay.Millis)                    {}
-func (noHost) Passed(relay.MessageID)                               {}
-func (noHost) Left(relay.ChatID, relay.Millis)                      {}
-func (noHost) Injected(relay.MessageID) (m feishu.Message, ok bool) { return m, false }
-func (noHost) Peer(relay.OpenID) (b feishu.Bot, ok bool)            { return b, false }

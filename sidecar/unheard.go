@@ -97,18 +97,14 @@ func (s *Sidecar) makeUp(ctx context.Context, id relay.MessageID, door *gatewayD
 	}
 	m.ChatType = feishu.ChatGroup
 	event := m.Event("missed-"+string(id), string(s.cfg.VerificationToken), s.app.selfAsked(ctx))
-	if door == nil {
-		s.connectorEvent(event)
-		return nil
-	}
 	p, err := host{Sidecar: s}.Heard(ctx, m, event)
+	if err != nil || door == nil || p.Verdict != feishu.Pass {
+		return err
+	}
 	if with, failed := feishu.WithBefore(event, p.Before); failed == nil && p.Before != "" {
 		event = with
 	}
-	if err == nil && p.Verdict == feishu.Pass {
-		err = door.gateway.Inject(ctx, feishu.Injection{Event: event})
-	}
-	return err
+	return door.gateway.Inject(ctx, feishu.Injection{Event: event})
 }
 
 // The pauses between looks at the app's connections.

@@ -132,7 +132,7 @@ func bearer(r *http.Request) string {
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	t := g.match(w, r)
 	defer func() { g.memory.Release(t.held) }()
-	if !g.own.watches(t.token) {
+	if g.opts.Host == nil || !g.watches(t.token) {
 		t.read = nil
 	}
 	out := r.WithContext(r.Context())
@@ -165,7 +165,7 @@ func (t *call) readRequest(out *http.Request) {
 		return
 	}
 	data, whole, err := t.readUpTo(r.Body, r.ContentLength, limit)
-	if err != nil && !errors.Is(err, feishu.ErrNoRoom) {
+	if err != nil && !errors.Is(err, errNoRoom) {
 		t.g.count("aborted") // the bot has ended the call; Feishu has got nothing of it
 		panic(http.ErrAbortHandler)
 	}
@@ -182,7 +182,7 @@ func (t *call) readRequest(out *http.Request) {
 func (t *call) unread(err error) {
 	switch {
 	case t.read == nil:
-	case errors.Is(err, feishu.ErrNoRoom):
+	case errors.Is(err, errNoRoom):
 		t.g.count("untapped_busy")
 	default:
 		t.g.count("untapped_large")
@@ -209,7 +209,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	}
 	raw, whole, err := t.readUpTo(resp.Body, resp.ContentLength, feishu.MaxAnswer)
 	resp.Body = again(resp.Body, raw)
-	if err != nil && !errors.Is(err, feishu.ErrNoRoom) {
+	if err != nil && !errors.Is(err, errNoRoom) {
 		g.count("answer_cut")
 		return nil
 	}
@@ -265,21 +265,24 @@ func accepted[T any](t *call) (data T, ok bool) {
 	return data, err == nil && t.status < http.StatusMultipleChoices
 }
 
-// readUpTo reads at most limit bytes of r, which is size bytes long (-1: unknown),
-// and holds them; see [feishu.ReadUpTo].
+var errNoRoom = errors.New("too much memory is used for other bodies")
+
+// readUpTo reads at most limit bytes of r, which is size bytes long (-1: unknown), and has room for them but for the
+// first freeBytes. whole is false when there is more, which is then not read, and after an error.
 func (t *call) readUpTo(r io.Reader, size int64, limit int) (data []byte, whole bool, err error) {
-	first := freeBytes
-	if size >= 0 && size < freeBytes {
-		first = int(size) + 1 // its end is seen without another piece
+	data, err = io.ReadAll(io.LimitReader(r, freeBytes))
+	if err != nil || len(data) < freeBytes {
+		return data, err == nil, err
 	}
-	had := first
-	return feishu.ReadUpTo(r, first, limit, func(size int) bool {
-		if size > had && !t.take(size-had) {
-			return false
-		}
-		had = max(had, size)
-		return true
-	})
+	if size >= 0 {
+		limit = min(limit, int(size))
+	}
+	if !t.take(limit) {
+		return data, false, errNoRoom
+	}
+	rest, err := io.ReadAll(io.LimitReader(r, int64(limit+1-len(data))))
+	data = append(data, rest...)
+	return data, err == nil && len(data) <= limit, err
 }
 
 // take reports whether there is room for n more bytes. What was accepted for another agent is always read.

@@ -72,7 +72,7 @@ func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)
 	r.book = feishu.NewDirectory(store, r.api, nil)
 	r.book.LearnSelf(feishu.Self{AppID: r.app, OpenID: "ou_self"})
 	r.book.SawChat(group, feishu.ChatGroup)
-	o := Options{Upstream: mustURL("http://feishu"), AppID: r.app, Book: r.book, Host: r.host, API: r.api,
+	o := Options{Upstream: mustURL("http://feishu"), Book: r.book, Host: r.host, API: r.api,
 		Counter: r.counts.add, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	change(&o)
 	if r.Gateway, err = New(o); err != nil {
@@ -80,7 +80,7 @@ func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)
 	}
 	r.proxy, r.Gateway.client.Transport = r.newProxy(up), up
 	r.client = &http.Client{Transport: inProcess{r.Handler()}}
-	r.own.proved("t-"+r.app, r.app)
+	r.proved("t-"+r.app, r.app)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); r.Run(ctx) }()

@@ -13,7 +13,7 @@
 // those encodings of the bot's that can be decoded. A send is on disk before the bot sees
 // Feishu's answer; a [Host] that is slow, fails or panics does not change that answer. The path
 // of a call to Feishu and of its answer to the bot is call.go, which lists the calls that are read;
-// the path of an event is events.go, which the Events of package link call.
+// the path of an event is hear.go, which [link.Events] calls.
 //
 // # Drafts
 //
@@ -45,6 +45,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,7 @@ import (
 // Host is the sidecar behind the gateway. Its methods are called from many
 // goroutines; a panic in one of them is caught and counted.
 type Host interface {
+	Hearer
 	// Sent records and relays what the bot said in a group; on disk when it
 	// returns nil. It is called once for a message id, and again after an error,
 	// a crash or a repeat of the send with the same uuid.
@@ -72,28 +74,6 @@ type Host interface {
 	// Edited reports that the bot has changed the text of a message in a group. Sent is not called for the new
 	// text. It may be a message that Sent was never called for.
 	Edited(m Sent)
-	// Heard commits a person's message in a chat of the bot (any chat type), with the JSON of its event, which is
-	// not kept, and returns how the message goes on to the bot. The bot waits for it, up to [feishu.AckHold]: then
-	// the event passes as it came. After an error only the passage's Verdict counts. Of an event that Feishu
-	// delivers again it is called again. Private chats pass.
-	Heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error)
-	// Native stores another bot's message that Feishu delivered itself; on disk
-	// when it returns nil. streaming: its card is still being written.
-	Native(ctx context.Context, m feishu.Message, streaming bool) error
-	// Passed reports a message that the bot got from Feishu before Native or Heard returned:
-	// it must not be injected.
-	Passed(id relay.MessageID)
-	// Left reports that the bot was no longer in a chat at a time. Events are repeated and come
-	// in any order: the newest time counts, of Left and Joined.
-	Left(chat relay.ChatID, at relay.Millis)
-	// Joined reports that the bot was in a chat: an event shows it, or an accepted send.
-	Joined(chat relay.ChatID, at relay.Millis)
-	// Recalled reports that a message was recalled, by the bot or as an event shows. chat is
-	// "" where it is not known. Events are repeated.
-	Recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis)
-	// OwnReaction reports whether a reaction of an app on a message is a sidecar's, this one's or
-	// another's, rather than a bot's: then the bot does not get the event. It returns at once.
-	OwnReaction(id relay.MessageID, emoji string) bool
 	// Injected finds a message that was injected into the bot.
 	Injected(id relay.MessageID) (feishu.Message, bool)
 	// Peer finds an injected peer by the open_id that the bot was shown.
@@ -112,19 +92,20 @@ type Sent struct {
 	EditOf relay.MessageID
 }
 
-// Options configure a [Gateway]. Upstream, Book, API and Host are required.
+// Options configure a [Gateway]. Upstream, Book and API are required.
 type Options struct {
 	Upstream  *url.URL // FEISHU_BASE_URL
-	AppID     string   // FEISHU_APP_ID; "": the first whose secret or token Feishu accepts
 	PublicURL *url.URL // GATEWAY_PUBLIC_URL; nil: from the request
 	Address   func(*http.Request) (scheme, host string)
 	Certified func(host string) bool // does the listener have a certificate for the host? nil: for none
 	Loopback  bool                   // the listener is loopback only
 	Listens   net.Addr               // where the gateway itself listens; nil: not known, and a loop is not noticed
 
-	Book *feishu.Directory // its store keeps the drafts
+	// Book knows the bot's app; if it does not, that is the first whose secret or token Feishu accepts. Its store keeps
+	// the drafts.
+	Book *feishu.Directory
 	API  *feishu.API
-	Host Host
+	Host Host // nil: everything passes unread
 
 	// Peers are the private chats with other agents: calls for them do not reach Feishu, and what the bot says there
 	// goes to the host as what it says in groups. nil: there are none.
@@ -156,9 +137,12 @@ type Gateway struct {
 	proxy   *httputil.ReverseProxy
 	client  *http.Client // to Feishu
 	close   func()       // idle connections to Feishu
+	events  *link.Events
 	conn    *link.Server
-	hook    *webhook.Server // nil: none
-	own     *owner
+	hook    *webhook.Server            // nil: none
+	tokens  *lru.Cache[string, string] // token: app id; in memory only
+	others  sync.Once                  // logs that there are calls of other apps
+	users   sync.Once                  // logs that there are calls of users
 	guard   guard
 	mux     *http.ServeMux      // see routes
 	memory  *semaphore.Weighted // for what is held of calls
@@ -175,8 +159,8 @@ func New(o Options) (*Gateway, error) {
 	switch {
 	case o.Upstream == nil || o.Upstream.Host == "" || (o.Upstream.Scheme != "http" && o.Upstream.Scheme != "https"):
 		return nil, errors.New("gateway: the upstream (FEISHU_BASE_URL) must be an http or https URL")
-	case o.Book == nil || o.API == nil || o.Host == nil:
-		return nil, errors.New("gateway: Book, API and Host are required")
+	case o.Book == nil || o.API == nil:
+		return nil, errors.New("gateway: Book and API are required")
 	}
 	o.Settle = cmp.Or(o.Settle, 1500*time.Millisecond)
 	o.EditSettle = cmp.Or(o.EditSettle, 8*time.Second)
@@ -196,22 +180,26 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, guard: guard, close: transport.CloseIdleConnections,
 		client: &http.Client{Transport: transport, Timeout: bootstrapWait},
-		memory: semaphore.NewWeighted(maxHeld), recent: newRecents(),
-		rosters: newLRU[relay.ChatID, *mention.Directory](maxRosters)}
+		memory: semaphore.NewWeighted(maxHeld), rosters: newLRU[relay.ChatID, *mention.Directory](maxRosters),
+		tokens: newLRU[string, string](maxTokens)}
+	g.recent = &recents{chats: newLRU[relay.MessageID, relay.ChatID](maxRecent),
+		sent: newLRU[relay.MessageID, feishu.Message](maxRecent), typing: newLRU[string, relay.MessageID](maxRecent),
+		gone: newLRU[relay.MessageID, struct{}](maxRecent)}
 	g.mux = g.routes()
 	g.drafts = loadDrafts(&g.opts)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.own = newOwner(&g.opts)
 	g.proxy = g.newProxy(transport)
-	events := &link.Events{Tap: g.tapEvent, Passed: g.passedUnseen, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
-		Answered: o.Answered}
+	g.events = &link.Events{Logger: o.Logger, Counter: o.Counter, Answered: o.Answered}
+	if o.Host != nil {
+		Hear(g.events, o.Book, ears{o.Host, g})
+	}
 	g.conn = link.NewServer(link.Options{
 		Upstream: o.Upstream, Client: g.client,
-		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback, Bootstrapped: g.bootstrapped, Events: events,
+		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback, Bootstrapped: g.bootstrapped, Events: g.events,
 	})
 	if o.Webhook != nil {
 		w := *o.Webhook
-		w.Events, w.Verified = events, g.identified
+		w.Events, w.Verified = g.events, g.identified
 		if g.hook, err = webhook.New(w); err != nil {
 			return nil, err
 		}
@@ -296,7 +284,7 @@ type Status struct {
 func (g *Gateway) Status() any {
 	self := g.opts.Book.Self()
 	return Status{
-		AppID: g.own.app(), OpenID: self.OpenID,
+		AppID: self.AppID, OpenID: self.OpenID,
 		Connected:      g.conn.Connected() || g.hook != nil && g.hook.Connected(),
 		LongConnection: g.conn.Status(),
 		Webhook:        g.hook != nil, Drafts: g.drafts.waiting(),
@@ -314,8 +302,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 // identified learns the app of an accepted bootstrap or a verified webhook.
 func (g *Gateway) identified(app string) {
 	defer g.caught("identity")
-	g.own.learn(app)
-	g.knowSelf()
+	g.learn(app)
 }
 
 // bootstrapped learns the app, and keeps its credentials in memory: a bot that
@@ -324,7 +311,7 @@ func (g *Gateway) identified(app string) {
 // for that, since its first events may follow the answer at once.
 func (g *Gateway) bootstrapped(app, secret string) {
 	defer g.caught("identity")
-	if g.own.app() == "" {
+	if g.opts.Book.Self().AppID == "" {
 		api := feishu.NewAPI(g.opts.Upstream.String(), app, secret, feishu.WithHTTPClient(g.client))
 		if err := api.Authenticate(g.ctx); err != nil {
 			g.log.Warn("Feishu issued no token for the app of a bootstrap call; the app is not used as the bot's",
@@ -332,8 +319,7 @@ func (g *Gateway) bootstrapped(app, secret string) {
 			return
 		}
 	}
-	g.own.learn(app)
-	if g.own.is(app) {
+	if g.learn(app) {
 		g.opts.API.SawCredentials(app, secret)
 		g.knowSelf()
 	}
@@ -436,15 +422,6 @@ type recents struct {
 	typing      *lru.Cache[string, relay.MessageID]         // reaction id: the message it is on
 	typingStays atomic.Bool                                 // a sign outlasted editQuiet: some bots remove none
 	gone        *lru.Cache[relay.MessageID, struct{}]       // recalled messages
-}
-
-func newRecents() *recents {
-	return &recents{
-		chats:  newLRU[relay.MessageID, relay.ChatID](maxRecent),
-		sent:   newLRU[relay.MessageID, feishu.Message](maxRecent),
-		typing: newLRU[string, relay.MessageID](maxRecent),
-		gone:   newLRU[relay.MessageID, struct{}](maxRecent),
-	}
 }
 
 // newLRU returns a cache of the newest size entries, size above 0.

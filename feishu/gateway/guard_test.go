@@ -59,7 +59,7 @@ var gatewayRoutes = []struct {
 // reach Feishu through it nor decide which app it serves.
 func TestWebPagesAreRefused(t *testing.T) {
 	r := newRig(t, func(o *Options) {
-		o.AppID = ""
+		_ = o.Book.Forget()
 		o.Certified = func(host string) bool { return host == "gateway.example.com" }
 		o.Webhook = &webhook.Options{BotURL: "http://127.0.0.1:1", VerificationToken: "token"}
 	})
@@ -102,7 +102,7 @@ func TestWebPagesAreRefused(t *testing.T) {
 	if got := r.up.seen(); len(got) > 0 {
 		t.Errorf("Feishu was asked %s %s", got[0].Method, got[0].URI)
 	}
-	if app := r.own.app(); app != "" {
+	if app := r.book.Self().AppID; app != "" {
 		t.Errorf("the gateway serves %s now", app)
 	}
 	if _, body := r.ask("GET", "/x", "relay.ns.svc.cluster.local:8788", nil); !strings.Contains(body, "GATEWAY_PUBLIC_URL=http://relay.ns.svc.cluster.local:8788") {

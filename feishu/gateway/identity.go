@@ -7,10 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/feishu"
 	"feishu-relay/relay"
@@ -19,91 +16,63 @@ import (
 // maxTokens is how many tokens are remembered. The oldest is forgotten, and learned again from the next send with it.
 const maxTokens = 256
 
-// owner is the app that this gateway serves, and the apps of the tokens that were seen. Tokens are in memory only.
-type owner struct {
-	opts   *Options
-	tokens *lru.Cache[string, string] // token: app id
-	// Whether there were calls of other apps, and of users. The first of each is logged.
-	others, users atomic.Bool
+// learn makes app the one that is served, unless one is known, and reports whether it is the one.
+func (g *Gateway) learn(app string) (ours bool) {
+	book := g.opts.Book
+	if app != "" && book.Self().AppID == "" {
+		book.LearnSelf(feishu.Self{AppID: app})
+		g.log.Info("this gateway serves the app", "app", app)
+	}
+	if ours = book.IsApp(app); ours || app == "" {
+		g.knowSelf()
+		return ours
+	}
+	g.count("foreign_app")
+	g.others.Do(func() {
+		g.log.Warn("calls of another app pass unread, and nothing of that bot is relayed: a gateway serves one app; "+
+			"if that is the bot, set FEISHU_APP_ID to it", "serves", book.Self().AppID, "other", app)
+	})
+	return false
 }
 
-func newOwner(o *Options) *owner {
-	if o.AppID != "" && o.Book.Self().AppID != o.AppID {
-		o.Book.LearnSelf(feishu.Self{AppID: o.AppID})
-		if known := o.Book.Self().AppID; known != "" && known != o.AppID {
-			o.Logger.Warn("stored data belongs to another app and is ignored", "app", o.AppID, "remembered", known)
-		}
-	}
-	return &owner{opts: o, tokens: newLRU[string, string](maxTokens)}
-}
-
-// app is the app that is served; "" while it is unknown.
-func (o *owner) app() string { return cmp.Or(o.opts.AppID, o.opts.Book.Self().AppID) }
-
-// is reports whether app is the one served.
-func (o *owner) is(app string) bool { return app != "" && app == o.app() }
-
-// learn makes app the one that is served, unless one is known.
-func (o *owner) learn(app string) {
-	if app == "" {
-		return
-	}
-	if o.app() == "" {
-		o.opts.Book.LearnSelf(feishu.Self{AppID: app})
-		o.opts.Logger.Info("this gateway serves the app", "app", app)
-	}
-	if o.is(app) {
-		return
-	}
-	o.opts.Counter("foreign_app")
-	if !o.others.Swap(true) {
-		o.opts.Logger.Warn("calls of another app pass unread, and nothing of that bot is relayed: a gateway serves one app; "+
-			"if that is the bot, set FEISHU_APP_ID to it", "serves", o.app(), "other", app)
-	}
-}
-
-// proved records that token is app's, as an answer of Feishu shows.
-func (o *owner) proved(token, app string) {
-	o.learn(app)
+// proved records that token is app's, as an answer of Feishu shows, and reports whether app is the one that is served.
+func (g *Gateway) proved(token, app string) (ours bool) {
+	ours = g.learn(app)
 	if token == "" {
-		return
+		return ours
 	}
-	o.tokens.Add(token, app)
-	if o.is(app) && strings.HasPrefix(token, "t-") {
-		o.opts.API.SawToken(token)
+	g.tokens.Add(token, app)
+	if ours && strings.HasPrefix(token, "t-") {
+		g.opts.API.SawToken(token)
 	}
+	return ours
 }
 
 // watches reports whether calls with a token are read: not if it is known to be another app's or a user's.
-func (o *owner) watches(token string) bool {
+func (g *Gateway) watches(token string) bool {
 	if strings.HasPrefix(token, "u-") {
-		o.opts.Counter("foreign_user")
-		if !o.users.Swap(true) {
-			o.opts.Logger.Warn("calls with a user's token pass unread: only the bot's own messages are relayed")
-		}
+		g.count("foreign_user")
+		g.users.Do(func() {
+			g.log.Warn("calls with a user's token pass unread: only the bot's own messages are relayed")
+		})
 		return false
 	}
-	app, known := o.tokens.Get(token)
-	return !known || o.is(app)
+	app, known := g.tokens.Get(token)
+	return !known || g.opts.Book.IsApp(app)
 }
 
 // knows reports whether token is known to be this app's.
-func (o *owner) knows(token string) bool {
-	app, known := o.tokens.Get(token)
-	return known && o.is(app)
+func (g *Gateway) knows(token string) bool {
+	app, known := g.tokens.Get(token)
+	return known && g.opts.Book.IsApp(app)
 }
 
 // ours reports whether the answer to a send shows this app as its sender, and records the app of the token.
 func (g *Gateway) ours(t *call, s feishu.Sender) bool {
 	if s.AppID == "" {
-		return g.own.knows(t.token)
+		return g.knows(t.token)
 	}
-	g.own.proved(t.token, s.AppID)
-	if !g.own.is(s.AppID) {
-		return false
-	}
-	g.knowSelf()
-	return true
+	return g.proved(t.token, s.AppID)
 }
 
 // tokenAnswer reads a token call: which app it is, and its token (docs/feishu.md 6.1).
@@ -116,17 +85,13 @@ func (g *Gateway) tokenAnswer(t *call) {
 		req.AppID.Times != 1 || req.AppID.Text == "" {
 		return
 	}
-	app := req.AppID.Text
-	g.own.proved(issued.Tenant, app)
-	g.own.proved(issued.App, app)
-	if g.own.is(app) {
-		g.knowSelf()
-	}
+	g.proved(issued.Tenant, req.AppID.Text)
+	g.proved(issued.App, req.AppID.Text)
 }
 
 // selfAnswer reads the bot's own identity (docs/feishu.md 4.2).
 func (g *Gateway) selfAnswer(t *call) {
-	if self, err := feishu.ParseBotInfo(t.answer); err == nil && self.OpenID != "" && g.own.knows(t.token) {
+	if self, err := feishu.ParseBotInfo(t.answer); err == nil && self.OpenID != "" && g.knows(t.token) {
 		g.opts.Book.LearnSelf(self)
 	}
 }
@@ -145,7 +110,7 @@ func (g *Gateway) chatAnswer(t *call) {
 // chatBotsAnswer reads a chat's bots (docs/feishu.md 4.2).
 func (g *Gateway) chatBotsAnswer(t *call) {
 	bots, err := feishu.ParseChatBots(t.answer)
-	if err != nil || !g.own.knows(t.token) {
+	if err != nil || !g.knows(t.token) {
 		return
 	}
 	for _, b := range bots {
@@ -159,7 +124,7 @@ func (g *Gateway) chatBotsAnswer(t *call) {
 func (g *Gateway) proven(ctx context.Context, token string) (ours bool, err error) {
 	self := g.opts.Book.Self()
 	switch {
-	case g.own.knows(token):
+	case g.knows(token):
 		return true, nil
 	case !strings.HasPrefix(token, "t-") || self.OpenID == "":
 		return false, nil
@@ -176,7 +141,7 @@ func (g *Gateway) proven(ctx context.Context, token string) (ours bool, err erro
 		}
 		return false, err
 	}
-	g.own.proved(token, g.own.app())
+	g.proved(token, self.AppID)
 	return true, nil
 }
 

@@ -21,7 +21,7 @@ type object = map[string]json.RawMessage
 func (g *Gateway) lookUp(complete func(*call, object) bool) func(*call) {
 	return func(t *call) {
 		answer, err := feishu.ReadAnswer[json.RawMessage](t.answer)
-		if err == nil && g.own.knows(t.token) {
+		if err == nil && g.knows(t.token) {
 			g.learnAnswer(t)
 		}
 		if err != nil && feishu.CodeOf(err) == 0 && t.status != http.StatusNotFound {
@@ -122,7 +122,7 @@ func (g *Gateway) shown(m *feishu.Message, byApp bool) map[string]any {
 	for _, n := range m.Mentions {
 		id, idType := string(n.OpenID), "open_id"
 		if n.OpenID == g.opts.Book.Self().OpenID {
-			n.AppID = g.own.app()
+			n.AppID = g.opts.Book.Self().AppID
 		}
 		if n.AppID != "" && (byApp || id == "") {
 			id, idType = n.AppID, "app_id"

@@ -15,7 +15,7 @@ import (
 func lookupRig(t testing.TB) *rig {
 	r := newRig(t, nil)
 	r.book.LearnSelf(feishu.Self{OpenID: "ou_self", Name: "Me"})
-	r.own.proved("t-"+r.app, r.app)
+	r.proved("t-"+r.app, r.app)
 	r.host.peer = func(id relay.OpenID) (feishu.Bot, bool) {
 		return feishu.Bot{OpenID: id, AppID: "cli_b", Name: "BotB"}, id == "ou_b"
 	}

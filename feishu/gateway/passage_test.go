@@ -36,7 +36,7 @@ func TestPassages(t *testing.T) {
 		{"with a text in front in private", "p2p", with(feishu.Passage{Before: "x"}, nil), feishu.Pass, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, func(o *Options) { o.AppID = app })
+			r := newRig(t, func(o *Options) { forApp(o, app) })
 			event := eventOf(app, "user", "ou_u", "om_e", group, c.chatType, "hi")
 			r.host.passage = func(m feishu.Message, given []byte) (feishu.Passage, error) {
 				if string(given) != event || m.ID != "om_e" {
@@ -67,8 +67,11 @@ func TestASlowPassage(t *testing.T) {
 			time.Sleep(time.Minute)
 			return feishu.Passage{Verdict: feishu.Keep}, nil
 		}}
-		g, err := New(Options{Upstream: mustURL("http://feishu"), AppID: app, Book: feishu.NewDirectory(nil, feishu.NewAPI("http://feishu", app, ""), nil),
-			API: feishu.NewAPI("http://feishu", app, ""), Host: h, Webhook: bot.options()})
+		o := Options{Upstream: mustURL("http://feishu"), Host: h, Webhook: bot.options()}
+		o.API = feishu.NewAPI("http://feishu", app, "")
+		o.Book = feishu.NewDirectory(nil, o.API, nil)
+		forApp(&o, app)
+		g, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}

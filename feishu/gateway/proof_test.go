@@ -102,7 +102,7 @@ func TestATokenCallThatNamesTwoAppsTeachesNothing(t *testing.T) {
 	} {
 		r := newRig(t, nil)
 		r.call("POST", "/open-apis/auth/v3/tenant_access_token/internal", strings.Replace(body, "%s", r.app, 1))
-		if _, known := r.own.tokens.Get("t-cli_other"); known || r.opts.API.Ready() {
+		if _, known := r.tokens.Get("t-cli_other"); known || r.opts.API.Ready() {
 			t.Errorf("%s was believed", body)
 		}
 	}

@@ -272,6 +272,8 @@ func (h *host) OwnReaction(id relay.MessageID, emoji string) bool {
 	return h.reactions[string(id)+"/"+emoji]
 }
 
+func (h *host) Said(*feishu.Message) bool { panic("the gateway knows that") }
+
 func (h *host) Injected(id relay.MessageID) (feishu.Message, bool) {
 	if h.injected != nil {
 		return h.injected(id)
@@ -345,7 +347,10 @@ func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *ri
 	r.store = store
 	r.api = feishu.NewAPI(up.URL, app, "")
 	r.book = feishu.NewDirectory(store, r.api, nil)
-	o := Options{Upstream: base, AppID: app, Book: r.book, API: r.api, Host: r.host, Loopback: true,
+	if r.book.LearnSelf(feishu.Self{AppID: app}); !r.book.IsApp(app) {
+		r.app = r.book.Self().AppID // of the run before
+	}
+	o := Options{Upstream: base, Book: r.book, API: r.api, Host: r.host, Loopback: true,
 		Settle: 20 * time.Millisecond, EditSettle: 40 * time.Millisecond, MaxAge: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Counter: r.counts.add}
 	if change != nil {
@@ -371,6 +376,19 @@ func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *ri
 		_ = r.store.Close()
 	})
 	return r
+}
+
+// forApp makes the gateway serve another app.
+func forApp(o *Options, app string) {
+	_ = o.Book.Forget()
+	o.Book.LearnSelf(feishu.Self{AppID: app})
+}
+
+// tapEvent decides on an event, which may be repeated.
+func (g *Gateway) tapEvent(event []byte) (feishu.Verdict, []byte) {
+	t := g.events.Take(event)
+	t.Settle(false)
+	return t.Verdict, t.Instead
 }
 
 // sdk is the official client, through the gateway.

@@ -133,7 +133,10 @@ func (g *Gateway) refused(t *call, code int) {
 	if t.message == "" && t.http.URL.Query().Get("receive_id_type") == "chat_id" {
 		chat = relay.ChatID(t.sendRequest().ReceiveID)
 	}
-	g.left(chat, relay.MillisOf(time.Now()))
+	if chat != "" {
+		g.opts.Book.LeftChat(chat)
+		g.opts.Host.Left(chat, relay.MillisOf(time.Now()))
+	}
 }
 
 // edited records a change of a message: PUT, or PATCH of a card (or a post, as
@@ -233,6 +236,34 @@ func (g *Gateway) cut(t *call, message relay.MessageID, card string) {
 			g.touch(d, false, false)
 		}
 	})
+}
+
+// Forget drops the draft of a recalled message. The message is not published later.
+func (g *Gateway) Forget(id relay.MessageID) {
+	g.recent.gone.Add(id, struct{}{})
+	if g.drafts.drop(id) {
+		g.count("draft_recalled")
+	}
+}
+
+// ears is the host of what the bot hears.
+type ears struct {
+	Host
+	g *Gateway
+}
+
+// Said reports whether the bot has said m, and remembers where it was said.
+func (e ears) Said(m *feishu.Message) bool {
+	if e.g.recent.sent.Contains(m.ID) || e.g.drafts.holds(m.ID) {
+		return true
+	}
+	e.g.recent.chats.Add(m.ID, m.ChatID)
+	return false
+}
+
+func (e ears) Recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
+	e.g.Forget(id)
+	e.Host.Recalled(chat, id, at)
 }
 
 // deleted records that the bot has recalled a message.

@@ -121,7 +121,7 @@ func TestIdentityIsLearned(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(o *Options) { o.AppID = "" })
+			r := newRig(t, func(o *Options) { _ = o.Book.Forget() })
 			learn(r)
 			waitFor(t, func() bool { return r.book.Self().OpenID != "" })
 			if self := r.book.Self(); self.AppID != r.app || self.OpenID != relay.OpenID("ou_self_"+r.app) {
@@ -148,7 +148,7 @@ func TestAnAppIsBelievedOnceFeishuAcceptsItsSecret(t *testing.T) {
 		"a secret that is taken":   {`{"AppID":"%s","AppSecret":"s"}`, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(o *Options) { o.AppID = "" })
+			r := newRig(t, func(o *Options) { _ = o.Book.Forget() })
 			r.up.say("POST /callback/ws/endpoint", 200, bootstrap)
 			if c.token != "" {
 				r.up.say("POST /open-apis/auth/v3/tenant_access_token/internal", 200, c.token)
@@ -157,7 +157,7 @@ func TestAnAppIsBelievedOnceFeishuAcceptsItsSecret(t *testing.T) {
 			if status != 200 || !strings.Contains(answer, "device_id=d") {
 				t.Errorf("the bot got %d %s", status, answer)
 			}
-			if got := r.own.is(r.app); got != c.want {
+			if got := r.book.IsApp(r.app); got != c.want {
 				t.Errorf("the app is believed: %v, want %v", got, c.want)
 			}
 		})
@@ -171,7 +171,7 @@ func TestOwnOpenIDFromAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
-			r.own.proved("t-"+r.app, r.app)
+			r.proved("t-"+r.app, r.app)
 			r.up.say(c.method+" "+c.path, 200, c.answer)
 			r.call(c.method, c.path, "{}")
 			if self := r.book.Self(); self.OpenID != "ou_me" || self.Name != "N" {
@@ -194,7 +194,7 @@ func TestAnswersToForeignTokensTeachNothing(t *testing.T) {
 
 func TestBotsAndChatsAreLearned(t *testing.T) {
 	r := newRig(t, nil)
-	r.own.proved("t-"+r.app, r.app)
+	r.proved("t-"+r.app, r.app)
 	r.up.say("GET /open-apis/im/v1/chats/oc_group/members/bots", 200, `{"code":0,"data":{"items":[{"bot_id":"ou_b","bot_name":"B"},{"open_id":"ou_c","name":"C"}]}}`)
 	r.up.say("GET /open-apis/bot/v3/bots/basic_batch", 200, `{"code":0,"data":{"bots":{"ou_d":{"bot_id":"ou_d","name":"D"}}}}`)
 	r.call("GET", "/open-apis/im/v1/chats/oc_group/members/bots", "{}")
@@ -228,7 +228,7 @@ func TestChatsOfANewKind(t *testing.T) {
 
 func TestNotInChat(t *testing.T) {
 	r := newRig(t, nil).knowGroup()
-	r.own.proved("t-"+r.app, r.app)
+	r.proved("t-"+r.app, r.app)
 	r.up.say("POST /open-apis/im/v1/messages", 400, `{"code":230002,"msg":"Bot/User can NOT be out of the chat."}`)
 	status, body := r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{}"}`)
 	if status != 400 || !strings.Contains(body, "230002") {

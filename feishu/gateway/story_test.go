@@ -142,8 +142,8 @@ func TestStory(t *testing.T) {
 	l.host.heard = func(m feishu.Message) error { heard <- m; return nil }
 	l.host.native = func(m feishu.Message, _ bool) error { native <- m; return nil }
 	l.connect()
-	if l.own.app() != l.a.ID {
-		t.Fatalf("the bootstrap taught %q", l.own.app())
+	if l.book.Self().AppID != l.a.ID {
+		t.Fatalf("the bootstrap taught %q", l.book.Self().AppID)
 	}
 
 	question, err := l.sim.Say(l.group.ID, l.ann.ID, "@BotA hello")
@@ -250,8 +250,8 @@ func TestWebhookStory(t *testing.T) {
 		}
 		h.Close()
 	}
-	if l.own.app() != l.a.ID {
-		t.Errorf("the webhook taught %q", l.own.app())
+	if l.book.Self().AppID != l.a.ID {
+		t.Errorf("the webhook taught %q", l.book.Self().AppID)
 	}
 	if err := l.Inject(l.soon(), feishu.Injection{Event: []byte(event)}); err != nil {
 		t.Error(err)

@@ -43,9 +43,6 @@ var (
 
 // Answer answers a call, whose body was read. A caller that was not proven to be the bot is refused.
 func (c *Chats) Answer(r *http.Request, body []byte, proven bool) *http.Response {
-	if c.opts.Closed {
-		return TooMany(r)
-	}
 	data, err := any(nil), error(errToken)
 	if proven {
 		data, err = c.do(r, body)

@@ -86,7 +86,6 @@ type Options struct {
 	// Needed reports whether mail is still to be answered: it is not dropped for newer messages. It is called with a
 	// lock held. May be nil.
 	Needed func(mail Message) bool
-	Closed bool              // the chats cannot be used yet: each call is answered with [TooMany]
 	Trace  func(step string) // a crash behind a step matters; nil: not called
 	Logger *slog.Logger      // nil: discard
 }
