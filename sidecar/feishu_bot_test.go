@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -20,6 +22,7 @@ import (
 
 	lark "github.com/larksuite/oapi-sdk-go/v3"
 	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
+	"github.com/larksuite/oapi-sdk-go/v3/core/httpserverext"
 	larkevent "github.com/larksuite/oapi-sdk-go/v3/event"
 	"github.com/larksuite/oapi-sdk-go/v3/event/dispatcher"
 	larkcardkit "github.com/larksuite/oapi-sdk-go/v3/service/cardkit/v1"
@@ -221,6 +224,73 @@ func (b *sdkBot) plain(body string) string {
 		return err.Error()
 	}
 	return string(event)
+}
+
+// behind starts a sidecar with a gateway and a bot on the SDK behind it, and waits until that is connected.
+func (n *tenant) behind(app feishusim.App, cfg sidecar.Config, answer func(*sdkBot, heard)) (*running, *sdkBot) {
+	n.t.Helper()
+	s := n.start(cfg)
+	b := n.bot(app, "http://"+s.Gateway().String(), answer)
+	n.connected(s)
+	return s, b
+}
+
+// hooked is behind for a bot that Feishu's events are posted to.
+func (n *tenant) hooked(app feishusim.App, cfg sidecar.Config, answer func(*sdkBot, heard)) (*running, *sdkBot) {
+	n.t.Helper()
+	b := &sdkBot{app: app, heard: make(chan heard, 1000)}
+	listens := httptest.NewServer(http.HandlerFunc(httpserverext.NewEventHandlerFunc(b.dispatcher(answer))))
+	n.t.Cleanup(listens.Close)
+	cfg.BotWebhookURL, cfg.AppID, cfg.EncryptKey = listens.URL, app.ID, sidecar.Secret(app.EncryptKey)
+	cfg.VerificationToken = sidecar.Secret(app.VerificationToken)
+	s := n.start(cfg)
+	base := "http://" + s.Gateway().String()
+	b.client = lark.NewClient(app.ID, app.Secret, lark.WithOpenBaseUrl(base), lark.WithLogLevel(larkcore.LogLevelError))
+	app.WebhookURL = base + "/webhook/event"
+	_, err := n.UpdateApp(app)
+	must(n.t, err)
+	return s, b
+}
+
+// pair starts two sidecars with gateways, agent_a and agent_b, and their bots.
+func (n *tenant) pair(apps []feishusim.App) (a, b *running, botA, botB *sdkBot) {
+	n.t.Helper()
+	a, b = n.start(n.config("agent_a")), n.start(n.config("agent_b"))
+	botA, botB = n.bots(apps, a, b)
+	return a, b, botA, botB
+}
+
+// connector starts agent_c's sidecar, which holds an app's connection and posts to a program what the bot is given.
+func (n *tenant) connector(app feishusim.App, change func(*sidecar.Config)) (*running, *worker) {
+	n.t.Helper()
+	w, cfg := newWorker(n.t, nil), n.config("agent_c")
+	cfg.Gateway, cfg.Connector, cfg.InjectURL = sidecar.GatewayConfig{}, true, w.hook.URL
+	cfg.AppID, cfg.AppSecret = app.ID, sidecar.Secret(app.Secret)
+	change(&cfg)
+	c := n.start(cfg)
+	n.until("the connector is connected", func() bool {
+		st := c.Status()
+		return st.Feishu != nil && *st.Feishu && st.Identity.OpenID != ""
+	})
+	return c, w
+}
+
+// asIs changes no configuration.
+func asIs(*sidecar.Config) {}
+
+// gets waits until the program was posted a message with text in it, in whatever order.
+func (w *worker) gets(text string) (got relay.Inbound) {
+	w.t.Helper()
+	eventually(limited(w.t), w.t, "the program is posted "+text, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		i := slices.IndexFunc(w.got, func(in relay.Inbound) bool { return strings.Contains(in.Content, text) })
+		if i >= 0 {
+			got = w.got[i]
+		}
+		return i >= 0
+	})
+	return got
 }
 
 // bots starts the bots of two gateways and waits until they are connected.

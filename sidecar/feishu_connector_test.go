@@ -6,13 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/sidecar"
 )
 
 // A program that knows no Feishu takes part through the connector: it is posted
@@ -20,92 +17,52 @@ import (
 func TestConnectorBesideAGateway(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotC"})
-	a := n.start(n.config("agent_a"))
-	botA := n.bot(apps[0], "http://"+a.Gateway().String(), func(b *sdkBot, h heard) {
+	_, botA := n.behind(apps[0], n.config("agent_a"), func(b *sdkBot, h heard) {
 		if strings.Contains(h.Text, "who can") {
 			n.reply(b, h, apps[1].ID, "can you count the words?")
 		}
 	})
-	n.connected(a)
-
-	type inbound struct {
-		SenderID string `json:"sender_id"`
-		ChatID   string `json:"chat_id"`
-		Content  string
-		Metadata struct {
-			FromBot   bool   `json:"from_bot"`
-			Mentioned bool   `json:"is_mentioned"`
-			ChatType  string `json:"chat_type"`
-			MessageID string `json:"message_id"`
-		}
-	}
-	posted := make(chan inbound, 100)
-	listens := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var in inbound
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-			t.Error(err)
-		}
-		posted <- in
-	}))
-	t.Cleanup(listens.Close)
-	cfg := n.config("agent_c")
-	cfg.Gateway, cfg.Connector, cfg.InjectURL = sidecar.GatewayConfig{}, true, listens.URL
-	cfg.AppID, cfg.AppSecret = apps[1].ID, sidecar.Secret(apps[1].Secret)
-	c := n.start(cfg)
-	n.until("the connector is connected", func() bool {
-		st := c.Status()
-		return st.Feishu != nil && *st.Feishu && st.Identity.OpenID != ""
-	})
-	var before []inbound // a person and a bot are two senders: their order is not promised
-	next := func(text string) inbound {
-		t.Helper()
-		for {
-			if i := slices.IndexFunc(before, func(in inbound) bool { return strings.Contains(in.Content, text) }); i >= 0 {
-				return before[i]
-			}
-			select {
-			case in := <-posted:
-				before = append(before, in)
-			case <-limited(t).Done():
-				t.Fatalf("the program was not posted %q", text)
-			}
-		}
-	}
-
+	c, botC := n.connector(apps[1], asIs)
 	n.says("who can count words?")
-	if in := next("who can"); in.Metadata.FromBot || in.Metadata.ChatType != "group" || in.ChatID != n.chat {
+	in := botC.gets("who can")
+	if in.Metadata["from_bot"] == true || in.Metadata["chat_type"] != "group" || string(in.ChatID) != n.chat {
 		t.Errorf("a person's message came as %+v", in)
 	}
-	in := next("count the words")
-	if !in.Metadata.FromBot || !in.Metadata.Mentioned {
+	if in = botC.gets("count the words"); in.Metadata["from_bot"] != true || in.Metadata["is_mentioned"] != true {
 		t.Errorf("BotA's message came as %+v", in)
 	}
-	say := func(key string) []string {
-		t.Helper()
-		body := `{"chat_id":"` + n.chat + `","content":"@BotA there are **42** words","reply_to":"` + in.Metadata.MessageID + `","idempotency_key":"` + key + `"}`
-		resp, err := http.Post("http://"+c.Addr().String()+"/v1/send", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
+	var said [2]sentByAPI
+	for i := range said { // the second call says nothing again
+		said[i] = n.sendsByAPI(c, map[string]any{"content": "@BotA there are **42** words", "reply_to": in.Metadata["message_id"],
+			"idempotency_key": "answer-1"})
+		if len(said[i].IDs) != 1 || !said[i].Relayed || said[i].IDs[0] != said[0].IDs[0] {
+			t.Fatalf("POST /v1/send is answered %+v, and before %+v", said[i], said[0])
 		}
-		defer resp.Body.Close()
-		var answer struct {
-			IDs     []string `json:"message_ids"`
-			Relayed bool
-		}
-		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK || len(answer.IDs) != 1 || !answer.Relayed {
-			t.Fatalf("status %d, %+v, %v", resp.StatusCode, answer, err)
-		}
-		return answer.IDs
-	}
-	first, again := say("answer-1"), say("answer-1")
-	if first[0] != again[0] {
-		t.Errorf("the same idempotency key said it twice: %s, %s", first[0], again[0])
 	}
 	n.sees("42")
-	if h := n.hears(botA, "42"); !n.mentioned(botA, h) || h.ID != first[0] {
+	if h := n.hears(botA, "42"); !n.mentioned(botA, h) || h.ID != said[0].IDs[0] {
 		t.Errorf("BotA was given %+v, which does not mention it or is another message", h)
 	}
 	n.recorded([]string{"who can", "count the words", "42"})
+}
+
+// sentByAPI is the answer to POST /v1/send.
+type sentByAPI struct {
+	IDs     []string `json:"message_ids"`
+	Relayed bool
+}
+
+// sendsByAPI has a connector's bot say something in the group.
+func (n *tenant) sendsByAPI(s *running, body map[string]any) (answer sentByAPI) {
+	n.t.Helper()
+	body["chat_id"] = n.chat
+	data, err := json.Marshal(body)
+	must(n.t, err)
+	status, text := n.posts(s, "/v1/send", string(data))
+	if status != http.StatusOK || json.Unmarshal([]byte(text), &answer) != nil {
+		n.t.Fatalf("POST /v1/send is answered %d: %s", status, text)
+	}
+	return answer
 }
 
 // An answer that is cut into several messages counts once, whether or not it replies to
@@ -113,17 +70,8 @@ func TestConnectorBesideAGateway(t *testing.T) {
 func TestConnectorLongAnswerCountsOnce(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotC"})
-	a := n.start(n.config("agent_a"))
-	botA := n.bot(apps[0], "http://"+a.Gateway().String(), func(*sdkBot, heard) {})
-	n.connected(a)
-	cfg := n.config("agent_c")
-	cfg.Gateway, cfg.Connector = sidecar.GatewayConfig{}, true
-	cfg.AppID, cfg.AppSecret = apps[1].ID, sidecar.Secret(apps[1].Secret)
-	c := n.start(cfg)
-	n.until("the connector is connected", func() bool {
-		st := c.Status()
-		return st.Feishu != nil && *st.Feishu && st.Identity.OpenID != ""
-	})
+	a, botA := n.behind(apps[0], n.config("agent_a"), nil)
+	c, _ := n.connector(apps[1], asIs)
 	for _, replies := range []bool{false, true} {
 		asked := n.says("please write it all down")
 		n.hears(botA, "write it all down")
@@ -132,30 +80,16 @@ func TestConnectorLongAnswerCountsOnce(t *testing.T) {
 		for i := range parts {
 			fmt.Fprintf(&text, "part %d %s\n\n", i, strings.Repeat("word ", 700))
 		}
-		send := map[string]any{"chat_id": n.chat, "content": text.String()}
+		send := map[string]any{"content": text.String()}
 		if replies {
 			send["reply_to"] = asked
 		}
-		body, err := json.Marshal(send)
-		must(t, err)
-		status, answer := n.posts(c, "/v1/send", string(body))
-		var said struct {
-			IDs []string `json:"message_ids"`
-		}
-		if err := json.Unmarshal([]byte(answer), &said); err != nil || status != http.StatusOK || len(said.IDs) != parts {
-			t.Fatalf("status %d, %s", status, answer)
-		}
-		missing := map[int]bool{} // the SDK handles messages side by side: in any order
-		for i := range parts {
-			missing[i] = true
-		}
-		for len(missing) > 0 {
-			var part int
-			if _, err := fmt.Sscanf(n.hears(botA, "part ").Text, "part %d ", &part); err == nil {
-				delete(missing, part)
-			}
+		said := n.sendsByAPI(c, send)
+		if len(said.IDs) != parts {
+			t.Fatalf("it was said in %d messages, want %d", len(said.IDs), parts)
 		}
 		for _, id := range said.IDs {
+			n.until("BotA is given each part", func() bool { return botA.given(id) == 1 })
 			var decision struct{ Depth int }
 			status, answer := n.posts(a, "/v1/decide", `{"chat_id":"`+n.chat+`","sender_agent_name":"agent_c","message_id":"`+id+`"}`)
 			if err := json.Unmarshal([]byte(answer), &decision); err != nil || status != http.StatusOK || decision.Depth != 1 {
@@ -165,34 +99,36 @@ func TestConnectorLongAnswerCountsOnce(t *testing.T) {
 	}
 }
 
-// A private chat reaches the program and nobody else, and leaves no transcript.
+// A private chat reaches the program and nobody else, and leaves no transcript. It is answered also where the app may
+// not ask about chats.
 func TestConnectorKeepsPrivateChatsPrivate(t *testing.T) {
 	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
-	got := make(chan string, 10)
-	listens := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var in struct{ Content string }
-		_ = json.NewDecoder(r.Body).Decode(&in)
-		got <- in.Content
-	}))
-	t.Cleanup(listens.Close)
-	cfg := n.config("agent_c")
-	cfg.Gateway, cfg.Connector, cfg.InjectURL = sidecar.GatewayConfig{}, true, listens.URL
-	cfg.AppID, cfg.AppSecret = apps[0].ID, sidecar.Secret(apps[0].Secret)
-	c := n.start(cfg)
-	n.until("the connector is connected", func() bool { return *c.Status().Feishu })
-	if _, err := n.SayPrivate(apps[0].ID, n.user.ID, "between us"); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case text := <-got:
-		if text != "between us" {
-			t.Errorf("got %q", text)
-		}
-	case <-limited(t).Done():
-		t.Fatal("the program was not posted a private message")
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC",
+		Scopes: []string{"im:message", "im:message:send_as_bot", feishusim.ScopeP2P, feishusim.ScopeGroup}})
+	c, botC := n.connector(apps[0], asIs)
+	_, err := n.SayPrivate(apps[0].ID, n.user.ID, "between us")
+	must(t, err)
+	in := botC.gets("between us")
+	if status, body := n.posts(c, "/v1/send", `{"chat_id":"`+string(in.ChatID)+`","content":"only you"}`); status != http.StatusOK {
+		t.Errorf("the answer to a private message: %d %s", status, body)
 	}
 	if list := n.get(c, "/v1/transcripts"); strings.Contains(list, "oc_") {
 		t.Errorf("a private chat has a transcript: %s", list)
+	}
+}
+
+// 230002 ends a membership.
+func TestConnectorLearnsFromARefusedSend(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
+	c, botC := n.connector(apps[0], asIs)
+	n.says("hello")
+	botC.gets("hello")
+	n.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "POST /open-apis/im/v1/messages", Code: 230002, Msg: "Bot can NOT be out of the chat."})
+	if status, body := n.posts(c, "/v1/send", `{"chat_id":"`+n.chat+`","content":"still here?"}`); status != http.StatusBadGateway {
+		t.Errorf("%d %s", status, body)
+	}
+	if strings.Contains(n.get(c, "/v1/transcripts"), n.chat) {
+		t.Error("the bot is still taken for a member")
 	}
 }

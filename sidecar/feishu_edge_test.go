@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -229,66 +228,6 @@ func TestNamelessBotIsNoPerson(t *testing.T) {
 	n.reply(stranger, heard{ID: n.says("go")}, apps[0].ID, "can you look?")
 	if h := n.hears(botA, "can you look?"); !strings.HasPrefix(h.Text, "[Stranger] ") {
 		t.Errorf("BotA was given %q", h.Text)
-	}
-}
-
-// connectorFor is a sidecar that holds an app's connection.
-func (n *tenant) connectorFor(app feishusim.App, maxAge time.Duration) (*running, chan string) {
-	n.t.Helper()
-	got := make(chan string, 100)
-	listens := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		got <- string(body)
-	}))
-	n.t.Cleanup(listens.Close)
-	cfg := n.config("agent_c")
-	cfg.MaxAge = maxAge
-	cfg.Gateway, cfg.Connector, cfg.InjectURL = sidecar.GatewayConfig{}, true, listens.URL
-	cfg.AppID, cfg.AppSecret = app.ID, sidecar.Secret(app.Secret)
-	c := n.start(cfg)
-	n.until("the connector is connected", func() bool { st := c.Status(); return st.Feishu != nil && *st.Feishu })
-	return c, got
-}
-
-// A private chat is answered also where the app may not ask about chats.
-func TestConnectorAnswersPrivatelyWithoutChatScope(t *testing.T) {
-	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC",
-		Scopes: []string{"im:message", "im:message:send_as_bot", feishusim.ScopeP2P, feishusim.ScopeGroup}})
-	c, got := n.connectorFor(apps[0], 10*time.Minute)
-	_, err := n.SayPrivate(apps[0].ID, n.user.ID, "between us")
-	must(t, err)
-	var in struct {
-		ChatID string `json:"chat_id"`
-	}
-	select {
-	case body := <-got:
-		must(t, json.Unmarshal([]byte(body), &in))
-	case <-limited(t).Done():
-		t.Fatal("the program was not posted a private message")
-	}
-	if status, body := n.posts(c, "/v1/send", `{"chat_id":"`+in.ChatID+`","content":"only you"}`); status != http.StatusOK {
-		t.Errorf("the answer to a private message: %d %s", status, body)
-	}
-}
-
-// 230002 ends a membership.
-func TestConnectorLearnsFromARefusedSend(t *testing.T) {
-	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
-	c, got := n.connectorFor(apps[0], 10*time.Minute)
-	n.says("hello")
-	select {
-	case <-got:
-	case <-limited(t).Done():
-		t.Fatal("the program was not posted a message")
-	}
-	n.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "POST /open-apis/im/v1/messages", Code: 230002, Msg: "Bot can NOT be out of the chat."})
-	if status, body := n.posts(c, "/v1/send", `{"chat_id":"`+n.chat+`","content":"still here?"}`); status != http.StatusBadGateway {
-		t.Errorf("%d %s", status, body)
-	}
-	if strings.Contains(n.get(c, "/v1/transcripts"), n.chat) {
-		t.Error("the bot is still taken for a member")
 	}
 }
 

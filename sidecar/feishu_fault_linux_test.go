@@ -16,14 +16,6 @@ import (
 	"feishu-relay/internal/feishusim"
 )
 
-// pair is two bots behind two sidecars.
-func (n *tenant) pair(apps []feishusim.App) (a, b *running, botA, botB *sdkBot) {
-	n.t.Helper()
-	a, b = n.start(n.config("agent_a")), n.start(n.config("agent_b"))
-	botA, botB = n.bots(apps, a, b)
-	return a, b, botA, botB
-}
-
 // Whatever Feishu's side of the long connections does, the bots connect again
 // by themselves and each is given what the other said, once.
 func TestGatewayUpstreamFaults(t *testing.T) {

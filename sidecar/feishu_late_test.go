@@ -4,28 +4,21 @@ package sidecar_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/sidecar"
 )
 
 // A person's message that Feishu delivers late is not stopped for its age.
 func TestConnectorGivesALatePersonsMessage(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
-	c, got := n.connectorFor(apps[0], 2*time.Second)
+	_, botC := n.connector(apps[0], func(cfg *sidecar.Config) { cfg.MaxAge = 2 * time.Second })
 	n.Fault(feishusim.Fault{Kind: feishusim.FaultDelay, Delay: 3 * time.Second, Count: 1})
 	n.says("late but mine")
-	select {
-	case body := <-got:
-		if !strings.Contains(body, "late but mine") {
-			t.Error(body)
-		}
-	case <-limited(t).Done():
-		t.Errorf("it was not given to the bot; expired: %d", n.stops(c, "expired"))
-	}
+	botC.gets("late but mine")
 }
 
 // What only says that an answer is coming is nothing to hand over.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,12 +16,7 @@ import (
 	"testing"
 	"time"
 
-	lark "github.com/larksuite/oapi-sdk-go/v3"
-	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
-	"github.com/larksuite/oapi-sdk-go/v3/core/httpserverext"
-
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/sidecar"
 )
 
 // Two bots that nobody changed hold a conversation: a person asks A, A hands
@@ -55,8 +49,7 @@ func converse(t *testing.T, native string, hook bool) {
 	n.Fault(feishusim.Fault{Kind: feishusim.FaultNative, Mode: native, Delay: 50 * time.Millisecond})
 	appA, appB := apps[0], apps[1]
 
-	a := n.start(n.config("agent_a"))
-	botA := n.bot(appA, "http://"+a.Gateway().String(), func(b *sdkBot, h heard) {
+	_, botA := n.behind(appA, n.config("agent_a"), func(b *sdkBot, h heard) {
 		switch {
 		case strings.Contains(h.Text, "sort this"):
 			n.reply(b, h, appB.ID, "please write the sort function")
@@ -69,30 +62,12 @@ func converse(t *testing.T, native string, hook bool) {
 			n.stream(b, h, "Here is ", "quicksort ", "in Go: func sort(xs []int)")
 		}
 	}
-	cfgB := n.config("agent_b")
-	var b *running
-	var botB *sdkBot
+	joins := n.behind
 	if hook {
-		botB = &sdkBot{app: appB, heard: make(chan heard, 1000)}
-		listens := httptest.NewServer(http.HandlerFunc(httpserverext.NewEventHandlerFunc(botB.dispatcher(answerB))))
-		t.Cleanup(listens.Close)
-		cfgB.BotWebhookURL, cfgB.AppID = listens.URL, appB.ID
-		cfgB.EncryptKey, cfgB.VerificationToken = "key of BotB", sidecar.Secret(appB.VerificationToken)
-		b = n.start(cfgB)
-		botB.client = lark.NewClient(appB.ID, appB.Secret, lark.WithOpenBaseUrl("http://"+b.Gateway().String()), lark.WithLogLevel(larkcore.LogLevelError))
-		appB.WebhookURL = "http://" + b.Gateway().String() + "/webhook/event"
-		if _, err := n.UpdateApp(appB); err != nil {
-			t.Fatal(err)
-		}
-		botB.introduce(t)
-	} else {
-		b = n.start(cfgB)
-		botB = n.bot(appB, "http://"+b.Gateway().String(), answerB)
+		joins = n.hooked
 	}
-	n.connected(a)
-	if !hook {
-		n.connected(b)
-	}
+	b, botB := joins(appB, n.config("agent_b"), answerB)
+	botB.introduce(t)
 
 	n.says("@BotA sort this", appA.ID)
 	handed := n.hears(botB, "please write")

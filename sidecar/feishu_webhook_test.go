@@ -14,10 +14,6 @@ import (
 	"testing"
 	"time"
 
-	lark "github.com/larksuite/oapi-sdk-go/v3"
-	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
-	"github.com/larksuite/oapi-sdk-go/v3/core/httpserverext"
-
 	"feishu-relay/feishu"
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/sidecar"
@@ -64,20 +60,12 @@ func (n *tenant) postsEventTo(addr string, app feishusim.App, id string) int {
 func TestACommandBeforeTheBotsFirstCall(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA", EncryptKey: eventKey})
-	botA := &sdkBot{app: apps[0], heard: make(chan heard, 1000)}
-	cfg := n.webhookBot(apps[0], httpserverext.NewEventHandlerFunc(botA.dispatcher(nil)))
-	cfg.Steer = n.steered("agent_a").Steer
-	a := n.start(cfg)
-	apps[0].WebhookURL = "http://" + a.Gateway().String() + "/webhook/event"
-	_, err := n.UpdateApp(apps[0])
-	must(t, err)
+	a, botA := n.hooked(apps[0], n.steered("agent_a"), nil)
 	command := n.says("/relay status")
 	n.until("the command is taken in", func() bool { return strings.Contains(fmt.Sprint(n.marks()), command) })
 	for range 3 { // the answer has had its turn
 		n.get(a, "/v1/groups")
 	}
-	botA.client = lark.NewClient(apps[0].ID, apps[0].Secret, lark.WithOpenBaseUrl("http://"+a.Gateway().String()),
-		lark.WithLogLevel(larkcore.LogLevelError))
 	botA.introduce(t)
 	if answer := n.sees("agent_a"); answer.ParentID != command {
 		t.Errorf("got %+v", answer)

@@ -242,36 +242,22 @@ func (n *tenant) pictureIn(id string) string {
 func TestFilesAreNamedToTheBot(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotC"})
-	a := n.start(n.config("agent_a"))
-	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	_, botA := n.behind(apps[0], n.config("agent_a"), nil)
 	botA.introduce(t)
-	n.connected(a)
-	posted := make(chan queuedLine, 100)
-	listens := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var in queuedLine
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-			t.Error(err)
-		}
-		posted <- in
-	}))
-	t.Cleanup(listens.Close)
-	cfg := n.config("agent_c")
-	cfg.Gateway, cfg.Connector, cfg.InjectURL = sidecar.GatewayConfig{}, true, listens.URL
-	cfg.AppID, cfg.AppSecret = apps[1].ID, sidecar.Secret(apps[1].Secret)
-	c := n.start(cfg)
-	n.until("the connector is connected", func() bool {
-		st := c.Status()
-		return st.Feishu != nil && *st.Feishu && st.Identity.OpenID != ""
-	})
+	c, botC := n.connector(apps[1], asIs)
 	named := func(want shownFile) {
 		t.Helper()
+		var in queuedLine
 		select {
-		case in := <-posted:
-			if m := in.Metadata; !slices.Equal(m.Files, []shownFile{want}) || !slices.Equal(m.MediaKeys, []string{want.Key}) {
-				t.Errorf("the program was posted %+v, want %v", m, want)
-			}
+		case posted := <-botC.heard:
+			data, err := json.Marshal(posted)
+			must(t, err)
+			must(t, json.Unmarshal(data, &in))
 		case <-limited(t).Done():
 			t.Fatal("the program was posted nothing")
+		}
+		if m := in.Metadata; !slices.Equal(m.Files, []shownFile{want}) || !slices.Equal(m.MediaKeys, []string{want.Key}) {
+			t.Errorf("the program was posted %+v, want %v", m, want)
 		}
 	}
 	key, id := n.saysFile(feishusim.Utterance{Chat: n.chat}, "a.txt", []byte("hello"))

@@ -23,7 +23,6 @@ import (
 
 	"feishu-relay/group"
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
 	"feishu-relay/transcript"
 )
@@ -256,24 +255,6 @@ func TestNoticesUnderKills(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// What a sidecar that was killed has not begun to show another one shows.
-func TestNoticeOfADeadSidecar(t *testing.T) {
-	verify.Only(t)
-	t.Parallel()
-	n := newPair(t, func(cfg *sidecar.Config) {})
-	n.b.kill()
-	id := n.says("stopped")
-	now := time.Now().UnixMilli()
-	line := fmt.Sprintf(`{"channel":"feishu","chat_id":%q,"agent":"agent_b","record":{"kind":"verdict","of":%q,"sender":"agent_a",`+
-		`"round":1,"said":%[3]d,"verdict":{"agent":"agent_b","at":%[3]d,"stopped":"max_depth"},"ts":%[3]d}}`, n.chat, id, now)
-	c := &circle{tenant: n.tenant}
-	c.injects(line)
-	n.until("BotA's sidecar shows it", func() bool { return len(n.noticeOn(id)) == 1 })
-	if got := n.reactions(id); len(got) != 1 {
-		t.Errorf("the reactions are %q", got)
 	}
 }
 

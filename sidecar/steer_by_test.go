@@ -67,33 +67,6 @@ func TestWhoMaySteer(t *testing.T) {
 	c.agree("nothing else has changed", func(g group.Group) bool { return g.Settings.Limit == 8 }, a, b)
 }
 
-// A bot that another one's framework reports as a person commands nothing where its id is known.
-func TestBotsCommandNothing(t *testing.T) {
-	t.Parallel()
-	n, apps, a, b, botA, botB := steeredPair(t, asIs)
-	n.reply(botA, heard{ID: n.says("go")}, apps[1].ID, "/relay pause")
-	n.hears(botB, "/relay pause") // it passes as what a bot says
-	id := n.OpenID(apps[1].ID, apps[0].ID)
-	status, body := n.posts(b, "/v1/inbound", fmt.Sprintf(`{"chat_id":%q,"content":"/relay pause","sender":"BotA","sender_id":%q,"message_id":"om_bot","ts":%d}`,
-		n.chat, id, time.Now().UnixMilli()))
-	if status != http.StatusAccepted || strings.Contains(body, string(relay.Command)) {
-		t.Errorf("a bot's words are answered %d: %s", status, body)
-	}
-	status, body = n.posts(b, "/v1/inbound", fmt.Sprintf(`{"chat_id":%q,"content":"/relay pause","sender":"Ghost","sender_type":"anonymous","message_id":"om_ghost","ts":%d}`,
-		n.chat, time.Now().UnixMilli()))
-	if status != http.StatusAccepted || strings.Contains(body, string(relay.Command)) {
-		t.Errorf("the words of nobody known are answered %d: %s", status, body)
-	}
-	for kind, command := range map[string]bool{`""`: true, `"user"`: true, `"anonymous"`: false} {
-		status, body = n.posts(b, "/v1/decide", fmt.Sprintf(`{"chat_id":%q,"content":"/relay pause","role":"user","sender":"Ghost","sender_type":%s}`,
-			n.chat, kind))
-		if status != http.StatusOK || strings.Contains(body, string(relay.Command)) != command {
-			t.Errorf("a question about a command of the type %s is answered %d: %s", kind, status, body)
-		}
-	}
-	n.agree("nothing is paused", func(g group.Group) bool { return g.Settings.Paused == nil }, a, b)
-}
-
 // A bot that the groups file or a relayed message names steers nothing, whatever is left out of what is said of it; what
 // it says is no person's.
 func TestAKnownBotSteersNothing(t *testing.T) {

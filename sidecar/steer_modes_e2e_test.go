@@ -6,16 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	lark "github.com/larksuite/oapi-sdk-go/v3"
-	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
-	"github.com/larksuite/oapi-sdk-go/v3/core/httpserverext"
 
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/feishusim"
@@ -37,40 +32,17 @@ type four struct {
 
 func newFour(t *testing.T) *four {
 	t.Helper()
-	const key = "key of BotB"
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB", EncryptKey: key},
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB", EncryptKey: "key of BotB"},
 		feishusim.App{Name: "BotC"})
-	f := &four{tenant: n, apps: apps, sides: map[string]*running{}, botC: newWorker(t, nil), botD: newWorker(t, nil), forD: map[string]bool{}}
-	f.sides["A"] = n.start(n.steered("agent_a"))
-	f.botA = n.bot(apps[0], "http://"+f.sides["A"].Gateway().String(), nil)
-
+	f := &four{tenant: n, apps: apps, sides: map[string]*running{}, botD: newWorker(t, nil), forD: map[string]bool{}}
+	f.sides["A"], f.botA = n.behind(apps[0], n.steered("agent_a"), nil)
 	cfg := n.steered("agent_b")
-	f.botB = &sdkBot{app: apps[1], heard: make(chan heard, 1000)}
-	listens := httptest.NewServer(http.HandlerFunc(httpserverext.NewEventHandlerFunc(f.botB.dispatcher(nil))))
-	t.Cleanup(listens.Close)
-	cfg.BotWebhookURL, cfg.AppID, cfg.EncryptKey, cfg.MentionAll = listens.URL, apps[1].ID, key, true
-	cfg.VerificationToken = sidecar.Secret(apps[1].VerificationToken)
-	f.sides["B"] = n.start(cfg)
-	f.botB.client = lark.NewClient(apps[1].ID, apps[1].Secret, lark.WithOpenBaseUrl("http://"+f.sides["B"].Gateway().String()),
-		lark.WithLogLevel(larkcore.LogLevelError))
-	apps[1].WebhookURL = "http://" + f.sides["B"].Gateway().String() + "/webhook/event"
-	_, err := n.UpdateApp(apps[1])
-	must(t, err)
-
-	cfg = n.steered("agent_c")
-	cfg.Gateway, cfg.Connector, cfg.InjectURL = sidecar.GatewayConfig{}, true, f.botC.hook.URL
-	cfg.AppID, cfg.AppSecret = apps[2].ID, sidecar.Secret(apps[2].Secret)
-	f.sides["C"] = n.start(cfg)
-
+	cfg.MentionAll = true
+	f.sides["B"], f.botB = n.hooked(apps[1], cfg, nil)
+	f.sides["C"], f.botC = n.connector(apps[2], n.steers)
 	cfg = n.steered("agent_d")
 	cfg.Gateway, cfg.BotName, cfg.InjectURL, cfg.MentionAll = sidecar.GatewayConfig{}, "BotD", f.botD.hook.URL, true
 	f.sides["D"] = n.start(cfg)
-
-	n.connected(f.sides["A"])
-	n.until("the connector is connected", func() bool {
-		st := f.sides["C"].Status()
-		return st.Feishu != nil && *st.Feishu && st.Identity.OpenID != ""
-	})
 	f.botA.introduce(t)
 	f.botB.introduce(t)
 	f.says(feishusim.Utterance{Text: "hello"})
@@ -108,6 +80,20 @@ func (f *four) says(u feishusim.Utterance) feishusim.Message {
 	f.forD[id] = answer.ForMe != nil && *answer.ForMe
 	m, _ := f.Message(id)
 	return m
+}
+
+// told has a bot on the local API report a message of a person, and returns the answer.
+func (n *tenant) told(s *running, id string) (answer relay.Sent) {
+	n.t.Helper()
+	m, _ := n.Message(id)
+	body, err := json.Marshal(map[string]any{"chat_id": m.ChatID, "content": m.Text, "sender": m.SenderName, "message_id": id,
+		"msg_type": m.Type, "parent_id": m.ParentID, "root_id": m.RootID, "thread_id": m.ThreadID, "ts": m.CreateTime})
+	must(n.t, err)
+	status, said := n.posts(s, "/v1/inbound", string(body))
+	if status != http.StatusAccepted || json.Unmarshal([]byte(said), &answer) != nil {
+		n.t.Fatalf("POST /v1/inbound of %q is answered %d: %s", m.Text, status, said)
+	}
+	return answer
 }
 
 // speaks lets a bot answer a message, and returns what it said.
@@ -291,9 +277,7 @@ func TestAdminsSteer(t *testing.T) {
 			all = append(all, n.start(cfg))
 			continue
 		}
-		s := n.start(cfg)
-		b := n.bot(apps[i], "http://"+s.Gateway().String(), nil)
-		n.connected(s)
+		s, b := n.behind(apps[i], cfg, nil)
 		b.introduce(t)
 		all = append(all, s)
 	}

@@ -330,3 +330,45 @@ func (n *tenant) readsTranscript(s *running) string {
 	must(n.t, err)
 	return string(text)
 }
+
+// The text of a recalled command, and the answer to it, is gone for all who read.
+func TestRecalledCommand(t *testing.T) {
+	t.Parallel()
+	n, _, a, b, _, _ := steeredPair(t, asIs)
+	id := n.says("/relay pasuword")
+	n.repliesTo(id)
+	for _, s := range []*running{a, b} {
+		n.until("the answer is shown", func() bool {
+			return strings.Count(n.get(s, "/v1/transcripts/feishu/"+n.chat), "pasuword") > 1
+		})
+	}
+	must(t, n.Recall(id))
+	n.until("no file has it", func() bool { return n.holding("pasuword", "transcripts") == nil })
+	for _, s := range []*running{a, b} {
+		n.forgets(s, id, "pasuword")
+		if found := n.get(s, "/v1/transcripts/feishu/"+n.chat+"?q=pasuword"); strings.Contains(found, "pasuword") {
+			t.Errorf("a search finds %s", found)
+		}
+	}
+}
+
+// What is recalled in a private chat is nobody else's.
+func TestPrivateRecallsStayHere(t *testing.T) {
+	t.Parallel()
+	n, _, _, _, botA, _ := steeredPair(t, asIs)
+	id, err := n.SayPrivate(botA.app.ID, n.user.ID, "between us")
+	must(t, err)
+	h := n.hears(botA, "between us")
+	must(t, n.Recall(id))
+	group := n.says("for all")
+	must(t, n.Recall(group))
+	side := ""
+	n.until("the group's recall is shared", func() bool {
+		data, err := os.ReadFile(filepath.Join(n.dir, "relay", "side", "side.jsonl"))
+		side = string(data)
+		return err == nil && strings.Contains(side, group)
+	})
+	if strings.Contains(side, h.Chat) || strings.Contains(side, id) {
+		t.Errorf("the private chat is shared: %s", side)
+	}
+}

@@ -261,39 +261,6 @@ func TestJunkMarksChangeNothing(t *testing.T) {
 	}
 }
 
-// A change that is dated in the future counts as one of now: a later one replaces it, also where
-// the line is read again.
-func TestSettingsFromTheFuture(t *testing.T) {
-	t.Parallel()
-	for _, backend := range backends {
-		t.Run(backend, func(t *testing.T) {
-			t.Parallel()
-			c := newCircle(t, backend)
-			a, b := c.start(c.config("agent_a")), c.start(c.config("agent_b"))
-			c.agree("they know each other", withBots(2), a, b)
-			future := time.Now().Add(365 * 24 * time.Hour).UnixMilli()
-			c.injects(fmt.Sprintf(`{"channel":"feishu","chat_id":"oc_1","agent":"agent_z","record":{"kind":"command","id":"f1","act":"set",`+
-				`"message_id":"notice:f1","set":{"limit":{"at":%d,"id":"f1","v":4}},"ts":%d}}`, future, future),
-				fmt.Sprintf(`{"channel":"feishu","chat_id":"oc_1","agent":"agent_z","record":{"kind":"set",`+
-					`"set":{"budget":{"at":%d,"id":"f2","v":3}},"ts":%d}}`, future, future))
-			c.agree("it holds", func(g group.Group) bool { return g.Settings.Limit == 4 && g.Settings.Budget == 3 }, a, b)
-			held := time.Now().UnixMilli()
-			c.until("later is later by a millisecond", func() bool { return time.Now().UnixMilli() > held })
-			c.patch(b, `{"limit":6}`)
-			if got := c.reports(a, "om_1", "/relay budget 5"); got.Reason != relay.Command {
-				t.Errorf("a command is answered %+v", got)
-			}
-			later := func(g group.Group) bool { return g.Settings.Limit == 6 && g.Settings.Budget == 5 }
-			c.agree("a later change replaces it", later, a, b)
-			b.stop()
-			b = c.start(c.config("agent_b"))
-			fresh := c.start(c.config("agent_c"))
-			c.agree("a new one is there", withBots(3), a, b, fresh)
-			c.agree("the line is read again", later, a, b, fresh)
-		})
-	}
-}
-
 // Two sidecars with different environments do the same, and say that they differ.
 func TestEnvironmentsThatDiffer(t *testing.T) {
 	t.Parallel()
@@ -317,15 +284,4 @@ func TestEnvironmentsThatDiffer(t *testing.T) {
 	}
 	c.patch(b, `{"answer":"one"}`)
 	c.agree("a change holds over both", func(g group.Group) bool { return g.Settings.Answer == group.ModeOne }, a, b)
-}
-
-// A limit that was set before the operator lowered the highest one is that one then.
-func TestTheHighestLimitIsLowered(t *testing.T) {
-	t.Parallel()
-	c := newCircle(t, "file")
-	a := c.start(c.config("agent_a"))
-	c.agree("it is a member", withBots(1), a)
-	c.patch(a, `{"limit":10,"threshold":9}`)
-	must(t, os.WriteFile(filepath.Join(c.dir, "groups.json"), []byte(`{"groups":{"oc_1":{"steer_max_depth":3,"members":["agent_a"]}}}`), 0o600))
-	c.agree("the limit is lower", func(g group.Group) bool { return g.Settings.Limit == 3 && g.Settings.Threshold == 3 }, a)
 }

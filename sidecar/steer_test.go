@@ -4,14 +4,13 @@ package sidecar_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"feishu-relay/group"
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/sidecar"
 )
@@ -19,10 +18,15 @@ import (
 // steered is config with what the program's defaults are for steering.
 func (n *tenant) steered(agent string) sidecar.Config {
 	cfg := n.config(agent)
+	n.steers(&cfg)
+	return cfg
+}
+
+// steers sets those defaults.
+func (n *tenant) steers(cfg *sidecar.Config) {
 	cfg.Steer = sidecar.SteerConfig{AnswerMode: "all", Commands: []string{"/relay", "/中继"}, By: "members", MaxDepth: 10,
 		StopNotice: "reaction", ContinueWindow: time.Hour}
 	cfg.Mailbox.Dir, cfg.Mailbox.Heartbeat, cfg.Mailbox.HeartbeatTimeout = n.dir+"/mailboxes", time.Second, patience
-	return cfg
 }
 
 // know waits until each of the sidecars knows that the bots of all are in the group: until then a command may
@@ -40,23 +44,6 @@ func (n *tenant) haveRead(id string, all ...*running) {
 	n.until("the message is recorded", func() bool {
 		return !slices.ContainsFunc(all, func(s *running) bool { return n.shownOf(s, id).Content == "" })
 	})
-}
-
-// knowStop waits until each of the sidecars knows of the notice that a message stopped. The transcript, which they may
-// share, has it once one of them does.
-func (n *tenant) knowStop(id string, all ...*running) {
-	n.t.Helper()
-	for _, s := range all {
-		events := n.reads(s, "/v1/events", "0")
-		n.until("the sidecar knows of the notice", func() bool {
-			events.mu.Lock()
-			defer events.mu.Unlock()
-			return slices.ContainsFunc(events.lines, func(line string) bool {
-				return strings.Contains(line, `"type":"notice"`) && strings.Contains(line, `"act":"stop"`) && strings.Contains(line, id)
-			})
-		})
-		events.leave()
-	}
 }
 
 // answers waits for what the sidecars answer to a command in the group, and until all in this process have taken in
@@ -89,41 +76,6 @@ func (n *tenant) repliesTo(id string) feishusim.Message {
 		n.t.Fatalf("nobody answered %s: %v", id, err)
 	}
 	return m
-}
-
-// Who asks at once what became of a message hears that it is on its way, and then what became of it.
-func TestWhyOfAMessageOnItsWay(t *testing.T) {
-	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-	goes := make(chan struct{})
-	a := n.start(n.steered("agent_a"))
-	b := n.startTraced(n.steered("agent_b"), func(step string) {
-		if step == "arrived" {
-			<-goes
-		}
-	})
-	botA, botB := n.bots(apps, a, b)
-	n.says("go")
-	go_ := n.hears(botA, "go")
-	n.hears(botB, "go")
-	n.know(a, b)
-	n.until("both are online", func() bool {
-		return !slices.ContainsFunc(n.steeredGroup(a).Bots, func(b group.Bot) bool { return !b.Online })
-	})
-	n.reply(botA, go_, apps[1].ID, "are you there?")
-	id := n.sees("are you there?").ID
-	n.haveRead(id, a)
-	why := func() string {
-		asked, err := n.Post(feishusim.Utterance{User: n.user.ID, Text: "/relay why", ReplyTo: id})
-		must(t, err)
-		return n.repliesTo(asked).Text
-	}
-	if got := why(); !strings.Contains(got, "BotB: on its way") {
-		t.Errorf("before it arrives: %q", got)
-	}
-	close(goes)
-	n.hears(botB, "are you there?")
-	n.until("it is known to be delivered", func() bool { return strings.Contains(why(), "BotB: delivered at") })
 }
 
 // A person's commands are answered once, by one of the bots, reach no bot, and hold at all
@@ -203,10 +155,9 @@ func TestNoticesReachNoBot(t *testing.T) {
 	for i, agent := range []string{"agent_a", "agent_b", "agent_c"} {
 		cfg := n.steered(agent)
 		cfg.Steer.StopNotice, cfg.Limits.MaxDepth = "text", 2
-		s := n.start(cfg)
-		running, bots = append(running, s), append(bots, n.bot(apps[i], "http://"+s.Gateway().String(), nil))
-		n.connected(s)
-		bots[i].introduce(t)
+		s, bot := n.behind(apps[i], cfg, nil)
+		bot.introduce(t)
+		running, bots = append(running, s), append(bots, bot)
 	}
 	first := n.says("好，开始讨论")
 	n.hears(bots[1], "开始")
@@ -244,19 +195,26 @@ func TestNoticesReachNoBot(t *testing.T) {
 	}
 }
 
-// A person's message carries what its bot was not given before it, where the group wants that.
+// A person's message carries what its bot was not given before it, where the group wants that, without what was
+// recalled, and once.
 func TestContextOfPeoplesMessages(t *testing.T) {
 	t.Parallel()
 	n, _, _, b, botA, botB := steeredPair(t, func(cfg *sidecar.Config) { cfg.InjectContext = 5 })
 	n.answers("/relay mute BotB")
-	n.says("the build is red")
+	asked := n.says("the build is red")
 	n.hears(botA, "the build is red")
-	n.until("BotB is not given it", func() bool { return n.stops(b, "muted") == 1 })
+	for _, text := range []string{"a cherry", "a fig"} {
+		n.reply(botA, heard{ID: asked}, "", text)
+	}
+	n.until("BotB is not given them", func() bool { return n.stops(b, "muted") == 3 })
+	cherry := n.sees("a cherry").ID
+	must(t, n.Recall(cherry))
+	n.until("it is recalled", func() bool { return n.shownOf(b, cherry).Recalled })
 	n.answers("/relay unmute BotB")
 	n.says("go on with that")
-	h := n.hears(botB, "go on with that")
-	if !strings.Contains(h.Text, "Tom: the build is red") || strings.Contains(h.Text, "Tom: hello") || strings.Contains(h.Text, "/relay") {
-		t.Errorf("BotB was given %q", h.Text)
+	if text := n.hears(botB, "go on with that").Text; !strings.Contains(text, "Tom: the build is red") || !strings.Contains(text, "a fig") ||
+		strings.Contains(text, "Tom: hello") || strings.Contains(text, "/relay") || strings.Contains(text, "cherry") {
+		t.Errorf("BotB was given %q", text)
 	}
 	if h := n.hears(botA, "go on with that"); h.Text != "go on with that" {
 		t.Errorf("BotA was given %q", h.Text)
@@ -267,33 +225,94 @@ func TestContextOfPeoplesMessages(t *testing.T) {
 	}
 }
 
-// The operator's budget ends what bots say within an hour, and its end is shown.
-func TestBudgetOfAGroup(t *testing.T) {
+// What waits for a bot that is away, what people said, is withdrawn by a mute and by a stop, as what bots said. What
+// the bot missed is in front of the next text, and of nothing else.
+func TestPeoplesMessagesThatWait(t *testing.T) {
 	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-	cfgA, cfgB := n.steered("agent_a"), n.steered("agent_b")
-	cfgA.Steer.Budget, cfgB.Steer.Budget = 3, 3
-	a, b := n.start(cfgA), n.start(cfgB)
-	botA, botB := n.bots(apps, a, b)
-	botA.introduce(t)
-	botB.introduce(t)
-	for i, text := range []string{"first news", "second news", "third news", "fourth news"} {
-		ask := fmt.Sprintf("news, please, %d", i)
-		n.says(ask)
-		n.reply(botA, n.hears(botA, ask), apps[1].ID, text)
-		if i < 3 {
-			n.hears(botB, text)
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
+	c, botC := n.connector(apps[0], func(cfg *sidecar.Config) {
+		n.steers(cfg)
+		cfg.InjectContext = 5
+	})
+	var away atomic.Bool
+	takes := botC.hook.Config.Handler
+	botC.hook.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
 		}
+		takes.ServeHTTP(w, r)
+	})
+	n.says("hello")
+	botC.gets("hello")
+	away.Store(true)
+	for _, step := range []struct{ command, reason, back string }{
+		{"/relay mute BotC", "muted", "/relay unmute BotC"}, {"/relay stop", "stopped_by_person", "/relay continue"},
+	} {
+		n.says("this waits")
+		n.until("it waits", func() bool { return n.waits(c) == 1 })
+		n.answers(step.command)
+		n.until("it is withdrawn", func() bool { return n.stops(c, step.reason) == 1 && n.waits(c) == 0 })
+		n.answers(step.back)
 	}
-	n.until("the fourth stops", func() bool { return n.stops(b, "budget") == 1 })
-	fourth := n.sees("fourth news")
-	n.until("that is shown", func() bool { return slices.Equal(n.reactions(fourth.ID), []string{"CrossMark"}) })
-	n.says("continue")
-	n.hears(botB, "fourth news")
-	if got := n.answers("/relay budget 2"); !strings.Contains(got, "2") {
-		t.Errorf("the answer is %q", got)
+	away.Store(false)
+	n.answers("/relay mute BotC")
+	n.says("it misses this")
+	n.until("it is withheld", func() bool { return n.stops(c, "muted") == 2 })
+	n.answers("/relay unmute BotC")
+	n.saysFile(feishusim.Utterance{Chat: n.chat}, "small.png", png[:1000])
+	if in := botC.gets("[图片]"); strings.Contains(in.Content, "misses") {
+		t.Errorf("in front of a picture: %q", in.Content)
 	}
-	if got := n.answers("/relay budget 50"); !strings.Contains(got, "3") {
-		t.Errorf("the answer above the operator's is %q", got)
+	n.says("and now?")
+	if in := botC.gets("and now?"); !strings.Contains(in.Content, "Tom: it misses this\n") {
+		t.Errorf("in front of a text: %q", in.Content)
 	}
+}
+
+// A command that is not carried out in time reaches no bot all the same.
+func TestASlowCommandReachesNoBot(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	release := make(chan struct{})
+	var slow atomic.Bool
+	a := n.startTraced(n.steered("agent_a"), func(step string) {
+		if step == "sending" && slow.Load() {
+			<-release
+		}
+	})
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	n.connected(a)
+	n.says("hello")
+	n.hears(botA, "hello")
+	slow.Store(true)
+	id := n.says("/relay status")
+	n.until("its event is decided on", func() bool { return n.events(a, "withheld")+n.events(a, "tap_slow") > 0 })
+	slow.Store(false)
+	close(release)
+	n.repliesTo(id)
+	n.says("bye")
+	n.hears(botA, "bye")
+	n.eachOnce(botA, id)
+}
+
+// The status tells which groups have a pause or a mute, and what the sidecars of their bots are set to.
+func TestStatusOfSteering(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	cfg := n.steered("agent_a")
+	cfg.Steer.Budget = 7
+	a, _ := n.behind(apps[0], cfg, nil)
+	if got := a.Status().Steering; len(got.Commands) != 2 || got.AnswerMode != "all" || got.Notice != "reaction" || len(got.Groups) != 0 {
+		t.Errorf("before: %+v", got)
+	}
+	n.answers("/relay pause 30m")
+	got := a.Status().Steering
+	if len(got.Groups) != 1 || string(got.Groups[0].ChatID) != n.chat || got.Groups[0].Paused == nil || got.Groups[0].Paused.Until == nil {
+		t.Errorf("groups: %+v", got.Groups)
+	}
+	if len(got.Agents) != 1 || got.Agents[0].Agent != "agent_a" || got.Agents[0].Answer != "all" || got.Agents[0].Budget != 7 {
+		t.Errorf("agents: %+v", got.Agents)
+	}
+	n.until("the answer is noted as shown", func() bool { return a.Status().Steering.Waiting == 0 })
 }

@@ -45,11 +45,10 @@ func TestContentsAreReadFromFeishu(t *testing.T) {
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA",
 				Scopes: append(feishusim.DefaultScopes(), feishusim.ScopeGroup)})
 			if by == "connector" {
-				n.connectorFor(apps[0], 10*time.Minute)
+				n.connector(apps[0], asIs)
 			} else {
-				a := n.start(n.config("agent_a"))
-				n.bot(apps[0], "http://"+a.Gateway().String(), nil).introduce(t)
-				n.connected(a)
+				_, botA := n.behind(apps[0], n.config("agent_a"), nil)
+				botA.introduce(t)
 			}
 			say := func(u feishusim.Utterance) {
 				u.Chat, u.User = n.chat, n.user.ID
@@ -80,7 +79,7 @@ func TestMissedMessagesAreReadFromFeishu(t *testing.T) {
 	b := n.start(cfg)
 	_, botB := n.bots(apps, a, b)
 	botB.introduce(t)
-	_, got := n.connectorFor(apps[2], cfg.MaxAge)
+	_, botC := n.connector(apps[2], func(cfg *sidecar.Config) { cfg.MaxAge = 20 * time.Second })
 	for _, app := range apps[1:] {
 		n.Fault(feishusim.Fault{Kind: feishusim.FaultDelay, App: app.ID, Delay: time.Hour})
 	}
@@ -88,13 +87,8 @@ func TestMissedMessagesAreReadFromFeishu(t *testing.T) {
 	if h := n.hears(botB, "are you there?"); h.ID != id || !n.mentioned(botB, h) || h.SenderID != n.OpenID(apps[1].ID, n.user.ID) {
 		t.Errorf("BotB was given %+v, want message %s of Tom, which mentions it", h, id)
 	}
-	select {
-	case body := <-got:
-		if !strings.Contains(body, id) || !strings.Contains(body, `"is_mentioned":true`) {
-			t.Errorf("BotC was posted %s", body)
-		}
-	case <-limited(t).Done():
-		t.Fatal("BotC was posted nothing")
+	if in := botC.gets("are you there?"); in.Metadata["message_id"] != id || in.Metadata["is_mentioned"] != true {
+		t.Errorf("BotC was posted %+v", in)
 	}
 	n.fails(b, fmt.Sprint("the bot missed message ", id))
 	n.ClearFaults()
@@ -108,9 +102,8 @@ func TestMissedMessagesAreReadFromFeishu(t *testing.T) {
 func TestOtherConnectionsAreReported(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
-	a := n.start(n.config("agent_a"))
-	n.bot(apps[0], "http://"+a.Gateway().String(), nil).introduce(t)
-	n.connected(a)
+	a, botA := n.behind(apps[0], n.config("agent_a"), nil)
+	botA.introduce(t)
 	n.bot(apps[0], n.url.String(), nil)
 	n.fails(a, "the app has 2 connections to Feishu, and 1 are of this sidecar")
 }
