@@ -17,7 +17,7 @@ func large(i int) []byte {
 }
 
 // fill takes all memory that Redis has left, as another program does.
-func fill(t testing.TB, raw *redis.Client) {
+func fill(t *testing.T, raw *redis.Client) {
 	t.Helper()
 	n := 0
 	for size := 1_000_000; size >= 10; size /= 10 {
@@ -57,6 +57,6 @@ func TestFullRedisKeepsNewMessages(t *testing.T) {
 	must(t, raw.Del(t.Context(), "other0", "other1", "other2").Err())
 	publish(t, q, receipt, large(200))
 	for i := range 201 {
-		e.want(large(i))
+		e.Want(large(i))
 	}
 }

@@ -25,9 +25,9 @@ func passes(t *testing.T, url string, raw redis.UniversalClient) {
 	})
 	publish(t, q, receipt, lines("a", 301, 303)...)
 	e.skipTo(lines("a", 1, 1)[0])
-	e.want(lines("a", 2, 303)...)
+	e.Want(lines("a", 2, 303)...)
 	must(t, raw.Publish(t.Context(), testChannel, foreignLine(1)).Err())
-	e.want(foreignLine(1))
+	e.Want(foreignLine(1))
 }
 
 func TestCluster(t *testing.T) {

@@ -27,9 +27,9 @@ func TestTwoSidecarsOfOneName(t *testing.T) {
 	}
 	publish(t, second, "", lines("a", 1, 1)...) // it works nevertheless
 	e2.skipTo(lines("a", 1, 1)[0])
-	e2.stop()
+	e2.Stop()
 	e.until("alone again", func(s relay.Status) bool { return s.Error == "" })
-	e.stop()
+	e.Stop()
 	raw, key := rawClient(t, srv), testChannel+":agent:same"
 	left := raw.Get(t.Context(), key).Val()
 	again := hurried(open(t, srv.URL(), "same", t.TempDir(), nil))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
 )
@@ -56,6 +57,8 @@ func TestTrimmedIsNotLost(t *testing.T) {
 	publish(t, a, mine, lines("a", 2, 2)...)
 }
 
+// A sender that published a line and a reader that read it notice that it is lost: the one is told, the other begins
+// again, and gets what is published again.
 func TestLossIsNoticed(t *testing.T) {
 	srv := redistest.Start(t)
 	raw, ctx := rawClient(t, srv), t.Context()
@@ -73,8 +76,14 @@ func TestLossIsNoticed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := open(t, srv.URL(), "a", t.TempDir(), nil)
+			e := listenTo(t, q, true)
 			receipt := publish(t, q, "", lines("a", 1, 20)...)
+			e.skipTo(lines("a", 20, 20)[0])
 			mine, _, _ := strings.Cut(string(receipt), "/")
+			at, _ := redislink.ParseEntry(mine)
+			eventually(t, "the next millisecond, for entries with other ids", func() bool {
+				return raw.Time(ctx).Val().UnixMilli() > int64(at.MS)
+			})
 			lose(mine)
 			before := raw.XLen(ctx, q.stream).Val()
 			for _, more := range [][][]byte{nil, lines("x", 1, 3)} {
@@ -85,8 +94,17 @@ func TestLossIsNoticed(t *testing.T) {
 			if after := raw.XLen(ctx, q.stream).Val(); after != before {
 				t.Errorf("the stream grew from %d to %d entries", before, after)
 			}
-			receipt = publish(t, q, "", lines("a", 1, 20)...)
-			publish(t, q, receipt, lines("a", 21, 21)...)
+			if !strings.HasPrefix(name, "a new stream with") || name == "a new stream with earlier entries" { // others come as news
+				eventually(t, "the reader begins again", func() bool { return q.Stats().Restarts == 1 })
+			}
+			receipt = publish(t, q, "", lines("b", 1, 20)...)
+			publish(t, q, receipt, lines("b", 21, 21)...)
+			e.skipTo(lines("b", 1, 1)[0])
+			for _, d := range e.Want(lines("b", 2, 21)...) {
+				if d.History {
+					t.Errorf("%.60s is history", d.Line)
+				}
+			}
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/test/redistest"
@@ -15,18 +14,13 @@ import (
 	"feishu-relay/relay/relaytest"
 )
 
-// patience is how long a test waits for what must come; then it fails.
-const patience = 60 * time.Second
-
 const testChannel = "nanobot:feishu:outbound"
 
 // open makes a queue with a short heartbeat; change may be nil.
-func open(t testing.TB, url, agent, dir string, change func(*Options)) *Queue {
+func open(t *testing.T, url, agent, dir string, change func(*Options)) *Queue {
 	t.Helper()
-	opts := Options{URL: url, Channel: testChannel, Agent: agent, Dir: dir, Block: 50 * time.Millisecond}
-	if tt, ok := t.(*testing.T); ok {
-		opts.Logger = slog.New(slog.NewTextHandler(tt.Output(), nil))
-	}
+	opts := Options{URL: url, Channel: testChannel, Agent: agent, Dir: dir, Block: 50 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if change != nil {
 		change(&opts)
 	}
@@ -38,39 +32,21 @@ func open(t testing.TB, url, agent, dir string, change func(*Options)) *Queue {
 	return q
 }
 
-// ear runs one Subscribe and settles all it is handed.
+// ear reads a queue.
 type ear struct {
-	t      testing.TB
-	q      *Queue
-	got    chan relay.Delivery
-	cancel context.CancelFunc
-	ended  chan struct{}
+	*relaytest.Reader
+	t *testing.T
+	q *Queue
 }
 
 // listenTo starts reading and waits until the reader is live, if live.
-func listenTo(t testing.TB, q *Queue, live bool) *ear {
+func listenTo(t *testing.T, q *Queue, live bool) *ear {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	e := &ear{t: t, q: q, got: make(chan relay.Delivery, 1<<16), cancel: cancel, ended: make(chan struct{})}
-	go func() {
-		defer close(e.ended)
-		if err := q.Subscribe(ctx, func(_ context.Context, d relay.Delivery) {
-			d.Settle()
-			e.got <- d
-		}); err != nil {
-			t.Errorf("subscribe: %v", err)
-		}
-	}()
-	t.Cleanup(e.stop)
+	e := &ear{relaytest.Follow(t, q), t, q}
 	if live {
 		e.until("reading", func(s relay.Status) bool { return s.Reading })
 	}
 	return e
-}
-
-func (e *ear) stop() {
-	e.cancel()
-	<-e.ended
 }
 
 // until waits for a status.
@@ -79,57 +55,22 @@ func (e *ear) until(what string, ok func(relay.Status) bool) {
 	eventually(e.t, what, func() bool { return ok(e.q.Status()) })
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
+func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("never came: %s", what)
-		}
-	}
-}
-
-func (e *ear) next() relay.Delivery {
-	e.t.Helper()
-	select {
-	case d := <-e.got:
-		return d
-	case <-time.After(patience):
-		e.t.Fatalf("no line came; status %+v, stats %+v", e.q.Status(), e.q.Stats())
-		panic("not reached")
-	}
-}
-
-// want takes exactly these lines.
-func (e *ear) want(lines ...[]byte) []relay.Delivery {
-	e.t.Helper()
-	ds := make([]relay.Delivery, len(lines))
-	got, want := make([]string, len(lines)), make([]string, len(lines))
-	for i := range lines {
-		ds[i] = e.next()
-		got[i], want[i] = string(ds[i].Line), string(lines[i])
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		e.t.Fatalf("lines (-want +got):\n%s", diff)
-	}
-	return ds
+	relaytest.Eventually(t, what, ok)
 }
 
 // skipTo takes lines until this one, which it takes as well.
 func (e *ear) skipTo(line []byte) {
 	e.t.Helper()
-	for string(e.next().Line) != string(line) {
+	for string(e.Take(1)[0].Line) != string(line) {
 	}
 }
 
 // publish hands lines to Redis, which must take them.
-func publish(t testing.TB, q *Queue, after relay.Receipt, lines ...[]byte) relay.Receipt {
+func publish(t *testing.T, q *Queue, after relay.Receipt, lines ...[]byte) relay.Receipt {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	receipt, err := q.Publish(ctx, lines, after)
 	if err != nil {
@@ -139,7 +80,7 @@ func publish(t testing.TB, q *Queue, after relay.Receipt, lines ...[]byte) relay
 }
 
 // rawClient is the library as it comes, on a server.
-func rawClient(t testing.TB, srv *redistest.Server) *redis.Client {
+func rawClient(t *testing.T, srv *redistest.Server) *redis.Client {
 	t.Helper()
 	opts, err := redis.ParseURL(srv.URL())
 	if err != nil {
@@ -156,7 +97,7 @@ func foreignLine(i int) []byte {
 		`"sender_agent_name":"f","metadata":{"chat_type":"group","seq":7}}`, i)
 }
 
-func must(t testing.TB, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

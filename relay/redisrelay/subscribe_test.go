@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
 )
@@ -27,9 +26,9 @@ func TestKilledWithoutPersistence(t *testing.T) {
 	gone := listenTo(t, away, true)
 
 	receipt := publish(t, sender, "", lines("s", 1, 30)...)
-	here.want(lines("s", 1, 30)...)
-	gone.want(lines("s", 1, 30)...)
-	gone.stop()
+	here.Want(lines("s", 1, 30)...)
+	gone.Want(lines("s", 1, 30)...)
+	gone.Stop()
 
 	srv.Kill()
 	here.until("an error", func(s relay.Status) bool { return !s.Connected && s.Error != "" })
@@ -44,48 +43,15 @@ func TestKilledWithoutPersistence(t *testing.T) {
 	}
 	publish(t, sender, "", lines("s", 1, 40)...)
 	here.skipTo(lines("s", 31, 31)[0]) // behind repeats, as it begins anew
-	here.want(lines("s", 32, 40)...)
+	here.Want(lines("s", 32, 40)...)
 	back := listenTo(t, away, false)
-	for _, d := range back.want(lines("s", 1, 40)...) {
+	for _, d := range back.Want(lines("s", 1, 40)...) {
 		if d.History {
 			t.Fatal("what came anew is no history")
 		}
 	}
 	if got := here.q.Stats().Reconnects; got == 0 {
 		t.Error("no reconnect was counted")
-	}
-}
-
-// Redis comes back with all but its newest entries, as a replica may: who reads begins again, and gets what is
-// published again.
-func TestNewestEntriesLost(t *testing.T) {
-	srv := redistest.Start(t)
-	sender := open(t, srv.URL(), "sender", t.TempDir(), nil)
-	receipt := publish(t, sender, "", lines("earlier", 1, 1)...)
-	e := listenTo(t, open(t, srv.URL(), "a", t.TempDir(), nil), true)
-	e.want(lines("earlier", 1, 1)...)
-	kept := publish(t, sender, receipt, lines("s", 1, 5)...)
-	if err := rawClient(t, srv).Save(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	receipt = publish(t, sender, kept, lines("s", 6, 8)...)
-	e.want(lines("s", 1, 8)...)
-	srv.Kill()
-	if err := srv.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sender.Publish(t.Context(), lines("s", 9, 9), receipt); !errors.Is(err, relay.ErrForgotten) {
-		t.Fatalf("got %v, want %v", err, relay.ErrForgotten)
-	}
-	publish(t, sender, kept, lines("s", 6, 9)...)
-	again := append(lines("earlier", 1, 1), lines("s", 1, 9)...)
-	for _, d := range e.want(again...) {
-		if d.History {
-			t.Errorf("%.60s is history", d.Line)
-		}
-	}
-	if s := e.q.Stats(); s.Restarts != 1 || s.Trimmed != 0 {
-		t.Errorf("stats %+v", s)
 	}
 }
 
@@ -96,18 +62,18 @@ func TestRestartedWithItsData(t *testing.T) {
 	q := open(t, srv.URL(), "a", t.TempDir(), nil)
 	receipt := publish(t, q, "", lines("a", 1, 3)...)
 	here := listenTo(t, q, true)
-	here.want(lines("a", 1, 3)...)
+	here.Want(lines("a", 1, 3)...)
 	srv.Kill()
 	early := listenTo(t, open(t, srv.URL(), "b", t.TempDir(), nil), false) // begins while Redis is away
 	early.until("an error", func(s relay.Status) bool { return s.Error != "" })
 	must(t, srv.Restart())
-	early.want(lines("a", 1, 3)...)
+	early.Want(lines("a", 1, 3)...)
 	eventually(t, "publishing", func() bool {
 		_, err := q.Publish(context.Background(), lines("a", 4, 4), receipt)
 		return err == nil
 	})
-	early.want(lines("a", 4, 4)...)
-	here.want(lines("a", 4, 4)...)
+	early.Want(lines("a", 4, 4)...)
+	here.Want(lines("a", 4, 4)...)
 	if got := q.Stats().Restarts; got != 0 {
 		t.Errorf("%d restarts of the stream, want none", got)
 	}
@@ -122,7 +88,7 @@ func TestForeignMessageIsHandedOverAtOnce(t *testing.T) {
 		if err := raw.Publish(t.Context(), testChannel, line).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if d := e.want(line)[0]; d.History {
+		if d := e.Want(line)[0]; d.History {
 			t.Error("it is no history")
 		}
 	}
@@ -130,7 +96,7 @@ func TestForeignMessageIsHandedOverAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, q, "", lines("a", 1, 1)...)
-	e.want(lines("a", 1, 1)...)
+	e.Want(lines("a", 1, 1)...)
 	if got := q.Stats().Foreign; got != 4 {
 		t.Errorf("counted %d, want 4", got)
 	}
@@ -168,7 +134,7 @@ func TestForeignFloodIsBounded(t *testing.T) {
 	for last := ""; last != string(foreignLine(sent-1)); { // the newest was kept
 		select {
 		case last = <-got:
-		case <-time.After(patience):
+		case <-time.After(time.Minute):
 			t.Fatal("the newest did not come")
 		}
 	}
@@ -180,43 +146,18 @@ func TestTrimmedUnreadIsCounted(t *testing.T) {
 	sender, q := open(t, srv.URL(), "s", t.TempDir(), small), open(t, srv.URL(), "a", t.TempDir(), small)
 	e := listenTo(t, q, true)
 	receipt := publish(t, sender, "", lines("s", 1, 10)...)
-	e.want(lines("s", 1, 10)...)
-	e.stop()
+	e.Want(lines("s", 1, 10)...)
+	e.Stop()
 	for i := 11; i <= 1010; i += 100 {
 		receipt = publish(t, sender, receipt, lines("s", i, i+99)...)
 	}
 	left := rawClient(t, srv).XLen(t.Context(), q.stream).Val()
 	e = listenTo(t, q, true)
-	e.want(lines("s", int(1011-left), 1010)...)
+	e.Want(lines("s", int(1011-left), 1010)...)
 	if got := q.Stats(); got.Trimmed != 1 || got.Restarts != 0 {
 		t.Errorf("stats %+v, want that entries were trimmed once", got)
 	}
 	e.until("no lag", func(s relay.Status) bool { return s.Lag == 0 })
-}
-
-// The stream is replaced without a break of the connection.
-func TestStreamReplacedUnderTheReader(t *testing.T) {
-	srv := redistest.Start(t)
-	raw := rawClient(t, srv)
-	q := open(t, srv.URL(), "a", t.TempDir(), nil)
-	e := listenTo(t, q, true)
-	publish(t, q, "", lines("a", 1, 3)...)
-	e.want(lines("a", 1, 3)...)
-	if err := raw.Del(t.Context(), q.stream).Err(); err != nil {
-		t.Fatal(err)
-	}
-	// Ids before the cursor, as from a server whose clock is behind.
-	for i, line := range lines("b", 1, 3) {
-		if err := raw.XAdd(t.Context(), &redis.XAddArgs{
-			Stream: q.stream, ID: redislink.EntryID{MS: uint64(i + 1)}.String(), Values: []any{"payload", line},
-		}).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	e.want(lines("b", 1, 3)...)
-	if got := q.Stats().Restarts; got == 0 {
-		t.Error("no restart was counted")
-	}
 }
 
 func TestJunkInTheStreamIsSkipped(t *testing.T) {
@@ -230,10 +171,10 @@ func TestJunkInTheStreamIsSkipped(t *testing.T) {
 		}
 	}
 	eventually(t, "both are read", func() bool { return q.Stats().Junk == 2 })
-	e.stop()
+	e.Stop()
 	e = listenTo(t, q, true) // which looks at the position
 	publish(t, q, "", lines("a", 1, 1)...)
-	e.want(lines("a", 1, 1)...)
+	e.Want(lines("a", 1, 1)...)
 	if got := q.Stats(); got.Junk != 2 || got.Restarts != 0 {
 		t.Errorf("stats %+v, want 2 of junk", got)
 	}
@@ -250,14 +191,14 @@ func TestFirstStartWhileRedisIsDown(t *testing.T) {
 		e := listenTo(t, q, false)
 		e.until("an error", func(s relay.Status) bool { return s.Error != "" })
 		if restarted {
-			e.stop()
+			e.Stop()
 		}
 		must(t, srv.Restart())
 		publish(t, sender, receipt, lines("s", 6, 10)...)
 		if restarted {
 			e = listenTo(t, q, false)
 		}
-		for i, d := range e.want(lines("s", 1, 10)...) {
+		for i, d := range e.Want(lines("s", 1, 10)...) {
 			if got, want := d.History, i < 5; got != want {
 				t.Errorf("restarted %v, line %d: history is %v, want %v", restarted, i+1, got, want)
 			}
@@ -271,13 +212,13 @@ func TestUnreadableCursorRepeatsRatherThanLoses(t *testing.T) {
 	q := open(t, srv.URL(), "a", dir, nil)
 	e := listenTo(t, q, true)
 	publish(t, q, "", lines("a", 1, 3)...)
-	e.want(lines("a", 1, 3)...)
-	e.stop()
+	e.Want(lines("a", 1, 3)...)
+	e.Stop()
 	file := filepath.Join(dir, "offsets", "a.redis-nanobot%3Afeishu%3Aoutbound.json")
 	if err := os.WriteFile(file, []byte(`{"id":"torn`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range listenTo(t, q, true).want(lines("a", 1, 3)...) {
+	for _, d := range listenTo(t, q, true).Want(lines("a", 1, 3)...) {
 		if d.History {
 			t.Error("it was taken for a first start")
 		}

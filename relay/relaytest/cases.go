@@ -12,21 +12,10 @@ import (
 	"feishu-relay/relay"
 )
 
-func testOrder(t *testing.T, _ Features, open Open) {
-	a, b := opened(t, open, "a"), opened(t, open, "b")
-	ra, rb := subscribe(t, a), subscribe(t, b)
-	lines := Lines("a", 1, 60)
-	for batch := range slices.Chunk(lines, 7) {
-		publish(t, a, batch...)
-	}
-	ra.want(lines...) // the publisher hears itself
-	rb.want(lines...)
-}
-
 func testTwoPublishers(t *testing.T, _ Features, open Open) {
 	const each = 300
 	a, b, c := opened(t, open, "a"), opened(t, open, "b"), opened(t, open, "c")
-	r := subscribe(t, c)
+	readers := []*Reader{Subscribe(t, a), Subscribe(t, c)} // a publisher hears itself
 	var publishing sync.WaitGroup
 	for sender, from := range map[string]relay.Backend{"a": a, "b": b} {
 		publishing.Go(func() {
@@ -40,82 +29,69 @@ func testTwoPublishers(t *testing.T, _ Features, open Open) {
 			}
 		})
 	}
-	got := map[bool][][]byte{}
-	for _, d := range r.take(2 * each) {
-		fromA := bytes.Contains(d.Line, []byte(`"om_a_`))
-		got[fromA] = append(got[fromA], d.Line)
-	}
-	publishing.Wait()
-	for sender, lines := range map[string][][]byte{"a": got[true], "b": got[false]} {
-		if diff := cmp.Diff(asText(Lines(sender, 1, each)), asText(lines)); diff != "" {
-			t.Errorf("lines of %s (-want +got):\n%s", sender, diff)
+	for _, r := range readers {
+		got := map[bool][][]byte{}
+		for _, d := range r.Take(2 * each) {
+			fromA := bytes.Contains(d.Line, []byte(`"om_a_`))
+			got[fromA] = append(got[fromA], d.Line)
+		}
+		for sender, lines := range map[string][][]byte{"a": got[true], "b": got[false]} {
+			if diff := cmp.Diff(asText(Lines(sender, 1, each)), asText(lines)); diff != "" {
+				t.Errorf("lines of %s (-want +got):\n%s", sender, diff)
+			}
 		}
 	}
+	publishing.Wait()
 }
 
 func testRestart(t *testing.T, _ Features, open Open) {
 	writer := opened(t, open, "writer")
 	b := opened(t, open, "b")
-	r := subscribe(t, b)
+	r := Subscribe(t, b)
 	publish(t, writer, Lines("w", 1, 10)...)
-	r.want(Lines("w", 1, 10)...)
-	r.stop()
+	r.Want(Lines("w", 1, 10)...)
+	r.Stop()
 	closed(t, b)
 
 	for from := 11; from <= 31; from += 10 {
 		publish(t, writer, Lines("w", from, from+9)...)
 		b = opened(t, open, "b")
-		r = subscribe(t, b)
-		r.want(Lines("w", from, from+9)...)
-		r.stop()
+		r = Subscribe(t, b)
+		r.Want(Lines("w", from, from+9)...)
+		r.Stop()
 		closed(t, b)
 	}
 
 	b = opened(t, open, "b")
-	r = subscribe(t, b)
-	r.nothing()
+	r = Subscribe(t, b)
+	r.Nothing()
+	r.Stop()
+	r = Subscribe(t, b) // a later Subscribe of the same backend continues
 	publish(t, writer, Line("w", 41))
-	r.want(Line("w", 41))
-}
-
-func testUnsettledAgain(t *testing.T, _ Features, open Open) {
-	b := opened(t, open, "b")
-	r := subscribe(t, b)
-	publish(t, b, Lines("b", 1, 10)...)
-	r.want(Lines("b", 1, 4)...)
-	for range 6 {
-		r.next() // handed over and never settled
-	}
-	r.stop()
-	closed(t, b)
-
-	b = opened(t, open, "b")
-	r = subscribe(t, b)
-	r.want(Lines("b", 5, 10)...)
-	r.nothing()
+	r.Want(Line("w", 41))
 }
 
 func testOutOfOrder(t *testing.T, _ Features, open Open) {
 	b := opened(t, open, "b")
-	r := subscribe(t, b)
+	r := Subscribe(t, b)
 	publish(t, b, Lines("b", 1, 10)...)
 	var got []relay.Delivery
 	for range 10 {
-		got = append(got, r.next())
+		got = append(got, r.Next())
 	}
 	for _, i := range []int{9, 0, 7, 4, 2, 1, 8, 6, 5} { // 3, the fourth line, stays open
 		got[i].Settle()
 	}
-	r.stop()
+	r.Stop()
 	closed(t, b)
 
 	b = opened(t, open, "b")
-	r = subscribe(t, b)
-	r.want(Line("b", 4)) // the first line; those settled after it may be repeated
+	r = Subscribe(t, b)
+	r.Want(Line("b", 4)) // the first line; those settled after it may be repeated
 	publish(t, b, Line("b", 11))
 	next := 5
 	for next <= 11 {
-		d := r.next()
+		d := r.Next()
 		d.Settle()
 		i := slices.IndexFunc(Lines("b", next, 11), func(l []byte) bool { return bytes.Equal(l, d.Line) })
 		if i < 0 {
@@ -125,72 +101,78 @@ func testOutOfOrder(t *testing.T, _ Features, open Open) {
 	}
 }
 
-func testHistory(t *testing.T, _ Features, open Open) {
-	writer := opened(t, open, "writer")
-	publish(t, writer, Lines("w", 1, 20)...)
-	r := subscribe(t, opened(t, open, "late"))
-	history(t, r.want(Lines("w", 1, 20)...), true)
-	publish(t, writer, Lines("w", 21, 40)...)
-	history(t, r.want(Lines("w", 21, 40)...), false)
-}
-
 func testHistoryRestart(t *testing.T, _ Features, open Open) {
 	writer := opened(t, open, "writer")
 	publish(t, writer, Lines("w", 1, 10)...)
 	late := opened(t, open, "late")
-	r := subscribe(t, late)
-	history(t, r.want(Lines("w", 1, 3)...), true)
-	r.stop()
+	r := Subscribe(t, late)
+	history(t, r.Want(Lines("w", 1, 3)...), true)
+	r.Stop()
 	closed(t, late)
 
 	publish(t, writer, Lines("w", 11, 15)...)
-	r = subscribe(t, opened(t, open, "late"))
-	history(t, r.want(Lines("w", 4, 10)...), true)
-	history(t, r.want(Lines("w", 11, 15)...), false)
+	r = Subscribe(t, opened(t, open, "late"))
+	history(t, r.Want(Lines("w", 4, 10)...), true)
+	history(t, r.Want(Lines("w", 11, 15)...), false)
 }
 
 func testAway(t *testing.T, _ Features, open Open) {
 	// The first start finds an empty queue: that, too, is remembered.
 	b := opened(t, open, "b")
-	r := subscribe(t, b)
-	eventually(t, "Reading", func() bool { return b.Status().Reading })
-	r.stop()
+	r := Subscribe(t, b)
+	Eventually(t, "Reading", func() bool { return b.Status().Reading })
+	r.Stop()
 	closed(t, b)
 
 	publish(t, opened(t, open, "writer"), Lines("w", 1, 5)...)
-	r = subscribe(t, opened(t, open, "b"))
-	history(t, r.want(Lines("w", 1, 5)...), false)
+	r = Subscribe(t, opened(t, open, "b"))
+	history(t, r.Want(Lines("w", 1, 5)...), false)
 }
 
 func testWindow(t *testing.T, _ Features, open Open) {
 	const more = 300
 	b := opened(t, open, "b")
-	r := subscribe(t, b)
+	r := Subscribe(t, b)
 	lines := Lines("b", 1, relay.MaxUnsettled+more)
 	for batch := range slices.Chunk(lines, 100) {
 		publish(t, b, batch...)
 	}
 	var unsettled []relay.Delivery
 	for range relay.MaxUnsettled {
-		unsettled = append(unsettled, r.next())
+		unsettled = append(unsettled, r.Next())
 	}
-	r.nothing()
+	r.Nothing()
 	if got := b.Status().Unsettled; got != relay.MaxUnsettled {
 		t.Errorf("Unsettled is %d, want %d", got, relay.MaxUnsettled)
 	}
 	for i := range more {
 		unsettled[i].Settle() // each makes room for one
-		unsettled = append(unsettled, r.next())
+		unsettled = append(unsettled, r.Next())
 	}
 	if diff := cmp.Diff(asText(lines), texts(unsettled)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
-	r.nothing()
+	r.Nothing()
+	for range 3 {
+		unsettled[more].Settle() // counts once
+	}
+	if got := b.Status().Unsettled; got < relay.MaxUnsettled-1 {
+		t.Errorf("Unsettled is %d after one line was settled three times, want %d", got, relay.MaxUnsettled-1)
+	}
+	for range 2 {
+		publish(t, b, Line("b", len(lines)+1))
+	}
+	r.Next()
+	r.Stop() // while the reader waits for room
+	closed(t, b)
+
+	b = opened(t, open, "b")
+	Subscribe(t, b).Want(lines[more+1 : more+4]...)
 }
 
 func testLongest(t *testing.T, _ Features, open Open) {
 	b := opened(t, open, "b")
-	r := subscribe(t, b)
+	r := Subscribe(t, b)
 	m := relay.Message{RelayMsgID: "om_long", Channel: "feishu", ChatID: "oc_x", SenderAgentName: "b", Seq: 1}
 	short, err := m.Encode()
 	if err != nil {
@@ -202,13 +184,13 @@ func testLongest(t *testing.T, _ Features, open Open) {
 		t.Fatalf("the line has %d bytes, want %d", len(long), relay.MaxLine-1)
 	}
 	publish(t, b, Line("b", 1), long, Line("b", 2))
-	r.want(Line("b", 1))
-	if d := r.next(); !bytes.Equal(d.Line, long) {
+	r.Want(Line("b", 1))
+	if d := r.Next(); !bytes.Equal(d.Line, long) {
 		t.Errorf("the longest line came with %d bytes (%.60q…), want %d as published", len(d.Line), d.Line, len(long))
 	} else {
 		d.Settle()
 	}
-	r.want(Line("b", 2))
+	r.Want(Line("b", 2))
 }
 
 func testHostile(t *testing.T, f Features, open Open) {
@@ -220,15 +202,15 @@ func testHostile(t *testing.T, f Features, open Open) {
 		bytes.Repeat([]byte("["), 70_000), bytes.Repeat([]byte{0xc0}, 70_000),
 	}
 	b := opened(t, open, "b")
-	r := subscribe(t, b)
+	r := Subscribe(t, b)
 	publish(t, b, lines...)
 	publish(t, b, Line("b", 1))
 	seen := map[string]bool{}
 	for _, want := range append(slices.Clone(lines), Line("b", 1)) {
-		d := r.next()
+		d := r.Next()
 		d.Settle()
 		for f.UnnumberedTwice && seen[string(d.Line)] {
-			d = r.next()
+			d = r.Next()
 			d.Settle()
 		}
 		if !bytes.Equal(d.Line, want) {
@@ -240,7 +222,7 @@ func testHostile(t *testing.T, f Features, open Open) {
 
 func testOwnership(t *testing.T, _ Features, open Open) {
 	b := opened(t, open, "b")
-	r := subscribe(t, b)
+	r := Subscribe(t, b)
 	lines := Lines("b", 1, 50)
 	mine := make([][]byte, len(lines))
 	for i, line := range lines {
@@ -251,7 +233,7 @@ func testOwnership(t *testing.T, _ Features, open Open) {
 		clear(line) // the caller's again
 	}
 	for _, want := range lines {
-		d := r.next()
+		d := r.Next()
 		if !bytes.Equal(d.Line, want) {
 			t.Fatalf("got line %.60q, want %.60q", d.Line, want)
 		}

@@ -1,7 +1,6 @@
 package relaytest
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -44,7 +43,7 @@ func testClaimExpires(t *testing.T, _ Features, open Open) {
 	if holder, err := a.Claim(t.Context(), "long", "a", time.Hour); err != nil || holder != "a" {
 		t.Fatalf("claim: %v, %v", holder, err)
 	}
-	eventually(t, "the end of a claim", func() bool {
+	Eventually(t, "the end of a claim", func() bool {
 		n := race(t, []relay.Backend{a, b}, []string{"short"}, time.Hour)["short"]
 		if n > 1 {
 			t.Fatalf("%d claims of a key that was free again", n)
@@ -84,17 +83,4 @@ func race(t *testing.T, queues []relay.Backend, keys []string, life time.Duratio
 		claimed[key] = firsts[i].Load()
 	}
 	return claimed
-}
-
-func testClaimFails(t *testing.T, _ Features, open Open) {
-	b := opened(t, open, "b")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if holder, err := b.Claim(ctx, "key", "b", time.Hour); err == nil || holder != "" {
-		t.Errorf("under a done context: got %v, %v, want an error", holder, err)
-	}
-	closed(t, b)
-	if holder, err := b.Claim(t.Context(), "key", "b", time.Hour); err == nil || holder != "" {
-		t.Errorf("after close: got %v, %v, want an error", holder, err)
-	}
 }

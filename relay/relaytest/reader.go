@@ -11,53 +11,67 @@ import (
 	"feishu-relay/relay"
 )
 
-// reader runs one Subscribe and hands its deliveries to the test one by one.
-type reader struct {
+// Reader runs one Subscribe and hands its deliveries to the test one by one.
+type Reader struct {
 	t      *testing.T
 	lines  chan relay.Delivery
 	cancel context.CancelFunc
 	done   chan error
 }
 
-// subscribe starts reading b; the reader is stopped with the test.
-func subscribe(t *testing.T, b relay.Backend) *reader {
+// Subscribe starts reading b, which waits until a line is taken; the reader is stopped with the test.
+func Subscribe(t *testing.T, b relay.Backend) *Reader {
+	t.Helper()
+	return start(t, b, make(chan relay.Delivery), func(relay.Delivery) {})
+}
+
+// Follow is Subscribe, but each line is settled when it comes, and none waits.
+func Follow(t *testing.T, b relay.Backend) *Reader {
+	t.Helper()
+	return start(t, b, make(chan relay.Delivery, 1<<16), func(d relay.Delivery) { d.Settle() })
+}
+
+func start(t *testing.T, b relay.Backend, lines chan relay.Delivery, came func(relay.Delivery)) *Reader {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &reader{t: t, lines: make(chan relay.Delivery), cancel: cancel, done: make(chan error, 1)}
+	r := &Reader{t: t, lines: lines, cancel: cancel, done: make(chan error, 1)}
 	go func() {
 		r.done <- b.Subscribe(ctx, func(ctx context.Context, d relay.Delivery) {
+			came(d)
 			select {
 			case r.lines <- d:
 			case <-ctx.Done(): // not settled: it is handed over again
 			}
 		})
 	}()
-	t.Cleanup(func() {
-		if r.cancel != nil {
-			r.stop()
-		}
-	})
+	t.Cleanup(r.Stop)
 	return r
 }
 
-// stop cancels Subscribe, waits for its end, and fails the test if it returns
+// Stop cancels Subscribe, waits for its end, and fails the test if it returns
 // an error.
-func (r *reader) stop() {
+func (r *Reader) Stop() {
 	r.t.Helper()
 	r.cancel()
-	r.cancel = nil
+	r.Ended()
+}
+
+// Ended waits for the end of Subscribe.
+func (r *Reader) Ended() {
+	r.t.Helper()
 	select {
 	case err := <-r.done:
 		if err != nil {
-			r.t.Errorf("Subscribe returned %v after its context was done, want nil", err)
+			r.t.Errorf("Subscribe returned %v, want nil", err)
 		}
+		r.done <- nil
 	case <-time.After(patience):
-		r.t.Error("Subscribe did not return after its context was done")
+		r.t.Error("Subscribe did not return")
 	}
 }
 
-// next waits for one delivery and does not settle it.
-func (r *reader) next() relay.Delivery {
+// Next waits for one delivery and does not settle it.
+func (r *Reader) Next() relay.Delivery {
 	r.t.Helper()
 	select {
 	case d := <-r.lines:
@@ -71,30 +85,30 @@ func (r *reader) next() relay.Delivery {
 	panic("not reached")
 }
 
-// take waits for n deliveries and settles them.
-func (r *reader) take(n int) []relay.Delivery {
+// Take waits for n deliveries and settles them.
+func (r *Reader) Take(n int) []relay.Delivery {
 	r.t.Helper()
 	got := make([]relay.Delivery, 0, n)
 	for range n {
-		d := r.next()
+		d := r.Next()
 		d.Settle()
 		got = append(got, d)
 	}
 	return got
 }
 
-// want takes exactly these lines in this order, settled.
-func (r *reader) want(lines ...[]byte) []relay.Delivery {
+// Want takes exactly these lines in this order, settled.
+func (r *Reader) Want(lines ...[]byte) []relay.Delivery {
 	r.t.Helper()
-	got := r.take(len(lines))
+	got := r.Take(len(lines))
 	if diff := cmp.Diff(asText(lines), texts(got)); diff != "" {
 		r.t.Fatalf("lines (-want +got):\n%s", diff)
 	}
 	return got
 }
 
-// nothing checks for [moment] that no line comes.
-func (r *reader) nothing() {
+// Nothing checks for [moment] that no line comes.
+func (r *Reader) Nothing() {
 	r.t.Helper()
 	select {
 	case d := <-r.lines:
@@ -129,8 +143,8 @@ func history(t *testing.T, ds []relay.Delivery, want bool) {
 	}
 }
 
-// eventually waits until ok is true.
-func eventually(t *testing.T, what string, ok func() bool) {
+// Eventually waits until ok is true.
+func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
