@@ -77,7 +77,7 @@ var mayImport = map[string][]string{
 	"internal/attempts":         {},
 	"internal/demo":             {"relay", "transcript", "internal/feishusim", "internal/loopback", "internal/runes", "internal/sse", "internal/subprocess", "internal/wait", "internal/words"},
 	"internal/words":            {},
-	"internal/selftest":         {"feishu", "feishu/entry", "internal/groups", "internal/redislink", "internal/safefile", "internal/words", "mailbox", "mailbox/filebox", "mailbox/redisbox", "policy", "policy/judge", "relay", "relay/redisrelay", "sidecar"},
+	"internal/selftest":         {"feishu", "feishu/entry", "group", "internal/groups", "internal/redislink", "internal/safefile", "internal/words", "mailbox", "mailbox/filebox", "mailbox/redisbox", "policy", "policy/judge", "relay", "relay/redisrelay", "sidecar"},
 	"sidecar":                   {"*"},
 	"cmd/feishu-relay":          {"*"},
 }

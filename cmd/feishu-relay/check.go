@@ -16,7 +16,6 @@ import (
 	"feishu-relay/internal/selftest"
 	"feishu-relay/internal/web"
 	"feishu-relay/internal/words"
-	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
 
@@ -33,15 +32,6 @@ func (n notice) in(w words.Words) selftest.Finding {
 	return selftest.Finding{Area: "Configuration", Name: n.name, Status: selftest.Warn,
 		Detail: w.Say(n.key, n.args...), Mend: w.Say(n.key+".fix", n.args...)}
 }
-
-const checkHelp = `Tries everything that is configured and says how to fix what does not work:
-✓ works, ! works, and may not do what you expect, ✗ does not work, ? cannot be seen from here, or not yet;
-below it, how to fix it. With --quiet only what is not ✓, and nothing where all is.
-A running sidecar tries it itself; where none runs yet, this command does. It takes 15 seconds at most,
-and changes nothing. Feishu is asked who the bot is, the judge one question, and the bot's webhook what
-Feishu asks to verify it; nobody is sent a message. Exit status 1: something fails (✗).
-
-  feishu-relay check --env-file bot.env --quiet`
 
 // checkCommand tests everything that is configured: by the running sidecar, or else here.
 type checkCommand struct {
@@ -112,7 +102,7 @@ func checkOf(ctx context.Context, environ []string, areas string, w words.Words)
 type checking struct {
 	cfg     *config
 	words   words.Words
-	running *selftest.Running // the sidecar of this agent that runs; nil: none
+	running *sidecar.Status // the sidecar of this agent that runs; nil: none
 }
 
 func (c *checking) found(s selftest.Status, name, key string, args ...any) []selftest.Finding {
@@ -134,7 +124,7 @@ func (c *checking) localAPI(ctx context.Context) []selftest.Finding {
 	if code, err := c.ask(ctx, "/healthz", &health); err != nil || code != http.StatusOK || health.Status != "alive" {
 		return c.found(selftest.Fail, "local API", "address taken", taken, "LISTEN_ADDR")
 	}
-	var running selftest.Running
+	var running sidecar.Status
 	code, err := c.ask(ctx, "/v1/status", &running)
 	switch agent := running.Identity.Agent; {
 	case code == http.StatusUnauthorized:
@@ -204,11 +194,8 @@ func (c *config) testSelf(out http.ResponseWriter, r *http.Request, status sidec
 	var answer struct {
 		Findings []selftest.Finding `json:"findings"`
 	}
-	o := selftest.Options{Config: c.Config, Version: versionText(), Running: &selftest.Running{},
+	o := selftest.Options{Config: c.Config, Version: versionText(), Running: &status,
 		Words: words.In(r.URL.Query().Get("lang"))}
-	if data, err := relay.Marshal(status); err == nil {
-		_ = json.Unmarshal(data, o.Running) // a part of another form is missing
-	}
 	selftest.Run(r.Context(), o, func(found ...selftest.Finding) { answer.Findings = append(answer.Findings, found...) })
 	web.WriteJSON(out, http.StatusOK, answer)
 }

@@ -2,12 +2,6 @@ package main
 
 import "fmt"
 
-const completionHelp = `Prints a script that completes commands and flags in a shell:
-
-  bash   source <(feishu-relay completion bash)          in ~/.bashrc
-  zsh    source <(feishu-relay completion zsh)           in ~/.zshrc, after compinit
-  fish   feishu-relay completion fish | source           in ~/.config/fish/config.fish`
-
 // completionScripts ask the program itself, as package flags does.
 var completionScripts = map[string]string{
 	"bash": `_feishu_relay() {

@@ -14,15 +14,6 @@ import (
 	"feishu-relay/internal/demo"
 )
 
-const demoHelp = `Plays three acts, shows what is said and what the sidecars decide, and checks it all.
-In the first, three scripted bots speak over the local API of three sidecars. In the
-second, two bots on Feishu's official SDK, which know nothing of the relay, stand
-behind the gateways of two. In the third, one such bot gives another a task, which comes
-there as a private chat; the result comes back into the chat of the person who asked.
-Everything is in a temporary folder and on loopback.
-
-  feishu-relay demo --act 1 --view --listen 127.0.0.1:8787`
-
 // demoCommand shows conversations of bots with their sidecars. Unlike the others it listens to a closed terminal too:
 // its sidecars must not outlive it.
 type demoCommand struct {

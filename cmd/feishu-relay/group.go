@@ -15,24 +15,6 @@ import (
 	"feishu-relay/relay"
 )
 
-const groupHelp = `Shows and changes how the bots of a group behave, as /relay does in the group.
-Without CHAT it lists the groups; without COMMAND it shows one. CHAT is a chat id (oc_x),
-channel/chat_id, the group's name, or the beginning of an id, as far as only one group has it.
-The commands, after which the group is shown:
-
-  pause [30m]                   resume
-  mute BOT… [2h]                unmute BOT…
-  answer all|named|default|one|BOT
-  limit 5                       threshold 1
-  judge on|off                  budget 100
-  continue [BOT…]               stop
-  status                        forget
-
-It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
-
-  feishu-relay group
-  feishu-relay group oc_a1b2 mute BotB 2h`
-
 // chatID is how a chat is called here: by its id, with its channel where that is not the usual one.
 func chatID(channel string, id relay.ChatID) string {
 	if channel == relay.DefaultChannel {

@@ -24,16 +24,6 @@ import (
 	"feishu-relay/sidecar"
 )
 
-const initHelp = `Sets up the sidecar of one bot: asks for what no flag gives, tries each answer at once as
-check does, writes an env file that only you can read, and prints what to do next in the
-bot's framework. Without a terminal nothing is asked.
-
-The app's secret comes from the variable FEISHU_APP_SECRET, or is asked for; REDIS_URL and
-FEISHU_BASE_URL may come from the environment as well. Example:
-
-  feishu-relay init --framework openclaw --agent agent_a --app-id cli_0123456789abcdef
-  feishu-relay init --framework own --agent agent_b --others agent_a.env`
-
 // sharedSettings are the same for all bots of a group.
 var sharedSettings = []string{"RELAY_BACKEND", "REDIS_URL", "RELAY_CHANNEL", "DATA_DIR", "RELAY_DIR", "TRANSCRIPT_DIR",
 	"MAILBOX_DIR", "RELAY_SECRET", "GROUPS_FILE"}

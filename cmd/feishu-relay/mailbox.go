@@ -14,51 +14,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/jessevdk/go-flags"
-
 	"feishu-relay/internal/words"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 )
-
-const mailboxHelp = `agents lists the agents; send gives another agent a message or a task, or all of
-them ('*') a message; inbox shows what waits for this bot, and with --drain hands it
-out; tasks shows the tasks taken and given, and takes a step of one; dead-letters
-shows what could not be delivered.
-
-It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN). --json prints the
-sidecar's own answer. TEXT may be -, for standard input. A TEXT with a word that begins with
-a dash comes after --, as in: mailbox send agent_b -- --help shows it.
-
-  feishu-relay mailbox send --type task agent_b "write the tests"`
-
-const sendHelp = `Sends TEXT to another agent; TEXT - reads standard input. A task is for work with a
-result, which comes back as a message; "feishu-relay mailbox tasks" shows how it stands.
-AGENT '*' is all that can be reached.
-A TEXT with a word that begins with a dash goes behind --`
-
-const updateHelp = `Takes a step of a task that this agent took, and tells who gave it. STATE is accepted,
-rejected, working, completed or failed; TEXT is the result, the reason or the
-progress, and - reads it from standard input.
-A TEXT with a word that begins with a dash goes behind --`
-
-func (p *cli) addMailbox(c *flags.Command) {
-	p.add(c, "agents", "list the agents", "Tells which agents there are, this one too, and what each can do now.",
-		&mailboxAgentsCommand{})
-	p.add(c, "send", "send a message or a task", sendHelp, &mailboxSendCommand{})
-	p.add(c, "inbox", "show what waits for this bot, or take it",
-		"Shows what waits for the bot, in the order of delivery, and leaves it there.", &mailboxInboxCommand{})
-	tasks := p.add(c, "tasks", "show the tasks taken and given",
-		"Shows the tasks that this agent took from others and gave to others, the newest first,\n"+
-			"or all that is known of the one with the ID: feishu-relay mailbox tasks ID", &mailboxTasksCommand{})
-	tasks.SubcommandsOptional = true
-	p.add(tasks, "update", "take a step of a task", updateHelp, &mailboxUpdateCommand{})
-	dead := p.add(c, "dead-letters", "show what could not be delivered",
-		"Shows what this agent sent and could not be delivered, the newest first.", &mailboxDeadLettersCommand{})
-	dead.SubcommandsOptional = true
-	p.add(dead, "list", "show them", "", &mailboxDeadLettersCommand{})
-	p.add(dead, "replay", "send one again", "Sends one again, as if for the first time.", &mailboxReplayCommand{})
-}
 
 // mailboxFlags are those of all commands of the mailbox.
 type mailboxFlags struct {

@@ -6,12 +6,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -75,7 +75,7 @@ func newCLI(ctx context.Context, stdout, stderr io.Writer) *cli {
 	p := &cli{ctx: ctx, stdout: stdout, stderr: stderr, commands: map[*flags.Command]command{},
 		parser: flags.NewNamedParser("feishu-relay", flags.HelpFlag|flags.PassDoubleDash)}
 	p.parser.SubcommandsOptional = true
-	p.parser.LongDescription = topHelp
+	_, p.parser.LongDescription = helpOf("")
 	describe(must(p.parser.AddGroup("Flags of all commands", "", p)), "")
 	p.addCommands()
 	return p
@@ -183,58 +183,66 @@ func (p *cli) help(c *flags.Command, does command) error {
 	return nil
 }
 
-const topHelp = `feishu-relay joins self-hosted bots in one Feishu group: one sidecar beside each bot.
+// helpText is what --help prints; help.txt says how.
+//
+//go:embed help.txt
+var helpText string
 
-"feishu-relay COMMAND --help" tells more. The sidecar is configured by the environment: AGENT_NAME is
-required, everything else has a default; "feishu-relay run --help" lists it all. --env-file FILE reads
-settings from a file, as in: feishu-relay check --env-file bot.env`
+// helpOf is what a command does, in a line, and its help.
+func helpOf(path string) (summary, text string) {
+	_, section, _ := strings.Cut("\n"+helpText, "\n== "+path+": ")
+	section, _, _ = strings.Cut(section, "\n== ")
+	summary, text, _ = strings.Cut(section, "\n")
+	return summary, strings.TrimSpace(text)
+}
 
-// add adds a command; text is its help.
-func (p *cli) add(to *flags.Command, name, summary, text string, does command) *flags.Command {
-	c := must(to.AddCommand(name, summary, text, does))
-	p.commands[c] = does
-	describe(c.Group, cmp.Or(strings.TrimPrefix(to.Name, "feishu-relay"), name))
-	return c
+// addCommands adds the commands, each behind the one that it is a part of.
+func (p *cli) addCommands() {
+	under := map[string]*flags.Command{"": p.parser.Command}
+	for _, c := range []struct {
+		path string
+		does command
+	}{
+		{"run", &runCommand{}}, {"init", &initCommand{}}, {"up", &upCommand{}}, {"demo", &demoCommand{}},
+		{"sim", &simCommand{}}, {"check", &checkCommand{}}, {"status", &statusCommand{}}, {"why", &whyCommand{}},
+		{"group", &groupCommand{}},
+		{"transcript", nil},
+		{"transcript list", &transcriptListCommand{}}, {"transcript show", &transcriptShowCommand{}},
+		{"transcript tail", &transcriptTailCommand{}}, {"transcript redact", &transcriptRedactCommand{}},
+		{"mailbox", nil},
+		{"mailbox agents", &mailboxAgentsCommand{}}, {"mailbox send", &mailboxSendCommand{}},
+		{"mailbox inbox", &mailboxInboxCommand{}},
+		{"mailbox tasks", &mailboxTasksCommand{}}, {"mailbox tasks update", &mailboxUpdateCommand{}},
+		{"mailbox dead-letters", &mailboxDeadLettersCommand{}},
+		{"mailbox dead-letters list", &mailboxDeadLettersCommand{}},
+		{"mailbox dead-letters replay", &mailboxReplayCommand{}},
+		{"mcp", &mcpCommand{}}, {"health", &healthCommand{}}, {"completion", &completionCommand{}},
+		{"version", &versionCommand{}},
+	} {
+		cut := strings.LastIndexByte(c.path, ' ')
+		summary, text := helpOf(c.path)
+		var fields any = c.does
+		if c.does == nil {
+			fields = &struct{}{}
+		}
+		added := must(under[c.path[:max(cut, 0)]].AddCommand(c.path[cut+1:], summary, text, fields))
+		added.SubcommandsOptional = c.does != nil
+		under[c.path], p.commands[added] = added, c.does
+		top, _, _ := strings.Cut(c.path, " ")
+		describe(added.Group, top)
+	}
 }
 
 // describe takes the descriptions of flags from the catalogue: those of a command, or of all.
 func describe(of *flags.Group, command string) {
 	for _, o := range of.Options() {
-		name := cmp.Or(o.LongName, string(o.ShortName))
-		o.Description = words.Words{}.Say("flag/" + name)
-		if own := "flag/" + command + "/" + name; words.Has(own) {
-			o.Description = words.Words{}.Say(own)
+		key := "flag/" + cmp.Or(o.LongName, string(o.ShortName))
+		if own := "flag/" + command + strings.TrimPrefix(key, "flag"); words.Has(own) {
+			key = own
 		}
+		o.Description = words.Words{}.Say(key)
 	}
 }
-
-func (p *cli) addCommands() {
-	top := p.parser.Command
-	p.add(top, "run", "run the sidecar (the default)", runHelp, &runCommand{})
-	p.add(top, "init", "set up the sidecar of a bot: asks, tries the answers, writes an env file", initHelp,
-		&initCommand{})
-	p.add(top, "up", "run the sidecars of several bots of this host", upHelp, &upCommand{})
-	p.add(top, "demo", "play three acts of bots that work together, with nothing configured", demoHelp, &demoCommand{})
-	p.add(top, "sim", "a Feishu stand-in to try bots against, without a tenant", simHelp, &simCommand{})
-	p.add(top, "check", "try everything that is configured, and say what is missing", checkHelp, &checkCommand{})
-	p.add(top, "status", "one screen: who is online, groups, depth, what waits, the last stop and error", statusHelp,
-		&statusCommand{})
-	p.add(top, "why", "what became of a message at each bot, and what to do", whyHelp, &whyCommand{})
-	p.add(top, "group", "show and change how the bots of a group behave", groupHelp, &groupCommand{})
-	p.addTranscript(p.add(top, "transcript", "list, show or follow the groups' transcripts", transcriptHelp, &parts{}))
-	p.addMailbox(p.add(top, "mailbox", "see other agents, send them messages and tasks, read the inbox", mailboxHelp,
-		&parts{}))
-	p.add(top, "mcp", "the peer tools over MCP, on standard input and output", mcpHelp, &mcpCommand{})
-	p.add(top, "health", "ask a running sidecar whether it is alive", healthHelp, &healthCommand{})
-	p.add(top, "completion", "print a script that completes commands in bash, zsh or fish", completionHelp,
-		&completionCommand{})
-	p.add(top, "version", "print the version", "", &versionCommand{})
-}
-
-// parts is a command of which only its parts can be run.
-type parts struct{}
-
-func (*parts) run(*cli, []string) error { return errUsage }
 
 func commandNames(of *flags.Command) (names []string) {
 	for _, c := range of.Commands() {
@@ -253,14 +261,11 @@ func didYouMean(word string, known []string) string {
 
 // nearestOf is the known word that begins so, or is spelt nearly so; "" is none.
 func nearestOf(word string, known []string) string {
-	begins := func(k string) bool { return len(word) > 1 && strings.HasPrefix(k, word) }
-	if i := slices.IndexFunc(known, begins); i >= 0 {
-		return known[i]
-	}
-	for edits := 1; edits <= max(1, len(word)/3); edits++ {
-		near := func(k string) bool { return spelling.Near(word, k, edits) }
-		if i := slices.IndexFunc(known, near); i >= 0 {
-			return known[i]
+	for edits := range 1 + max(1, len(word)/3) {
+		for _, k := range known {
+			if edits == 0 && len(word) > 1 && strings.HasPrefix(k, word) || edits > 0 && spelling.Near(word, k, edits) {
+				return k
+			}
 		}
 	}
 	return ""

@@ -30,13 +30,6 @@ const (
 	maxMCPLine = 4 << 20          // bytes of a line; a longer one ends the program
 )
 
-const mcpHelp = `Serves the tools of a running sidecar over standard input and output, for
-programs that start their MCP servers themselves. One that speaks streamable
-HTTP can use http://LISTEN_ADDR/mcp instead. LISTEN_ADDR and API_TOKEN are the
-sidecar's. The sidecar may be started later, and restarted meanwhile.
-
-  feishu-relay mcp --addr 127.0.0.1:8797`
-
 // mcpCommand speaks MCP on stdin and stdout until stdin ends. Everything else that it has to say goes to stderr.
 type mcpCommand struct{ reach }
 

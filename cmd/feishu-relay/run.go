@@ -21,8 +21,6 @@ import (
 // memoryLimit is from where on the garbage collector runs more often: the deployments allow 256 MiB.
 const memoryLimit = 224 << 20
 
-const runHelp = `Runs the sidecar until SIGTERM or Ctrl-C, as in: feishu-relay run --env-file bot.env`
-
 type runCommand struct{}
 
 func (*runCommand) showsNotices() {}
@@ -82,10 +80,6 @@ func sidecarAddr(given string) (string, error) {
 	}
 	return sidecar.Reachable(given), nil
 }
-
-const healthHelp = `Asks the running sidecar whether it is alive; exit status 1: it is not.
-
-  feishu-relay health --ready --addr 127.0.0.1:8797`
 
 // healthCommand asks the sidecar of the same environment, for images without a shell and without curl.
 type healthCommand struct {

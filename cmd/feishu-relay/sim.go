@@ -23,12 +23,6 @@ import (
 // maxScenario is the largest scenario file that is read.
 const maxScenario = 1 << 20
 
-const simHelp = `Plays Feishu on this machine: for trying a bot or a sidecar without an account.
-Prints apps with secrets, a group, and what to paste; then what is said, as it
-happens. On a terminal, each line typed is said by the user in the group.
-
-  feishu-relay sim --listen 127.0.0.1:9000 --apps 3`
-
 // simCommand plays Feishu until it is interrupted, and shows what is said. Unlike the sidecar it prints secrets and
 // texts: they are invented here.
 type simCommand struct {

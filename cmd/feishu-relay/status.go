@@ -18,14 +18,6 @@ import (
 	"feishu-relay/sidecar"
 )
 
-const statusHelp = `One screen: who is online, the groups with their depth and last stop, what waits,
-and the last errors. It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
-Without one it says so, and exits with status 1.
-
-  feishu-relay status --env-file bot.env
-  feishu-relay status --watch
-  feishu-relay status --json | jq '.groups[] | {chat_id, depth}'`
-
 const (
 	statusEvery  = 2 * time.Second // between two screens of --watch
 	maxStatus    = 20              // groups or agents on a screen

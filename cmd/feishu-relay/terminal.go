@@ -26,10 +26,7 @@ const (
 var botColours = [...]string{"36", "35", "33", "32", "34", "31", "96", "95", "93", "92", "94", "91"}
 
 // paint sets text off where its reader is a person at a terminal.
-type paint struct {
-	on   bool
-	bots map[string]int // colours given out, at most one bot for each
-}
+type paint struct{ on bool }
 
 // forceColour is the variable by which programs paint although they write to a pipe, as `up` wants its
 // sidecars to.
@@ -54,33 +51,11 @@ func (p *paint) text(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// bot is the colour of a bot: the same in each run, unless another bot of this
-// run came first. More bots than colours share them.
+// bot is the colour of a bot, the same in each run. More bots than colours share them.
 func (p *paint) bot(name string) string {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, name) // never fails
-	at := int(h.Sum32() % uint32(len(botColours)))
-	if given, ok := p.bots[name]; ok {
-		at = given
-	} else if len(p.bots) < len(botColours) {
-		for p.taken(at) {
-			at = (at + 1) % len(botColours)
-		}
-		if p.bots == nil {
-			p.bots = map[string]int{}
-		}
-		p.bots[name] = at
-	}
-	return botColours[at]
-}
-
-func (p *paint) taken(at int) bool {
-	for _, given := range p.bots {
-		if given == at {
-			return true
-		}
-	}
-	return false
+	return botColours[h.Sum32()%uint32(len(botColours))]
 }
 
 // neutral makes text that somebody else wrote safe to show in one line: what a

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jessevdk/go-flags"
-
 	"feishu-relay/group"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/selftest"
@@ -31,26 +29,6 @@ const (
 	// lookEvery is how often tail -f looks for new messages.
 	lookEvery = 500 * time.Millisecond
 )
-
-const transcriptHelp = `list names the groups, the one that spoke last first; show prints the end of one;
-tail -f goes on with what is said from now on, in all groups without CHAT. People's commands, the
-answers to them, and stops that the group was shown are listed between the messages and do not
-count for -n.
-
-CHAT is a chat id (oc_x), channel/chat_id, the group's name, or the beginning of an id, as far as only
-one group has it. It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
-
-redact removes the text of a message; its --help tells more.
-
-  feishu-relay transcript show -n 20 oc_a1b2
-  feishu-relay transcript tail -f`
-
-func (p *cli) addTranscript(c *flags.Command) {
-	p.add(c, "list", "name the groups", "", &transcriptListCommand{})
-	p.add(c, "show", "print the end of a transcript", "", &transcriptShowCommand{})
-	p.add(c, "tail", "print the end of all, or of one, and go on", "", &transcriptTailCommand{})
-	p.add(c, "redact", "remove the text of a message", redactHelp, &transcriptRedactCommand{})
-}
 
 // transcripts are those of the sidecar, the one that spoke last first.
 func (c *client) transcripts(ctx context.Context) ([]httpapi.Transcript, error) {

@@ -12,17 +12,6 @@ import (
 	"feishu-relay/sidecar"
 )
 
-const redactHelp = `Removes the text of a message, and of its edits, from the transcripts of this host, from
-the queues in RELAY_DIR, and with Redis from its streams. It tells the sidecars of the
-group that the message was recalled, so that none delivers or shows it any more, also where
-Feishu reported no recall. Their books have it until they are written anew. The message
-itself stays in Feishu; recall it there.
-
-It is safe while sidecars run, and may be repeated. On another host of the group run it
-there. Run it as the user of the sidecars, with their environment: DATA_DIR, RELAY_DIR,
-TRANSCRIPT_DIR, REDIS_URL, RELAY_CHANNEL, RELAY_SECRET. CHAT and MESSAGE_ID are whole
-ids, as oc_x and om_x. What a bot was given it has, and backups are left alone.`
-
 // transcriptRedactCommand removes the text of a message from this host.
 type transcriptRedactCommand struct {
 	Dir     flags.Filename `long:"dir" value-name:"FOLDER"`

@@ -20,26 +20,6 @@ import (
 	"feishu-relay/sidecar"
 )
 
-const upHelp = `Runs a sidecar for each bot of FILE, in YAML, until SIGTERM or Ctrl-C. Each is a process of
-its own, which is started again when it ends. Its log lines begin with the bot's name.
-
-  shared:                     # settings of all bots; feishu-relay run --help lists them
-    DATA_DIR: /srv/relay      # or REDIS_URL
-    GATEWAY_ADDR: auto        # a gateway for each bot that is no connector
-  bots:
-    agent_a:                  # AGENT_NAME; what is not set here is shared
-      LISTEN_ADDR: 127.0.0.1:8787
-    agent_b:
-      LISTEN_ADDR: 127.0.0.1:8797
-      env_file: agent_b.env   # KEY=VALUE lines, such as secrets
-      CONNECTOR: true
-
-A bot's own settings win over its env_file, these over the shared ones, those over the
-environment. GATEWAY_ADDR: auto is the port above LISTEN_ADDR, which each bot needs for itself.
-A bot with mistakes is not started; the others are. Example: feishu-relay up bots.yaml
-
-Exit status 1: nothing could be started, or --check or --try found a mistake.`
-
 const (
 	// upStop is how long a sidecar may take to stop before it is killed.
 	upStop = 20 * time.Second

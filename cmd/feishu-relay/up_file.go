@@ -169,7 +169,7 @@ func (f *botsFile) settings(n *yaml.Node, to *upBot) {
 }
 
 func didYouMeanSetting(word string, known []string) string {
-	if meant, found := shortened(word, known); found {
+	if meant := shortened(word, known); meant != "" {
 		return "; did you mean " + meant + "?"
 	}
 	return cmp.Or(didYouMean(strings.ToUpper(word), known), "; `feishu-relay run --help` lists all settings")

@@ -35,18 +35,15 @@ func checkEnvironment(environ []string) (out []notice) {
 			continue
 		}
 		meant, edits := nearest(name, known)
-		part, parts := shortened(name, known)
-		slips := 1 // of the hand: two in a long name, since HOST_NAME is two from BOT_NAME
-		if len(name) >= 12 {
-			slips = 2
-		}
+		part, ours := shortened(name, known), prefixOf(name) != ""
+		slips := min(1+len(name)/12, 2) // of the hand: two in a long name, since HOST_NAME is two from BOT_NAME
 		// A name of somebody else's may be as near to one of ours; where that one is set, it is left alone.
-		switch prefixed := prefixOf(name) != ""; {
-		case parts && !set[part]:
+		switch {
+		case part != "" && !set[part]:
 			out = append(out, notice{"environment", "variable shortened", []any{name, part}})
-		case edits <= slips && (prefixed || !set[meant]):
+		case edits <= slips && (ours || !set[meant]):
 			out = append(out, notice{"environment", "variable misspelt", []any{name, meant}})
-		case prefixed:
+		case ours:
 			out = append(out, notice{"environment", "variable unknown", []any{name, meant}})
 		}
 	}
@@ -61,46 +58,42 @@ func variableNames() (names []string) {
 }
 
 // shortened returns the first known name that has all words of name and more, if these words look like ours: one of
-// ourWords is among them, or they are three or more. FEISHU alone may be anybody's.
-func shortened(name string, known []string) (meant string, found bool) {
+// ourWords is among them, or they are three or more. FEISHU alone may be anybody's. "" is none.
+func shortened(name string, known []string) string {
 	words := strings.Split(strings.ToUpper(name), "_")
 	ours := func(word string) bool { return slices.Contains(ourWords, word) }
-	if !slices.ContainsFunc(words, ours) && len(words) < 3 ||
-		slices.Contains(words, "") || len(words) == 1 && words[0] == "FEISHU" {
-		return "", false
+	if name == "FEISHU" || slices.Contains(words, "") || len(words) < 3 && !slices.ContainsFunc(words, ours) {
+		return ""
 	}
-	at := slices.IndexFunc(known, func(k string) bool {
+	for _, k := range known {
 		of := strings.Split(k, "_")
-		return !slices.ContainsFunc(words, func(word string) bool { return !slices.Contains(of, word) })
-	})
-	if at < 0 {
-		return "", false
+		if !slices.ContainsFunc(words, func(word string) bool { return !slices.Contains(of, word) }) {
+			return k
+		}
 	}
-	return known[at], true
+	return ""
 }
 
 // prefixOf is the prefix of ours that the name begins with, or "".
 func prefixOf(name string) string {
-	at := slices.IndexFunc(ourPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-	if at < 0 {
-		return ""
+	for _, prefix := range ourPrefixes {
+		if strings.HasPrefix(name, prefix) {
+			return prefix
+		}
 	}
-	return ourPrefixes[at]
+	return ""
 }
 
 // nearest is the known name that is fewest edits away, whatever the case; of one with a prefix of ours, among those
 // with the same.
 func nearest(name string, known []string) (meant string, edits int) {
-	upper := strings.ToUpper(name)
-	prefix := prefixOf(upper)
-	for _, to := range known {
-		away := len(upper) + len(to) // further than any
-		if strings.HasPrefix(to, prefix) {
-			away = spelling.Distance(upper, to)
+	name = strings.ToUpper(name)
+	away := func(k string) int {
+		if !strings.HasPrefix(k, prefixOf(name)) {
+			return len(name) + len(k) // further than any
 		}
-		if meant == "" || away < edits {
-			meant, edits = to, away
-		}
+		return spelling.Distance(name, k)
 	}
-	return meant, edits
+	meant = slices.MinFunc(known, func(a, b string) int { return away(a) - away(b) })
+	return meant, away(meant)
 }

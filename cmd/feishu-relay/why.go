@@ -18,14 +18,6 @@ import (
 	"feishu-relay/relay"
 )
 
-const whyHelp = `Says what became of a message at each bot of its group, and what to do. With --chat alone it is
-the last message of that chat: a chat id, the group's name, or the beginning of an id. Where nothing
-is named it is the newest message of all chats.
-It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
-
-  feishu-relay why om_dc13264520f392
-  feishu-relay why --chat oc_a1b2 --lang zh`
-
 const (
 	whyOutcomes = 5000             // of a group are asked for; a message beyond them counts as not recorded
 	whyEntries  = 1000             // of its transcript

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -15,12 +16,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/entry"
+	"feishu-relay/group"
 	"feishu-relay/policy"
 	"feishu-relay/policy/judge"
 	"feishu-relay/sidecar"
@@ -300,15 +301,15 @@ func (r *results) sidecar(context.Context) {
 	r.test("Sidecar", "outbox")
 	for _, name := range []string{"outbound", "inbound"} {
 		if q := s.Queues[name].Outbox; q.Pending > 0 && q.Error != "" {
-			r.warn("outbox", name, r.Words.Count("messages", q.Pending), q.Error)
+			r.warn("outbox", name, r.Words.Count("messages", int(q.Pending)), q.Error)
 		}
 	}
 	r.test("Sidecar", "settings of groups")
-	modes, budgets := map[string]bool{}, map[string]bool{}
+	modes, budgets := map[group.Mode]bool{}, map[int]bool{}
 	var mode, budget []string
 	for _, a := range s.Steering.Agents {
-		modes[a.Answer], budgets[strconv.Itoa(a.Budget)] = true, true
-		mode, budget = append(mode, a.Agent+" "+a.Answer), append(budget, a.Agent+" "+strconv.Itoa(a.Budget))
+		modes[a.Answer], budgets[a.Budget] = true, true
+		mode, budget = append(mode, fmt.Sprint(a.Agent, " ", a.Answer)), append(budget, fmt.Sprint(a.Agent, " ", a.Budget))
 	}
 	if len(modes) > 1 {
 		r.warn("settings of groups", "ANSWER_MODE", r.Words.List(mode), "answer_mode")
@@ -318,9 +319,10 @@ func (r *results) sidecar(context.Context) {
 	}
 	r.test("Sidecar", "sidecar errors")
 	for _, e := range s.Errors {
-		if since := time.Since(e.At); since < freshError {
+		at, _ := time.Parse(time.RFC3339, e.At) // the sidecar's own form
+		if since := time.Since(at); since < freshError {
 			r.warn("sidecar error", e.Part, strings.TrimSpace(e.Error), r.Words.Count("times", e.Count), r.Words.Age(since),
-				e.At.UTC().Format(time.RFC3339))
+				at.UTC().Format(time.RFC3339))
 		}
 	}
 }

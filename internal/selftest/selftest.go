@@ -20,7 +20,6 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/internal/words"
-	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
 
@@ -53,45 +52,9 @@ type Finding struct {
 type Options struct {
 	Config  sidecar.Config
 	Version string
-	Running *Running // the sidecar that runs with this configuration; nil: none
+	Running *sidecar.Status // the sidecar that runs with this configuration; nil: none
 	Words   words.Words
 	Only    []string // areas; nil: all
-}
-
-// Running is what of GET /v1/status the tests look at.
-type Running struct {
-	Version  string `json:"version"`
-	Identity struct {
-		Agent relay.AgentName `json:"agent_name"`
-	} `json:"identity"`
-	Ready    bool                              `json:"ready"`
-	NotReady string                            `json:"not_ready"`
-	Gateway  struct{ Connected bool }          `json:"gateway"`
-	Mailbox  *struct{ Waiting int }            `json:"mailbox"`
-	Settings map[string]string                 `json:"settings"`
-	Queues   map[string]struct{ Outbox queue } `json:"queues"`
-	Door     struct {
-		Name      string `json:"name"`
-		Connected *bool  `json:"connected"`
-	} `json:"door"`
-	Steering struct {
-		Agents []struct {
-			Agent  string `json:"agent_name"`
-			Answer string `json:"answer_mode"`
-			Budget int    `json:"group_budget"`
-		} `json:"agents"`
-	} `json:"steering"`
-	Errors []struct {
-		Part  string    `json:"part"`
-		Error string    `json:"error"`
-		At    time.Time `json:"at"`
-		Count int       `json:"count"`
-	} `json:"last_errors"`
-}
-
-type queue struct {
-	Pending int    `json:"pending"`
-	Error   string `json:"error"`
 }
 
 // sides of tests run side by side, each with its areas in order.
