@@ -3,12 +3,9 @@
 package sidecar_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 
@@ -22,30 +19,6 @@ import (
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
-
-// Mail that the bot chokes on, again and again, holds up no other.
-func TestMailThatTheBotChokesOnHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	n, _ := newTenant(t, feishusim.Options{})
-	a, b := n.agents(t, "", nil)
-	b.hook.Config.Handler = choking("poison", b.hook.Config.Handler)
-	a.call(http.MethodPost, "/v1/mailbox/messages", json.RawMessage(`{"to":"coder","content":"poison","priority":1}`), nil)
-	a.call(http.MethodPost, "/v1/mailbox/messages", json.RawMessage(`{"to":"coder","content":"wholesome"}`), nil)
-	b.hears("message", "wholesome")
-}
-
-// choking refuses, for now, what says on.
-func choking(on string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || strings.Contains(string(body), on) {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		next.ServeHTTP(w, r)
-	})
-}
 
 // A bot that goes from the gateway while it is given a result is given its other
 // mail where it is.

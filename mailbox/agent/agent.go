@@ -228,7 +228,7 @@ func New(o Options) (_ *Agent, err error) {
 	if a.state, err = openState(o.State, a.log); err != nil {
 		return nil, err
 	}
-	a.pairs = newPairs(o.MaxExchanges, a.state)
+	a.pairs = newPairs(o.MaxExchanges)
 	a.out = openOutgoing(a.state, outgoingOptions{Store: o.Store, Online: a.online,
 		Acknowledges: a.acknowledges, AckTimeout: o.AckTimeout, RetryBase: o.RetryBase, MaxRetries: o.MaxRetries,
 		Logger: a.log, Died: a.died, Signing: o.Signing})

@@ -203,20 +203,3 @@ func TestConversationsDoNotWait(t *testing.T) {
 		same(t, "given", a.texts(), []string{"the result"})
 	})
 }
-
-// A message whose life ends before the bot takes it is a dead letter of its
-// sender's, also where it left the inbox.
-func TestLifeEndsUnread(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a"), w.agent("b")
-		b.door.set(false)
-		a.say(b, "too late", func(e *mailbox.Envelope) { e.Metadata.TTL, e.Metadata.RequiresAck = new(60), true })
-		time.Sleep(10 * time.Minute)
-		b.door.set(true)
-		same(t, "given", b.texts(), nil)
-		dead := a.DeadLetters()
-		if len(dead) != 1 || dead[0].Code != mailbox.AgentOffline {
-			t.Errorf("dead letters: %+v", dead)
-		}
-	})
-}

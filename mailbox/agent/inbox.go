@@ -57,9 +57,8 @@ func mailOf(m *queued, e mailbox.Envelope) Mail {
 }
 
 // Drain hands out what waits for the bot, for one of its goals or with "" for all, and is not
-// being delivered, at most limit. A message that was sent to several goals is handed out once.
-// Nobody knows whether an answer arrives: what it holds waits until it is confirmed by an
-// acknowledgement of each message, or by a call with the answer's cursor. A later Drain hands out
+// being delivered, at most limit. Nobody knows whether an answer arrives: what it holds waits until it is confirmed by
+// an acknowledgement of each message, or by a call with the answer's cursor. A later Drain hands out
 // again what is not confirmed; a delivery channel gives it after handedOutFor.
 func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drained, error) {
 	if err := a.awaitFirstLook(ctx); err != nil {
@@ -73,29 +72,30 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 		}
 	}
 	d := Drained{Messages: []Mail{}}
+	a.awaitChannel(ctx)
+	for _, m := range a.queue.overflow(peerBuffer) {
+		if a.drop(ctx, m) {
+			d.Dropped++
+		}
+	}
 	var names []string
 	var list []mailbox.Envelope
 	room := drainBytes
-	for _, copies := range a.takeAll(ctx, min(limit, maxDrain), goal, &d) {
+	for _, m := range a.queue.takeAll(min(limit, maxDrain), goal) {
 		var e mailbox.Envelope
 		var ok bool
 		if room > 0 {
 			var err error
-			if e, ok, err = a.fetch(ctx, copies[0]); err != nil {
-				a.log.Warn("mail cannot be read and waits", "message_id", copies[0].id, "err", err)
+			if e, ok, err = a.fetch(ctx, m); err != nil {
+				a.log.Warn("mail cannot be read and waits", "message_id", m.id, "err", err)
 			}
 		}
-		for _, m := range copies {
-			a.queue.stop(m)
-			if ok {
-				a.queue.update(func() { m.hold = time.Now().Add(handedOutFor) })
-				names = append(names, m.name)
-			}
-		}
+		a.queue.stop(m)
 		if ok {
-			room -= copies[0].size
-			d.Messages = append(d.Messages, mailOf(copies[0], e))
-			list = append(list, e)
+			a.queue.update(func() { m.hold = time.Now().Add(handedOutFor) })
+			room -= m.size
+			names, list = append(names, m.name), append(list, e)
+			d.Messages = append(d.Messages, mailOf(m, e))
 		}
 	}
 	if len(names) > 0 {
@@ -103,27 +103,22 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 		a.handedOut.Add(d.Cursor, names)
 	}
 	d.Rendered = mailbox.Render(list)
-	d.Waiting = max(0, look(a.queue, func() int { return len(a.queue.copies(goal)) })-len(list))
+	d.Waiting = max(0, look(a.queue, func() int { return len(a.queue.of(goal)) })-len(list))
 	return d, nil
 }
 
-// takeAll marks what is ready for a goal as being delivered, and drops what its buffer has no
-// room for. Nothing is delivered meanwhile: what was given back would be missing.
-func (a *Agent) takeAll(ctx context.Context, n int, goal string, d *Drained) [][]*queued {
-	a.queue.update(func() { a.queue.drains++ })
-	defer a.queue.update(func() { a.queue.drains-- })
-	beingDelivered := func(m *queued) bool { return m.delivering && !m.claimed && m.given.IsZero() }
-	over, cancel := context.WithTimeout(ctx, drainWait)
+// awaitChannel waits, at most drainWait, for what a channel has not been given yet: if it is closed, the message is to
+// be drained.
+func (a *Agent) awaitChannel(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainWait)
 	defer cancel()
-	for changed := a.queue.Changed(); over.Err() == nil && a.queue.any(beingDelivered); changed = a.queue.Changed() {
-		_ = wait.Change(over, time.Time{}, changed)
-	}
-	for _, m := range a.queue.overflow(peerBuffer) {
-		if a.drop(ctx, m) {
-			d.Dropped++
+	for ctx.Err() == nil {
+		changed := a.queue.Changed()
+		if !a.queue.any(func(m *queued) bool { return m.delivering && !m.claimed && m.given.IsZero() }) {
+			return
 		}
+		_ = wait.Change(ctx, time.Time{}, changed)
 	}
-	return a.queue.takeAll(n, goal)
 }
 
 // drop forgets a peer message that the buffer has no room for, unless the bot

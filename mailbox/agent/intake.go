@@ -147,7 +147,7 @@ func (a *Agent) unwanted(e mailbox.Envelope) *mailbox.Error {
 
 // enqueue puts e into the queue of messages for the bot.
 func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
-	m := queued{keys: []string{item.Key}, stamps: []string{a.stamp(e)}, size: len(item.Raw), id: e.ID, key: messageKey(e), sum: e.Fingerprint(),
+	m := queued{keys: []string{item.Key}, stamps: []string{a.stamp(e)}, size: len(item.Raw), id: e.ID, key: messageKey(e),
 		name: e.ID, session: cmp.Or(e.Metadata.Goal, string(a.opts.Self)), from: e.From, priority: e.Priority,
 		sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks(),
 		givesTask: e.Type.GivesTask()}
@@ -165,9 +165,8 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 	}
 	waits := look(a.queue, func() bool { return a.queue.byKey[m.key] != nil })
 	if limited(e.Type) && !waits { // counted before the bot can answer it
-		if _, err := a.pairs.count(e.From, m.key, time.Now(), 0); err != nil { // it is not refused, only what follows is
-			return err
-		}
+		_, counted := a.pairs.count(e.From, m.key, time.Now(), 0) // it is not refused, only what follows is
+		a.note(e.ID, counted...)
 	}
 	a.fresh.Store(&arrival{e, m.key, m.inChat, time.Now()})
 	what := EventReceived

@@ -108,15 +108,14 @@ type exchange struct {
 // pairs counts what this agent and each other one have exchanged, both ways:
 // fresh messages carry no trace, and two models could chat without end.
 type pairs struct {
-	most  int // 0: no limit, and nothing is counted
-	state *state
-	mu    sync.Mutex
-	with  *lru.LRU[mailbox.AgentID, []exchange] // oldest first; guarded by mu
+	most int // 0: no limit, and nothing is counted
+	mu   sync.Mutex
+	with *lru.LRU[mailbox.AgentID, []exchange] // oldest first; guarded by mu
 }
 
-func newPairs(most int, s *state) *pairs {
+func newPairs(most int) *pairs {
 	with, _ := lru.NewLRU[mailbox.AgentID, []exchange](maxPairs, nil) // fails only for a size below 1
-	return &pairs{most: most, state: s, with: with}
+	return &pairs{most: most, with: with}
 }
 
 // restore takes in a record of the book.
@@ -130,8 +129,8 @@ func (p *pairs) restore(peer string, value json.RawMessage) error {
 }
 
 // count counts a message, unless it is counted, or the pair has exchanged most of them already (0: no limit); then
-// it returns when the next is possible. With an error it counts until a restart.
-func (p *pairs) count(peer mailbox.AgentID, of string, now time.Time, most int) (next time.Time, err error) {
+// it returns when the next is possible. The records are for the book.
+func (p *pairs) count(peer mailbox.AgentID, of string, now time.Time, most int) (next time.Time, rec []book.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list, _ := p.with.Get(peer)
@@ -143,34 +142,28 @@ func (p *pairs) count(peer mailbox.AgentID, of string, now time.Time, most int) 
 		return list[0].At.Add(pairWindow), nil
 	}
 	list = append(list, exchange{now.UTC(), of})
-	return next, p.set(peer, list[max(0, len(list)-p.most):]) // no more count
+	list = list[max(0, len(list)-p.most):] // no more count
+	p.with.Add(peer, list)
+	return next, []book.Record{{Kind: kindPair, Key: string(peer), Value: list}}
 }
 
-// takeBack uncounts a message: it was not sent after all. With an error of the book it counts after a restart.
+// takeBack uncounts a message: it was not sent after all.
 func (p *pairs) takeBack(peer mailbox.AgentID, of string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list, _ := p.with.Get(peer)
-	_ = p.set(peer, slices.DeleteFunc(slices.Clone(list), func(x exchange) bool { return x.Of == of }))
+	p.with.Add(peer, slices.DeleteFunc(slices.Clone(list), func(x exchange) bool { return x.Of == of }))
 }
 
-func (p *pairs) set(peer mailbox.AgentID, list []exchange) error {
-	p.with.Add(peer, list)
-	return p.state.commit(book.Record{Kind: kindPair, Key: string(peer), Value: list})
-}
-
-// countExchange counts a message to an agent, unless the pair has had enough of them.
-func (a *Agent) countExchange(to mailbox.AgentID, of string) error {
-	next, err := a.pairs.count(to, of, time.Now(), a.pairs.most)
-	if err != nil {
-		a.log.Warn("a message between two agents counts only until a restart", "to", to, "err", err)
-	}
+// countExchange counts a message to an agent, unless the pair has had enough of them. The records go with the message.
+func (a *Agent) countExchange(to mailbox.AgentID, of string) ([]book.Record, error) {
+	next, counted := a.pairs.count(to, of, time.Now(), a.pairs.most)
 	if next.IsZero() {
-		return nil
+		return counted, nil
 	}
 	no := mailbox.Refused(mailbox.RateLimited, "", "%s and %s have exchanged %d messages in %s, the most "+
 		"that is allowed (PEER_MAX_EXCHANGES); the next is possible at %s. The steps of a task, and one result for each "+
 		"task or question, always go", a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05"))
 	no.RetryAfter = time.Until(next)
-	return no
+	return nil, no
 }

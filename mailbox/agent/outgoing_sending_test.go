@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 
 	"feishu-relay/mailbox"
@@ -40,4 +42,62 @@ func TestFastAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process that was killed between Put and its record sends the message again, under the same id.
+func TestKilledBehindPut(t *testing.T) {
+	story(t, func(r *rig) {
+		put := r.opts.Store.(*store).put
+		r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
+			_, _ = put(ctx, e)
+			<-ctx.Done() // here it is killed
+			return "", ctx.Err()
+		}
+		r.send(message("m"))
+		r.opts.Store.(*store).put = put
+		r.reopen()
+		r.wantCalls("0s put m 0 k1", "0s put m 0 k2")
+		if r.Pending() != 1 || !r.Acked("m", "coder") {
+			t.Error("it does not wait for its acknowledgement")
+		}
+	})
+}
+
+// Eight goroutines send, and the receiver answers at once.
+func TestConcurrentSend(t *testing.T) {
+	const each = 25
+	story(t, func(r *rig) {
+		put := r.opts.Store.(*store).put
+		var answering, sending sync.WaitGroup
+		r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
+			answering.Go(func() {
+				if e.Type == mailbox.TypeQuestion {
+					r.Nacked(e.ID, "coder", mailbox.Unauthorized, "")
+				} else {
+					r.Acked(e.ID, "coder")
+				}
+			})
+			return put(ctx, e)
+		}
+		for i := range 8 {
+			sending.Go(func() {
+				for j := range each {
+					e := message(fmt.Sprintf("m-%d-%d", i, j))
+					if j%5 == 0 {
+						e.Type = mailbox.TypeQuestion
+					}
+					if err := r.Send(t.Context(), e); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		sending.Wait()
+		r.after(s)
+		answering.Wait()
+		r.wantLeft(0, 8*each/5)
+		if n := len(r.calls); n != 8*each {
+			t.Errorf("%d messages in the store", n)
+		}
+	})
 }

@@ -47,28 +47,6 @@ func TestWatchedMessageExpires(t *testing.T) {
 	}
 }
 
-// One that was taken is forgotten.
-func TestWatchedMessageIsTaken(t *testing.T) {
-	for _, after := range []time.Duration{0, 10 * time.Minute} {
-		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
-			story(t, func(r *rig) {
-				r.send(hourly("m"))
-				r.after(after)
-				r.set(func() { r.place = mailbox.Processed })
-				r.after(time.Minute)
-				if len(r.entries) != 0 {
-					t.Errorf("%d entries", len(r.entries))
-				}
-				r.wantLeft(0, 0)
-				r.after(2 * time.Hour)
-				if len(r.deaths()) != 0 {
-					t.Errorf("died %+v", r.deaths())
-				}
-			})
-		})
-	}
-}
-
 // What the store lost is sent again within seconds, to an agent that is away, too. What a store loses again and again
 // becomes a dead letter.
 func TestStoreLosesMail(t *testing.T) {

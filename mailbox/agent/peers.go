@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/book"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
@@ -99,8 +100,10 @@ func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, erro
 		if why == "" && m.To == "*" && reached == maxBroadcast {
 			why = fmt.Sprintf("a broadcast reaches at most %d agents; send to `%s` itself", maxBroadcast, c.AgentID)
 		}
+		var counted []book.Record
 		if why == "" {
-			if err := a.countExchange(c.AgentID, call); err != nil && m.To != "*" {
+			counted, err = a.countExchange(c.AgentID, call)
+			if err != nil && m.To != "*" {
 				return out, err
 			} else if err != nil {
 				why = err.Error()
@@ -110,7 +113,7 @@ func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, erro
 			out.UnreachableReasons = append(out.UnreachableReasons, why)
 			continue
 		}
-		delivered, reasons := a.toGoals(ctx, c, m)
+		delivered, reasons := a.toGoals(c, m, counted)
 		if len(delivered) == 0 {
 			a.pairs.takeBack(c.AgentID, call)
 		} else {
@@ -122,8 +125,8 @@ func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, erro
 	return out, nil
 }
 
-// toGoals sends m to each goal of c's agent; one failure does not stop the others.
-func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (delivered, reasons []string) {
+// toGoals sends m to each goal of c's agent, with the records; one failure does not stop the others.
+func (a *Agent) toGoals(c mailbox.Card, m PeerMessage, with []book.Record) (delivered, reasons []string) {
 	goals := c.Goals
 	if len(goals) == 0 {
 		goals = []string{string(c.AgentID)}
@@ -137,7 +140,7 @@ func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (del
 		e := mailbox.New(mailbox.TypeMessage, a.opts.Self, c.AgentID, time.Now())
 		e.Content.Parts = []mailbox.Part{mailbox.TextPart(m.Message)}
 		e.Metadata = mailbox.Metadata{CorrelationID: m.CorrelationID, Goal: goal}
-		if err := a.send(&e); err != nil {
+		if err := a.send(&e, with...); err != nil {
 			if _, refused := errors.AsType[*mailbox.Error](err); !refused && !errors.Is(err, mailbox.ErrFull) {
 				a.log.Warn("a message was not sent", "to", c.AgentID, "err", err)
 				a.opts.Failed("sending", err)

@@ -1,12 +1,10 @@
 package agent_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,43 +249,6 @@ func TestCardsInOrder(t *testing.T) {
 		must(t, err)
 		if c := w.hub.cards["b"]; c.Status != mailbox.Offline {
 			t.Errorf("it is %s after it left", c.Status)
-		}
-	})
-}
-
-// slowStore lets an older card overtake: the first write takes longer.
-type slowStore struct {
-	mailbox.Store
-	mu    sync.Mutex
-	first bool
-}
-
-func (s *slowStore) SetCard(ctx context.Context, c mailbox.Card) error {
-	s.mu.Lock()
-	first := !s.first
-	s.first = true
-	s.mu.Unlock()
-	if first {
-		time.Sleep(time.Second)
-	}
-	return s.Store.SetCard(ctx, c)
-}
-
-func TestOlderCardDoesNotWin(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a := w.idle("a")
-		a.opts.Store = &slowStore{Store: a.opts.Store}
-		err := a.Agent.Close()
-		must(t, err)
-		a.Agent, err = agent.New(a.opts)
-		must(t, err)
-		a.start()
-		synctest.Wait() // the first card is on its way
-		_, err = a.AddGoal(t.Context(), "g1")
-		must(t, err)
-		time.Sleep(2 * time.Second)
-		if c := w.hub.cards["a"]; !slices.Contains(c.Goals, "g1") {
-			t.Errorf("card %+v", c)
 		}
 	})
 }

@@ -16,7 +16,6 @@ import (
 type queued struct {
 	id        string // of the envelope; other programs' messages may share one
 	key       string // what Seen and ready know the message by (messageKey)
-	sum       string // its fingerprint
 	name      string // the id that the bot gets: no other message has it
 	from      mailbox.AgentID
 	priority  mailbox.Priority
@@ -79,7 +78,6 @@ type queue struct {
 	byItem   map[string]*queued // by the store's key: the last message under it
 	arrived  int
 	occupied map[string]*queued // by conversation, what its other messages wait for
-	drains   int                // drains that are taking what is ready: nothing is delivered meanwhile
 	openings int                // how often a delivery channel has opened, or may have
 	changed  chan struct{}      // closed at the next change
 }
@@ -161,9 +159,6 @@ func (q *queue) add(m queued, unique string) (added bool) {
 func (q *queue) next(now time.Time, inChat bool) (m *queued, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.drains > 0 {
-		return nil, time.Time{}
-	}
 	for _, m := range q.list {
 		turn := m.hold
 		if m.state != deliverable {
@@ -183,47 +178,25 @@ func (q *queue) next(now time.Time, inChat bool) (m *queued, at time.Time) {
 	return nil, at
 }
 
-// copyWindow is how far apart the copies of one message for several goals are sent.
-const copyWindow = 5 * time.Second
-
-// copies returns the messages for a goal, "" for any, those together that are one
-// message sent to several goals: the same content of one sender within copyWindow.
-// It is called with mu held.
-func (q *queue) copies(goal string) (groups [][]*queued) {
-	last := map[string]int{} // sender and fingerprint → the group
+// of returns the messages for a goal, "" for any. It is called with mu held.
+func (q *queue) of(goal string) (list []*queued) {
 	for _, m := range q.list {
-		if goal != "" && m.session != goal {
-			continue
+		if goal == "" || m.session == goal {
+			list = append(list, m)
 		}
-		same := string(m.from) + "/" + m.sum
-		at, ok := last[same]
-		if m.goal != "" && ok && m.sent.Sub(groups[at][0].sent) <= copyWindow &&
-			!slices.ContainsFunc(groups[at], func(copied *queued) bool { return copied.goal == m.goal }) {
-			groups[at] = append(groups[at], m)
-			continue
-		}
-		if m.goal != "" {
-			last[same] = len(groups)
-		}
-		groups = append(groups, []*queued{m})
 	}
-	return groups
+	return list
 }
 
-// takeAll returns what is ready for a goal, "" for any, marked as being delivered: at most n
-// messages, each with its copies for other goals.
-func (q *queue) takeAll(n int, goal string) (out [][]*queued) {
+// takeAll returns what is ready for a goal, "" for any, marked as being delivered, at most n messages.
+func (q *queue) takeAll(n int, goal string) (out []*queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, group := range q.copies(goal) {
-		group = slices.DeleteFunc(group, func(m *queued) bool { return !m.free() })
-		if len(out) >= n || len(group) == 0 {
-			continue
-		}
-		for _, m := range group {
+	for _, m := range q.of(goal) {
+		if m.free() && len(out) < n {
 			m.delivering = true
+			out = append(out, m)
 		}
-		out = append(out, group)
 	}
 	return out
 }

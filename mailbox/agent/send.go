@@ -188,10 +188,12 @@ func (a *Agent) post(m mailbox.Sealed, with []book.Record) error {
 		}
 	}
 	if counts {
-		if err := a.countExchange(e.To, e.ID); err != nil {
+		counted, err := a.countExchange(e.To, e.ID)
+		if err != nil {
 			a.observe(EventRefused, e, string(mailbox.RateLimited))
 			return err
 		}
+		with = append(with, counted...)
 	}
 	if err := a.dispatch(m, with...); err != nil {
 		a.pairs.takeBack(e.To, e.ID)

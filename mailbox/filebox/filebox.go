@@ -62,8 +62,7 @@ type Store struct {
 	counts *lru.LRU[mailbox.AgentID, *count] // guarded by mu
 	named  int64                             // the time in the newest name of ours, in nanoseconds; guarded by mu
 
-	turn *semaphore.Weighted // of who changes the registry or what follows
-	seen entries             // the last good registry
+	turn *semaphore.Weighted // of who changes the registry
 }
 
 var _ mailbox.Store = (*Store)(nil)

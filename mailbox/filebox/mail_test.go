@@ -305,17 +305,6 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// The sender of a message that the receiver set aside can see that.
-func TestWhereMalformedMailIs(t *testing.T) {
-	s := open(t, t.TempDir())
-	key, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "b", 0)))
-	must(t, err)
-	must(t, s.Settle(t.Context(), "b", key, mailbox.Malformed))
-	if got, err := s.Where(t.Context(), "b", key); err != nil || got != mailbox.Aside {
-		t.Errorf("it is at place %d, %v", got, err)
-	}
-}
-
 // An inbox is full at mailbox.MaxInbox messages, whoever laid them there.
 func TestFull(t *testing.T) {
 	dir := t.TempDir()

@@ -11,12 +11,10 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"feishu-relay/internal/jsonl"
-	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
@@ -25,7 +23,6 @@ import (
 const (
 	registry     = "_registry.json"
 	registryLock = registry + ".lock"
-	brokenPrefix = registry + ".broken-"
 
 	// lockWait is how long the registry's lock is waited for: a process that
 	// was stopped in the middle may hold it.
@@ -38,12 +35,8 @@ const (
 	// maxTries bounds the rewrites of one change that other programs got in
 	// between.
 	maxTries = 50
-	// maxBroken bounds the broken registries that are kept; the oldest beyond it
-	// are removed, with a warning.
+	// maxBroken bounds the broken registries that are kept.
 	maxBroken = 20
-	// staleCard is how old the last heartbeat of another agent is at most for its
-	// card to be in a registry that is built again.
-	staleCard = 7 * 24 * time.Hour
 	// maxRegistry and maxEntries bound the registry. A larger one counts as broken.
 	maxRegistry = 8 << 20
 	maxEntries  = 10_000
@@ -94,15 +87,6 @@ func (all entries) format() ([]byte, error) {
 	return b, nil
 }
 
-// beat is the heartbeat of an entry; one that cannot be read is older than any.
-func beat(id mailbox.AgentID, raw json.RawMessage) time.Time {
-	c, err := mailbox.DecodeCard(id, raw)
-	if err != nil {
-		return time.Time{}.Add(-1)
-	}
-	return c.LastHeartbeat
-}
-
 // load reads the registry; a missing one is empty, and has no info. One that is not
 // JSON is read again for a while, since a program that writes it in place leaves it empty or
 // cut for a moment. The error of a registry that stays so, or is too large, wraps errBroken.
@@ -151,7 +135,8 @@ func (s *Store) change(ctx context.Context, c mailbox.Card) error {
 	})
 }
 
-// rewrite is one attempt of change. A broken registry is kept for a person, and built again from what is known.
+// rewrite is one attempt of change. A broken registry is kept for a person, and begins again with c: the other
+// agents' cards come with their next heartbeats.
 func (s *Store) rewrite(ctx context.Context, c mailbox.Card) error {
 	root, err := s.dir.Open(true)
 	if err != nil {
@@ -160,12 +145,7 @@ func (s *Store) rewrite(ctx context.Context, c mailbox.Card) error {
 	removeOld(root, registry+".")
 	all, was, err := load(ctx, root)
 	broken := errors.Is(err, errBroken)
-	if broken {
-		all = maps.Clone(s.seen)
-		maps.DeleteFunc(all, func(id mailbox.AgentID, raw json.RawMessage) bool {
-			return time.Since(beat(id, raw)) > staleCard
-		})
-	} else if err != nil {
+	if err != nil && !broken {
 		return err
 	}
 	if all == nil {
@@ -197,11 +177,7 @@ func (s *Store) rewrite(ctx context.Context, c mailbox.Card) error {
 			return err
 		}
 	}
-	if err := root.Rename(aside, registry); err != nil {
-		return err
-	}
-	s.seen = all
-	return nil
+	return root.Rename(aside, registry)
 }
 
 func same(a, b fs.FileInfo) bool {
@@ -211,23 +187,18 @@ func same(a, b fs.FileInfo) bool {
 // keepBroken gives a broken registry a name to be kept under, and removes the oldest of these.
 func (s *Store) keepBroken(root *os.Root, info fs.FileInfo) error {
 	if info.Size() < 2 {
-		s.log.Warn("the registry is empty; it is rebuilt from the known cards")
+		s.log.Warn("the registry is empty; it is rebuilt with the next heartbeats")
 		return nil
 	}
-	list, _ := safefile.Names(root) // else the oldest are removed the next time
-	list = slices.DeleteFunc(list, func(name string) bool { return !strings.HasPrefix(name, brokenPrefix) })
-	slices.Sort(list) // the times have the same number of digits
-	newest, _ := strconv.ParseInt(strings.TrimPrefix(slices.Max(append(list, brokenPrefix)), brokenPrefix), 10, 64)
-	kept := brokenPrefix + strconv.FormatInt(max(time.Now().UnixMilli(), newest+1), 10) // in their order within 1 ms, too
+	before, _ := fs.Glob(root.FS(), registry+".broken-*") // oldest first: the times have the same number of digits
+	for _, name := range before[:max(0, len(before)+1-maxBroken)] {
+		_ = root.Remove(name)
+	}
+	kept := fmt.Sprintf("%s.broken-%d", registry, time.Now().UnixMilli())
 	if err := root.Rename(registry, kept); err != nil {
 		return fmt.Errorf("keep the broken registry: %w", err)
 	}
-	s.log.Warn("the registry is invalid; it was renamed and is rebuilt from the known cards", "kept", kept)
-	for _, name := range list[:max(0, len(list)+1-maxBroken)] {
-		if root.Remove(name) == nil {
-			s.log.Warn("removed the oldest of the broken registries", "file", name, "kept", maxBroken)
-		}
-	}
+	s.log.Warn("the registry is invalid; it was renamed and is rebuilt with the next heartbeats", "kept", kept)
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package redisbox
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -204,24 +203,5 @@ func TestPublishesMessagesForAGoal(t *testing.T) {
 	}
 	if m, err = sub.ReceiveMessage(ctx); err != nil || m.Channel != "agent.inbox.end" {
 		t.Errorf("got %v, %v, want what was put last", m, err)
-	}
-}
-
-func TestMailToManyAgents(t *testing.T) {
-	srv := redistest.Start(t)
-	s := open(t, srv.URL(), "alice", nil)
-	var ears []*ear
-	for i := range 5 {
-		ears = append(ears, hearing(t, s, mailbox.AgentID(fmt.Sprintf("bob%d", i))))
-	}
-	for round := range 20 {
-		for _, ear := range ears {
-			e := mails(round, round)[0]
-			e.To = ear.agent
-			put(t, s, e)
-		}
-	}
-	for _, ear := range ears {
-		ear.want(ids(mails(0, 19))...)
 	}
 }
