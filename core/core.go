@@ -176,7 +176,7 @@ func (c *Core) Run(ctx context.Context, answers, publishing time.Duration) error
 	reading.Wait()
 	c.writes.finish(answers)
 	c.drain(publishing)
-	c.stop()
+	c.View(func(*loop.Core) { c.stop() }) // between two batches, so that do begins nothing while work is waited for
 	c.writes.running.Wait()
 	c.work.Wait()
 	stopLoop()

@@ -116,8 +116,12 @@ func (c *Core) result(of loop.Chat, e group.Event) {
 	_ = c.loop.Post(c.ctx, loop.Event{Chat: of, Group: &e}) // if we are stopping, it is done again after a restart
 }
 
-// do begins what an effect asks for. It is called by the loop and waits for nothing.
+// do begins what an effect asks for, unless the workers are stopping: then a restart begins it. It is called by the loop
+// and waits for nothing.
 func (c *Core) do(e loop.Effect) {
+	if c.ctx.Err() != nil {
+		return
+	}
 	if e.Deliver != nil {
 		c.doDeliver(e.Deliver)
 		return
