@@ -40,6 +40,7 @@ type pair struct {
 func newPair(t *testing.T, change func(*sidecar.Config)) *pair {
 	t.Helper()
 	p := &pair{disconnect: func() {}}
+	t.Cleanup(func() { p.disconnect() })
 	p.tenant, p.apps = newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	cfg := p.steered("agent_a")
 	change(&cfg)
@@ -98,16 +99,7 @@ func (p *pair) again(crashAt string) {
 		return series(httpGet(p.t, p.b, "/metrics"), `feishu_relay_gateway_events_total{event="connected"}`) > 0
 	}
 	p.until("BotB is connected", func() bool {
-		p.disconnect()
-		ctx, cancel := context.WithCancel(context.Background())
-		ws := larkws.NewClient(p.apps[1].ID, p.apps[1].Secret, larkws.WithDomain("http://"+p.b.cfg.Gateway.Addr),
-			larkws.WithLogLevel(larkcore.LogLevelError), larkws.WithEventHandler(p.botB.dispatcher(nil)))
-		var done sync.WaitGroup
-		done.Go(func() { _ = ws.Start(ctx) })
-		p.disconnect = sync.OnceFunc(func() {
-			cancel()
-			done.Wait()
-		})
+		p.reconnect()
 		for until := time.Now().Add(5 * time.Second); time.Now().Before(until); { // an SDK that failed waits for minutes
 			if connected() {
 				return true
@@ -116,11 +108,24 @@ func (p *pair) again(crashAt string) {
 		}
 		return false
 	})
-	p.t.Cleanup(p.disconnect)
 	must(p.t, p.WaitConnected(limited(p.t), p.apps[1].ID, 1))
 	p.botB.client = lark.NewClient(p.apps[1].ID, p.apps[1].Secret, lark.WithOpenBaseUrl("http://"+p.b.cfg.Gateway.Addr),
 		lark.WithLogLevel(larkcore.LogLevelError))
 	p.botB.introduce(p.t)
+}
+
+// reconnect begins a new connection of BotB to its gateway, and does not wait for it.
+func (p *pair) reconnect() {
+	p.disconnect()
+	ctx, cancel := context.WithCancel(context.Background())
+	ws := larkws.NewClient(p.apps[1].ID, p.apps[1].Secret, larkws.WithDomain("http://"+p.b.cfg.Gateway.Addr),
+		larkws.WithLogLevel(larkcore.LogLevelError), larkws.WithEventHandler(p.botB.dispatcher(nil)))
+	var done sync.WaitGroup
+	done.Go(func() { _ = ws.Start(ctx) })
+	p.disconnect = sync.OnceFunc(func() {
+		cancel()
+		done.Wait()
+	})
 }
 
 func httpGet(t *testing.T, p *process, path string) string {

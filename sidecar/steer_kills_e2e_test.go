@@ -45,12 +45,18 @@ func TestAnswersUnderKills(t *testing.T) {
 				}
 			}
 			for i, step := range steps {
-				n.b.dies(t)
-				if got := n.replies(id); len(got) > 1 || len(got) > 0 && step == "sending" {
+				n.until("BotB's sidecar dies, or BotA's answers", func() bool { return n.b.isDead() || n.answered(n.botA, id) })
+				if !n.b.isDead() { // it was back too late
+					break
+				}
+				if got := n.replies(id); len(got) > 1 || len(got) > 0 && step == "sending" && !n.answered(n.botA, id) {
 					t.Errorf("killed at %s number %d, the group was shown %q", step, i+1, got)
 				}
 				if i+1 < len(steps) {
 					n.b.start(steps[i+1] + ":1") // it goes on before its bot is back
+					_, err := n.b.url(limited(t))
+					must(t, err)
+					n.reconnect()
 				}
 			}
 			n.again("")
