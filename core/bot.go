@@ -250,10 +250,10 @@ func taking(of loop.Chat, final relay.Millis, g *given) loop.Event {
 	return loop.Event{TextOf: key, Text: text, Deliver: &deliver.Event{Kind: deliver.Take, Item: &item}}
 }
 
-func encode(g *given) json.RawMessage {
-	text, err := relay.Marshal(g)
+func encode[T *given | string](v T) json.RawMessage {
+	text, err := relay.Marshal(v)
 	if err != nil {
-		panic(err) // a message is always JSON
+		panic(err) // these are always JSON
 	}
 	return text
 }

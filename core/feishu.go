@@ -144,18 +144,12 @@ func (c *Core) pass(of loop.Chat, f *group.Effect) {
 	c.passing.tell(key, Passage{Before: before})
 }
 
-// askMember asks Feishu whether the bot is in a chat, until it says so.
+// askMember asks Feishu whether the bot is in a chat.
 func (c *Core) askMember(of loop.Chat, f *group.Effect) {
-	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
+	c.retry(of, f, func() (bool, error) {
 		is, err := c.Feishu.Member(c.ctx, of.ID)
-		if err == nil {
-			c.result(of, group.Event{Kind: group.Done, Key: f.Key, Failed: !is})
-			return
-		}
-		if pauses.Sleep(c.ctx) != nil {
-			return
-		}
-	}
+		return !is, err
+	})
 }
 
 // fetch asks Feishu for a bot's message whose sidecar did not bring it.

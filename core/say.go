@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,7 +40,7 @@ func (c *Core) Say(ctx context.Context, out relay.Outbound) (relay.Sent, error) 
 	meta := relay.Metadata{}
 	maps.Copy(meta, out.Metadata)
 	delete(meta, "is_mentioned")
-	meta["chat_type"], meta["group_policy"] = quote("group"), quote(c.Config(of).GroupPolicy)
+	meta["chat_type"], meta["group_policy"] = encode("group"), encode(c.Config(of).GroupPolicy)
 	self := c.Self()
 	m := &relay.Message{RelayMsgID: id, Channel: of.Channel, ChatID: of.ID, Content: out.Content, Metadata: meta,
 		SenderBotOpenID: self.OpenID, SenderAgentName: c.Agent, SenderAppID: self.AppID, SenderName: self.Name,
@@ -88,14 +87,6 @@ func (c *Core) fits(m *relay.Message) error {
 	return nil
 }
 
-func quote(text string) json.RawMessage {
-	data, err := json.Marshal(text)
-	if err != nil {
-		panic(err) // a string is always JSON
-	}
-	return data
-}
-
 // Hear takes what the bot says that it heard from a person, and tells whether it is for this bot. steers: it may be a
 // command.
 func (c *Core) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Sent, error) {
@@ -112,7 +103,7 @@ func (c *Core) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Sent
 	if !isGroup(h.ChatType) || !ofGroup(h.Metadata) {
 		return relay.Sent{RelayMsgID: id, ForMe: new(true)}, nil
 	}
-	meta := relay.Metadata{"chat_type": quote("group")}
+	meta := relay.Metadata{"chat_type": encode("group")}
 	if keys, ok := h.Metadata["media_keys"]; ok {
 		meta["media_keys"] = keys
 	}

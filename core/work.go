@@ -116,8 +116,8 @@ func (c *Core) result(of loop.Chat, e group.Event) {
 	_ = c.loop.Post(c.ctx, loop.Event{Chat: of, Group: &e}) // if we are stopping, it is done again after a restart
 }
 
-// do begins what an effect asks for, unless the workers are stopping: then a restart begins it. It is called by the loop
-// and waits for nothing.
+// do begins what an effect asks for, or leaves it to a restart. It is called by the loop and waits for
+// nothing.
 func (c *Core) do(e loop.Effect) {
 	if c.ctx.Err() != nil {
 		return
@@ -232,16 +232,25 @@ func (c *Core) judged(ctx context.Context, q policy.Question, depth int) policy.
 const claimLife = time.Hour
 
 func (c *Core) claim(of loop.Chat, f *group.Effect) {
-	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
+	c.retry(of, f, func() (taken bool, err error) {
 		holder, err := c.Bots.Claim(c.ctx, of.String()+"/"+f.Key, c.own, claimLife)
+		if err != nil {
+			c.Watch.Problem("claim", err)
+		} else if holder == c.own && c.goesOn.Load() {
+			c.Trace("claimed")
+		}
+		return holder != c.own, err
+	})
+}
+
+// retry does an effect, again after an error, until it is known whether it failed.
+func (c *Core) retry(of loop.Chat, f *group.Effect, do func() (failed bool, err error)) {
+	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
+		failed, err := do()
 		if err == nil {
-			if holder == c.own && c.goesOn.Load() {
-				c.Trace("claimed")
-			}
-			c.result(of, group.Event{Kind: group.Done, Key: f.Key, Failed: holder != c.own})
+			c.result(of, group.Event{Kind: group.Done, Key: f.Key, Failed: failed})
 			return
 		}
-		c.Watch.Problem("claim", err)
 		if pauses.Sleep(c.ctx) != nil {
 			return
 		}
