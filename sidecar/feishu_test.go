@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -117,16 +115,7 @@ func (n *tenant) connected(s *running) {
 }
 
 func (n *tenant) get(s *running, path string) string {
-	resp, err := http.Get("http://" + s.Addr().String() + path)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return string(body)
+	return httpGet(n.t, "http://"+s.Addr().String()+path)
 }
 
 // eachOnce checks that the bot's SDK was given no message twice, and none of never.

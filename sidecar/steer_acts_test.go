@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -93,10 +91,10 @@ func (p *pair) again(crashAt string) {
 	p.b.kill()
 	p.disconnect()
 	p.b.start(crashAt)
-	_, err := p.b.url(limited(p.t))
+	url, err := p.b.url(limited(p.t))
 	must(p.t, err)
 	connected := func() bool {
-		return series(httpGet(p.t, p.b, "/metrics"), `feishu_relay_gateway_events_total{event="connected"}`) > 0
+		return series(httpGet(p.t, url+"/metrics"), `feishu_relay_gateway_events_total{event="connected"}`) > 0
 	}
 	p.until("BotB is connected", func() bool {
 		p.reconnect()
@@ -126,18 +124,6 @@ func (p *pair) reconnect() {
 		cancel()
 		done.Wait()
 	})
-}
-
-func httpGet(t *testing.T, p *process, path string) string {
-	t.Helper()
-	url, err := p.url(limited(t))
-	must(t, err)
-	resp, err := http.Get(url + path)
-	must(t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	must(t, err)
-	return string(body)
 }
 
 // dies waits for the end of a life.
