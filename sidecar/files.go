@@ -14,7 +14,7 @@ import (
 // Where a message is looked for before Feishu is asked for it.
 const (
 	fileChats = 100 // groups, those written to last
-	fileTail  = 250 // messages of each, the newest: the transcript has these in memory
+	fileTail  = 250 // messages of each, the newest
 )
 
 // files fetches pictures and files of messages for the bot, with its own token.

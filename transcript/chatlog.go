@@ -35,10 +35,8 @@ type chatLog struct {
 	mu     sync.Mutex // guards the rest
 	log    jsonl.Log
 	loaded fs.FileInfo // the file of which memory has the lines before place; nil: none
-	number int         // of that file, see place
 	place  jsonl.Tail
 	memory
-	counted int64 // bytes of memory, as counted in store.memory
 	// reach bounds the times of the lines before the loaded part, whose ids are
 	// not in memory: only messages not newer than reach may repeat them. MinInt64:
 	// all lines are loaded.
@@ -52,14 +50,9 @@ func (l *chatLog) retire() {
 }
 
 func (l *chatLog) unlock() {
-	l.count()
 	l.mu.Unlock()
 	if l.retired.Load() || l.store.closed.Load() {
 		l.closeRetired()
-		return
-	}
-	for l.store.memory.Load() > l.store.opts.memory && l.store.chats.Len() > 1 {
-		l.store.chats.RemoveOldest()
 	}
 }
 
@@ -67,16 +60,8 @@ func (l *chatLog) closeRetired() {
 	if l.mu.TryLock() {
 		l.log.Close()
 		l.memory = memory{}
-		l.count()
 		l.mu.Unlock()
 	}
-}
-
-// count counts the memory of l in that of the store.
-func (l *chatLog) count() {
-	now := int64(l.bytes + idCost*len(l.ids))
-	l.store.memory.Add(now - l.counted)
-	l.counted = now
 }
 
 // addition is an entry to be appended.
@@ -87,7 +72,7 @@ type addition struct {
 
 // append is one attempt of Store.Append.
 func (l *chatLog) append(a *addition) (added bool, err error) {
-	if a.MessageID != "" && l.known(a.MessageID) {
+	if a.MessageID != "" && l.written(a.MessageID) {
 		return false, nil
 	}
 	if a.text == nil { // before taking the file's lock
@@ -109,25 +94,18 @@ func (l *chatLog) append(a *addition) (added bool, err error) {
 		at, err := l.log.Append(a.text)
 		if added = err == nil; added && at == l.place.Offset() { // else another program, without the lock, wrote as well
 			l.place.Skip(a.text)
-			l.remember(lineOf(a.Entry, place{l.number, at}))
+			l.remember(knownOf(&a.Entry))
 		}
 		return err
 	})
 	return added, err
 }
 
-// known reports whether a message is in the file, without the file's lock. False means that it must be looked for
+// written reports whether a message is in the file, without the file's lock. False means that it must be looked for
 // under the lock. What is remembered is not read on: so who is far behind does not forget what comes next.
-func (l *chatLog) known(id string) bool {
+func (l *chatLog) written(id string) bool {
 	size, err := l.log.Size()
 	return err == nil && l.matches(size) && (l.has(id) || l.readOn(size) == nil && l.has(id))
-}
-
-// current reads what others appended, without the file's lock. It returns false if memory does not match the
-// file; the next append recovers from that.
-func (l *chatLog) current() bool {
-	size, err := l.log.Size()
-	return err == nil && l.matches(size) && l.readOn(size) == nil
 }
 
 // matches reports whether memory is of the open file, which has size bytes.
@@ -171,7 +149,7 @@ func (l *chatLog) readOn(size int64) error {
 		if line.Text == nil {
 			l.store.skipped.Add(1)
 		} else if e, found := l.store.entry(line.Text); found {
-			l.remember(lineOf(e, place{l.number, line.Start}))
+			l.remember(knownOf(&e))
 		}
 		return true
 	})
@@ -184,8 +162,8 @@ func (l *chatLog) readOn(size int64) error {
 // contains reports whether e is in the transcript already. The file is locked.
 func (l *chatLog) contains(e *Entry) (bool, error) {
 	if e.MessageID == "" {
-		read := lineOf(*e, end)
-		return find(l.lines, &read) >= 0, nil
+		k := knownOf(e)
+		return slices.ContainsFunc(l.last, k.same), nil
 	}
 	if l.has(e.MessageID) || e.TS > l.reach {
 		return l.has(e.MessageID), nil
@@ -240,12 +218,13 @@ func (l *chatLog) load(full bool) error {
 	if err != nil {
 		return err
 	}
-	if l.number, _, err = l.store.numbers(l.name, l.log.Info(), nil); err != nil {
+	number, _, err := l.store.numbers(l.name, l.log.Info(), nil)
+	if err != nil {
 		return err
 	}
-	var lines []line                 // newest first
-	bytes, kept, begun := 0, 0, true // kept of the lines are remembered, of the others their ids
-	for r, err := range l.store.back(l.name, place{l.number, size}, nil) {
+	var lines []known // newest first
+	bytes, begun := 0, true
+	for r, err := range l.store.back(l.name, place{number, size}, nil) {
 		if err != nil {
 			return err
 		}
@@ -253,32 +232,23 @@ func (l *chatLog) load(full bool) error {
 		if !found {
 			continue
 		}
-		read := lineOf(e, r.at)
-		if bytes += read.size(); bytes <= maxMemory {
-			kept++
-		} else {
-			read.Entry = Entry{MessageID: e.MessageID, TS: e.TS}
-		}
-		lines = append(lines, read)
+		lines = append(lines, knownOf(&e))
+		bytes += len(r.text)
 		if full && (len(lines) >= maxIDs || bytes >= fullMost) ||
 			!full && (len(lines) >= quickIDs && bytes >= quickBytes || bytes >= quickMost) {
 			begun = false
 			break
 		}
 	}
-	l.memory = memory{begun: begun && kept == len(lines)}
-	for i, read := range slices.Backward(lines) {
-		if i < kept {
-			l.remember(read)
-		} else if read.MessageID != "" && !l.has(read.MessageID) {
-			l.rememberID(maphash.String(seed, read.MessageID))
-		}
+	l.memory = memory{}
+	for _, k := range slices.Backward(lines) {
+		l.remember(k)
 	}
 	l.reach = math.MinInt64
 	if !begun && !full {
 		// The newest time in the older quarter bounds the times of the messages before.
 		for _, older := range lines[len(lines)*3/4:] {
-			l.reach = max(l.reach, older.TS+reachMargin)
+			l.reach = max(l.reach, older.ts+reachMargin)
 		}
 	}
 	if l.place, err = jsonl.At(l.log.File(), relay.MaxLine, size); err == nil {
@@ -287,33 +257,17 @@ func (l *chatLog) load(full bool) error {
 	return err
 }
 
-// Bounds of what is kept in memory of each open chat; beyond them the oldest is dropped.
-const (
-	maxLines  = 512       // lines
-	maxMemory = 512 << 10 // bytes of the lines
-	lineCost  = 300       // bytes of a line besides its texts
-	// maxIDs is how many message ids are remembered. A repeat after more other messages than that
-	// is not recognised.
-	maxIDs = 1 << 13
-	idCost = 32 // bytes of an id
-)
+// maxIDs is how many message ids are remembered of each open chat. A repeat after more other messages than that is not
+// recognised.
+const maxIDs = 1 << 13
 
-// memory holds the last lines of a chat, each message once.
+// memory is what an appender knows of the last lines of a chat.
 type memory struct {
-	lines []line // oldest first
-	bytes int    // of lines
-	bare  bool   // a line has no id
-	begun bool   // lines begin with the chat's first one
+	last []known // the last lines, at least sameReach if there are as many; oldest first
 
-	ids  map[uint64]struct{} // hashes, which take less memory
+	ids  map[uint64]struct{} // of messages
 	ring []uint64            // ids in their order
 	next int                 // the oldest one in the full ring
-}
-
-// size is about how many bytes l takes in memory.
-func (l *line) size() int {
-	return lineCost + len(l.Content) + 64*len(l.Files) + len(l.Sender) + len(l.MessageID) + len(l.SenderName) +
-		len(l.ThreadID) + len(l.ParentID) + len(l.RootID) + len(l.MsgType) + len(l.PartOf) + len(l.EditOf)
 }
 
 func (m *memory) has(id string) bool {
@@ -321,70 +275,23 @@ func (m *memory) has(id string) bool {
 	return ok
 }
 
-// remember adds a line behind the others. Of a message that other programs wrote again, the newest line stays, or the
-// one that has an id.
-func (m *memory) remember(l line) {
-	again := -1
-	if m.bare = m.bare || l.MessageID == ""; m.bare {
-		again = find(m.lines, &l)
+// remember adds a line behind the others.
+func (m *memory) remember(k known) {
+	if m.last = append(m.last, k); len(m.last) >= 2*sameReach {
+		m.last = slices.Delete(m.last, 0, sameReach)
 	}
-	switch {
-	case l.MessageID == "" && again >= 0 && m.lines[again].MessageID != "":
-		return
-	case l.MessageID != "" && m.has(l.MessageID):
-		again = slices.IndexFunc(m.lines, func(o line) bool { return o.MessageID == l.MessageID })
-	case l.MessageID != "":
-		m.rememberID(maphash.String(seed, l.MessageID))
-	}
-	if again >= 0 {
-		m.remove(again)
-	}
-	m.lines = append(m.lines, l)
-	m.bytes += l.size()
-	for len(m.lines) > maxLines || m.bytes > maxMemory {
-		m.remove(0)
-		m.begun = false
-	}
-}
-
-func (m *memory) remove(i int) {
-	m.bytes -= m.lines[i].size()
-	if i > 0 {
-		m.lines = slices.Delete(m.lines, i, i+1)
+	if _, again := m.ids[k.id]; again || k.id == 0 {
 		return
 	}
-	m.lines[0] = line{}
-	m.lines = m.lines[1:] // a later append moves the rest to a new array
-}
-
-func (m *memory) rememberID(id uint64) {
 	if m.ids == nil {
 		m.ids = map[uint64]struct{}{}
 	}
 	if len(m.ring) < maxIDs {
-		m.ring = append(m.ring, id)
+		m.ring = append(m.ring, k.id)
 	} else {
 		delete(m.ids, m.ring[m.next])
-		m.ring[m.next] = id
+		m.ring[m.next] = k.id
 		m.next = (m.next + 1) % maxIDs
 	}
-	m.ids[id] = struct{}{}
-}
-
-// recent passes the lines in memory to take, newest first, until it returns false. If more are wanted, those
-// before the place from are in the files.
-func (l *chatLog) recent(take func(*line) bool) (from place, more bool) {
-	l.mu.Lock() // an append that waits for the file's lock does not hold it
-	defer l.unlock()
-	if !l.current() {
-		return end, true
-	}
-	from = place{l.number, l.place.Offset()}
-	for i := len(l.lines) - 1; i >= 0; i-- {
-		if !take(&l.lines[i]) {
-			return from, false
-		}
-		from = l.lines[i].at
-	}
-	return from, !l.begun
+	m.ids[k.id] = struct{}{}
 }

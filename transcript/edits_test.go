@@ -11,8 +11,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// An edit is a line of its own, and readers see one message with the newest text:
-// from memory and from the file, in tails, pages and lists.
+// An edit is a line of its own, and readers see one message with the newest text, in tails, pages and lists.
 func TestEditsShowAsTheirMessage(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)
@@ -34,35 +33,33 @@ func TestEditsShowAsTheirMessage(t *testing.T) {
 		}
 		return strings.Join(out, ", ")
 	}
-	for name, s := range map[string]*Store{"memory": s, "file": open(t, dir, nil)} {
-		for n, want := range map[int]string{9: want, 2: "om_2 the whole, om_3 three", 1: "om_3 three"} {
-			if got := show(tail(t, s, n)); got != want {
-				t.Errorf("%s: the last %d are %q", name, n, got)
-			}
+	for n, want := range map[int]string{9: want, 2: "om_2 the whole, om_3 three", 1: "om_3 three"} {
+		if got := show(tail(t, s, n)); got != want {
+			t.Errorf("the last %d are %q", n, got)
 		}
-		if entries, err := s.TailTo("feishu", "oc_x", 9, 2500); err != nil || show(entries) != "om_1 one, om_2 the whole" {
-			t.Errorf("%s: up to a time %q, %v", name, show(entries), err)
+	}
+	if entries, err := s.TailTo("feishu", "oc_x", 9, 2500); err != nil || show(entries) != "om_1 one, om_2 the whole" {
+		t.Errorf("up to a time %q, %v", show(entries), err)
+	}
+	before, pages := "", ""
+	for i := 0; i == 0 || before != ""; i++ {
+		page := page(t, s, Query{Limit: 1, Before: before})
+		if text := show(page.Entries); text != "" {
+			pages = strings.TrimSuffix(text+", "+pages, ", ")
 		}
-		before, pages := "", ""
-		for i := 0; i == 0 || before != ""; i++ {
-			page := page(t, s, Query{Limit: 1, Before: before})
-			if text := show(page.Entries); text != "" {
-				pages = strings.TrimSuffix(text+", "+pages, ", ")
-			}
-			before = page.Earlier
+		before = page.Earlier
+	}
+	if pages != want {
+		t.Errorf("page by page %q", pages)
+	}
+	for text, found := range map[string]string{"whole": "om_2 the whole", "half": ""} {
+		if got := show(page(t, s, Query{Limit: 9, Text: text}).Entries); got != found {
+			t.Errorf("%q is found in %q", text, got)
 		}
-		if pages != want {
-			t.Errorf("%s: page by page %q", name, pages)
-		}
-		for text, found := range map[string]string{"whole": "om_2 the whole", "half": ""} {
-			if got := show(page(t, s, Query{Limit: 9, Text: text}).Entries); got != found {
-				t.Errorf("%s: %q is found in %q", name, text, got)
-			}
-		}
-		chats, err := s.Chats()
-		if err != nil || len(chats) != 1 || chats[0].Last == nil || chats[0].Last.Content != "three" {
-			t.Errorf("%s: listed as %s, %v", name, fmt.Sprintf("%+v", chats), err)
-		}
+	}
+	chats, err := s.Chats()
+	if err != nil || len(chats) != 1 || chats[0].Last == nil || chats[0].Last.Content != "three" {
+		t.Errorf("listed as %s, %v", fmt.Sprintf("%+v", chats), err)
 	}
 }
 
@@ -86,11 +83,9 @@ func TestFilesOfEntries(t *testing.T) {
 		data = append(data, `{"role":"user","content":"c","sender":"d","message_id":"om_`+other[:1]+`","ts":3000,"files":`+other+"}\n"...)
 	}
 	writeFile(t, path, string(data))
-	for name, s := range map[string]*Store{"memory": s, "file": open(t, dir, nil)} {
-		for i, e := range tail(t, s, 6) {
-			if i < 2 && !slices.Equal(e.Files, files) || i > 1 && len(e.Files) > 0 {
-				t.Errorf("%s: entry %d has the files %v", name, i, e.Files)
-			}
+	for i, e := range tail(t, s, 6) {
+		if i < 2 && !slices.Equal(e.Files, files) || i > 1 && len(e.Files) > 0 {
+			t.Errorf("entry %d has the files %v", i, e.Files)
 		}
 	}
 }

@@ -111,78 +111,66 @@ const (
 	sameReach = 256
 )
 
-// line is an entry as it is gathered and remembered.
-type line struct {
-	Entry
-	at  place
-	sum uint64 // of role, sender and content
-}
-
-// seed is shared by all stores: sums are compared in this process only.
+// seed is shared by all stores: hashes are compared in this process only.
 var seed = maphash.MakeSeed()
 
-func lineOf(e Entry, at place) line {
-	return line{Entry: e, at: at, sum: maphash.Comparable(seed, [...]string{e.Role, e.Sender, e.Content})}
+// known is what it takes to recognise the message of a line.
+type known struct {
+	id, edited, sum uint64 // hashes of its id and of that of the message that it edits, 0: none; of role, sender, content
+	ts              int64
+}
+
+func knownOf(e *Entry) known {
+	k := known{ts: e.TS, sum: maphash.Comparable(seed, [...]string{e.Role, e.Sender, e.Content})}
+	if e.MessageID != "" {
+		k.id = maphash.String(seed, e.MessageID)
+	}
+	if e.EditOf != "" {
+		k.edited = maphash.String(seed, e.EditOf)
+	}
+	return k
 }
 
 // same reports whether two lines, of which at least one has no id, are the same message, or edits of one.
 // A line without a time never is.
-func (l *line) same(other *line) bool {
-	return (l.MessageID == "" || other.MessageID == "") && l.sum == other.sum && l.EditOf == other.EditOf &&
-		l.TS != 0 && other.TS != 0 && max(l.TS-other.TS, other.TS-l.TS) <= sameWithin
+func (k known) same(other known) bool {
+	return (k.id == 0 || other.id == 0) && k.sum == other.sum && k.edited == other.edited &&
+		k.ts != 0 && other.ts != 0 && max(k.ts-other.ts, other.ts-k.ts) <= sameWithin
 }
 
-// find returns the index of the same message among the last of lines, or -1.
-func find(lines []line, l *line) int {
-	for i := len(lines) - 1; i >= max(0, len(lines)-sameReach); i-- {
-		if l.same(&lines[i]) {
-			return i
-		}
-	}
-	return -1
-}
-
-// gatherer collects lines that are passed to it newest first.
+// gatherer collects entries that are passed to it newest first.
 type gatherer struct {
-	lines []line
-	ids   map[string]bool // of lines; nil: not used yet
-	edits edits
+	entries []Entry
+	known   []known // of entries
+	ids     map[uint64]bool
+	edits   edits
 }
 
-// add adds l with its newest content.
-func (g *gatherer) add(l *line) {
-	g.lines = append(g.lines, *l)
-	l = &g.lines[len(g.lines)-1]
-	l.Entry = g.edits.shown(l.Entry)
-	if g.ids != nil {
-		g.ids[l.MessageID] = true
-	}
-}
-
-// known reports whether the message of l was added, and prefers l if it has an id and the other one has none.
-func (g *gatherer) known(l *line) bool {
+// add adds e with its newest content.
+func (g *gatherer) add(e Entry, k known) {
 	if g.ids == nil {
-		g.ids = map[string]bool{}
-		for i := range g.lines {
-			g.ids[g.lines[i].MessageID] = true
-		}
+		g.ids = map[uint64]bool{}
 	}
-	if l.MessageID != "" && (g.ids[l.MessageID] || !g.ids[""]) {
-		return g.ids[l.MessageID]
+	g.entries, g.known = append(g.entries, g.edits.shown(e)), append(g.known, k)
+	g.ids[k.id] = true
+}
+
+// has reports whether the message was added, and prefers e if it has an id and the other one has none.
+func (g *gatherer) has(e Entry, k known) bool {
+	if k.id != 0 && (g.ids[k.id] || !g.ids[0]) {
+		return g.ids[k.id]
 	}
-	i := find(g.lines, l)
-	if i >= 0 && l.MessageID != "" {
-		g.lines = slices.Delete(g.lines, i, i+1)
-		g.add(l)
+	from := max(0, len(g.known)-sameReach)
+	i := slices.IndexFunc(g.known[from:], k.same)
+	if i >= 0 && k.id != 0 {
+		g.entries, g.known = slices.Delete(g.entries, from+i, from+i+1), slices.Delete(g.known, from+i, from+i+1)
+		g.add(e, k)
 	}
 	return i >= 0
 }
 
-// entries returns what was gathered, oldest first.
-func (g *gatherer) entries() []Entry {
-	all := make([]Entry, 0, len(g.lines))
-	for _, l := range slices.Backward(g.lines) {
-		all = append(all, l.Entry)
-	}
-	return all
+// all returns what was gathered, oldest first.
+func (g *gatherer) all() []Entry {
+	slices.Reverse(g.entries)
+	return g.entries
 }

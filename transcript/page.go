@@ -131,7 +131,7 @@ type pager struct {
 // take adds a line and reports whether more are wanted. Once the page is full,
 // lines show whether there is an earlier one.
 func (p *pager) take(r raw) bool {
-	full := len(p.lines) >= p.q.Limit || p.read >= maxPageBytes
+	full := len(p.entries) >= p.q.Limit || p.read >= maxPageBytes
 	if full {
 		p.behind += len(r.text) + 1
 	} else {
@@ -140,8 +140,8 @@ func (p *pager) take(r raw) bool {
 	}
 	if e, found := p.store.entry(r.text); found && !p.edits.take(&e) {
 		now := p.edits.shown(e)
-		if l := lineOf(e, r.at); !p.known(&l) && !full && now.Contains(p.q.Text) {
-			p.add(&l)
+		if k := knownOf(&e); !p.has(e, k) && !full && now.Contains(p.q.Text) {
+			p.add(e, k)
 		}
 		p.more = full
 	}
@@ -154,7 +154,7 @@ func (p *pager) take(r raw) bool {
 
 // page returns the collected page.
 func (p *pager) page() Page {
-	page := Page{Entries: p.entries()}
+	page := Page{Entries: p.all()}
 	if p.more {
 		page.Earlier = p.oldest.cursor()
 	}

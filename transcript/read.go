@@ -13,9 +13,6 @@ import (
 // Tail returns the last n messages of a chat in the order of the file, oldest
 // first: fewer if the chat has fewer, none for a chat without a transcript. A message that
 // others wrote several times is returned once. The caller owns the slice.
-//
-// For a chat that this store appended to, up to about 500 messages come from
-// memory, after a check of the file's size.
 func (s *Store) Tail(channel, chatID string, n int) ([]Entry, error) {
 	return s.TailTo(channel, chatID, n, math.MaxInt64)
 }
@@ -31,30 +28,21 @@ func (s *Store) TailTo(channel, chatID string, n int, at int64) ([]Entry, error)
 		return nil, nil
 	}
 	var g gatherer
-	take := func(l *line) bool {
-		if l.TS <= at && !g.edits.take(&l.Entry) {
-			g.add(l)
-		}
-		return len(g.lines) < n
-	}
-	from, more := end, true
-	if l, ok := s.chats.Get(chatKey{channel, chatID}); ok {
-		from, more = l.recent(take)
-	}
-	if !more {
-		return g.entries(), nil
-	}
-	for r, err := range s.back(fileName(channel, chatID), from, nil) {
+	for r, err := range s.back(fileName(channel, chatID), end, nil) {
 		if err != nil {
 			return nil, fmt.Errorf("read the end of transcript %s: %w", fileName(channel, chatID), err)
 		}
 		if e, found := s.entry(r.text); found {
-			if l := lineOf(e, r.at); l.TS <= at && !g.known(&l) && !take(&l) {
+			k := knownOf(&e)
+			if e.TS <= at && !g.has(e, k) && !g.edits.take(&e) {
+				g.add(e, k)
+			}
+			if len(g.entries) == n {
 				break
 			}
 		}
 	}
-	return g.entries(), nil
+	return g.all(), nil
 }
 
 // Chat is a transcript in the folder.

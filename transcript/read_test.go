@@ -94,7 +94,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// FuzzTail tries any content of the file: memory agrees with it, and an appended message is the last one.
+// FuzzTail tries any content of the file: an appended message is the last one.
 func FuzzTail(f *testing.F) {
 	line := lines(f, message(1))
 	f.Add([]byte(line))
@@ -106,10 +106,9 @@ func FuzzTail(f *testing.F) {
 		e := message(-1)
 		added, err := s.Append("feishu", "oc_x", e)
 		must(t, err)
-		warm, err := s.Tail("feishu", "oc_x", 10)
-		if err != nil || len(warm) == 0 || added && !cmp.Equal(warm[len(warm)-1], e) {
-			t.Fatal(warm, err)
+		got, err := s.Tail("feishu", "oc_x", 10)
+		if err != nil || len(got) == 0 || added && !cmp.Equal(got[len(got)-1], e) {
+			t.Fatal(got, err)
 		}
-		expectTail(t, s, 10, warm)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"feishu-relay/internal/jsonl"
 	"feishu-relay/relay"
@@ -14,8 +15,7 @@ import (
 // meanwhile, and other programs may write the message again.
 const redactTries = 20
 
-// Redact removes the text of a recalled message and of its edits from all files of its chat and
-// from memory; lines is the number of lines changed. The
+// Redact removes the text of a recalled message and of its edits from all files of its chat; lines is the number of lines changed. The
 // lines keep their places and lengths, so readers can continue after them. They have no content,
 // files or msg_type then, and [Entry.Recalled] is set. Copies that other programs wrote without an
 // id lose their content too. Any number of processes may call it at once. Callers must append later
@@ -28,7 +28,6 @@ func (s *Store) Redact(channel, chatID, messageID string) (lines int, err error)
 		return 0, errors.New("redact a message: it has no message_id")
 	}
 	r := redaction{store: s, name: fileName(channel, chatID), id: messageID}
-	defer s.forget(chatKey{channel, chatID}) // even if another process blanked the lines
 	for range redactTries {
 		var first int
 		if first, err = r.find(); err != nil || first == 0 {
@@ -46,21 +45,12 @@ func (s *Store) Redact(channel, chatID, messageID string) (lines int, err error)
 	return r.lines, nil
 }
 
-// forget drops the memory of a chat, so that its file is read again.
-func (s *Store) forget(key chatKey) {
-	if l, ok := s.chats.Get(key); ok {
-		l.mu.Lock()
-		l.loaded, l.memory = nil, memory{}
-		l.unlock()
-	}
-}
-
 // redaction is one call of Redact.
 type redaction struct {
 	store    *Store
 	name, id string
-	lines    int    // blanked so far
-	texts    []line // the texts found, as lines without an id would have them
+	lines    int     // blanked so far
+	texts    []known // the texts found, as lines without an id would have them
 }
 
 // find collects the texts to remove, and returns the number of the oldest file that has one; 0: none.
@@ -83,8 +73,8 @@ func (r *redaction) find() (first int, err error) {
 		}
 		if e.Content != "" || len(e.Files) > 0 {
 			first = l.at.number
-			text := lineOf(e, l.at)
-			text.MessageID, text.EditOf = "", ""
+			text := knownOf(&e)
+			text.id, text.edited = 0, 0
 			r.texts = append(r.texts, text)
 		}
 	}
@@ -104,8 +94,7 @@ func (r *redaction) of(text []byte) (e Entry, is bool) {
 	if e.MessageID == r.id || e.EditOf == r.id {
 		return e, true
 	}
-	l := lineOf(e, end)
-	return e, e.MessageID == "" && find(r.texts, &l) >= 0
+	return e, e.MessageID == "" && slices.ContainsFunc(r.texts, knownOf(&e).same)
 }
 
 // blank removes the texts from all files back to the one numbered first.

@@ -76,7 +76,6 @@ type Options struct {
 	rotateSize int64 // bytes at which a chat's file is rotated
 	keep       int   // rotated files of a chat
 	maxOpen    int   // chats whose files are kept open; beyond it the one least recently appended to is closed
-	memory     int64 // about how many bytes of all chats are kept in memory; beyond it the same is done
 }
 
 // Store is a folder of transcripts.
@@ -84,7 +83,6 @@ type Store struct {
 	opts    Options
 	dir     safefile.Folder
 	chats   *lru.Cache[chatKey, *chatLog] // those appended to
-	memory  atomic.Int64                  // bytes of memory that chats take
 	skipped atomic.Int64
 	closed  atomic.Bool
 }
@@ -100,7 +98,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		*o = *opts
 	}
 	o.rotateSize, o.keep = cmp.Or(o.rotateSize, 64<<20), cmp.Or(o.keep, 8)
-	o.maxOpen, o.memory = cmp.Or(o.maxOpen, 256), cmp.Or(o.memory, 32<<20)
+	o.maxOpen = cmp.Or(o.maxOpen, 128) // with all their ids they take about 50 MB
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -23,7 +23,7 @@ func TestEveryFigureHasItsSuite(t *testing.T) {
 			}
 		}
 	}
-	if got := chosen(allBars, "7, 9"); len(got) != 4 {
-		t.Errorf("%d rows of bars 7 and 9, want 4", len(got))
+	if got := chosen(allBars, "7, 10"); len(got) != 5 {
+		t.Errorf("%d rows of bars 7 and 10, want 5", len(got))
 	}
 }
