@@ -107,8 +107,8 @@ func (e *Event) size() int {
 		len(e.SenderName) + len(e.ThreadID) + len(e.ParentID) + len(e.RootID)
 }
 
-// Publish sends e to the watchers, and keeps it for later ones; an outcome is sent only to those that want outcomes, and
-// is not kept. The caller must not change e.Decision's value afterwards.
+// Publish sends e to the watchers, and keeps it for later ones; an outcome is sent only to those that want outcomes,
+// and is not kept. The caller must not change e.Decision's value afterwards.
 func (s *Events) Publish(e Event) {
 	e.Time = relay.MillisOf(time.Now())
 	s.mu.Lock()

@@ -15,7 +15,8 @@ import (
 // meanwhile, and other programs may write the message again.
 const redactTries = 20
 
-// Redact removes the text of a recalled message and of its edits from all files of its chat; lines is the number of lines changed. The
+// Redact removes the text of a recalled message and of its edits from all files of its chat; lines is the number of
+// lines changed. The
 // lines keep their places and lengths, so readers can continue after them. They have no content,
 // files or msg_type then, and [Entry.Recalled] is set. Copies that other programs wrote without an
 // id lose their content too. Any number of processes may call it at once. Callers must append later
