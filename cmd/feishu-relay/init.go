@@ -45,37 +45,36 @@ type initCommand struct {
 type initCall struct {
 	initCommand
 	words.Words
+	ctx       context.Context
 	out, err  io.Writer
 	ask       *asker // nil: there is no terminal
-	secret    string // given
 	set       map[string]string
 	framework framework
 	taken     []string // addresses of other bots
 }
 
 func (c *initCommand) run(p *cli, _ []string) error {
-	i := &initCall{initCommand: *c, Words: c.words(), out: p.stdout, err: p.stderr, ask: newAsker(os.Stdin, p.stdout),
-		secret: os.Getenv("FEISHU_APP_SECRET"), set: map[string]string{}}
+	i := &initCall{initCommand: *c, Words: c.words(), ctx: p.ctx, out: p.stdout, err: p.stderr,
+		ask: newAsker(os.Stdin, p.stdout), set: map[string]string{}}
 	i.Base = cmp.Or(i.Base, os.Getenv("FEISHU_BASE_URL"))
 	if i.Redis == "" && i.Data == "" && i.Others == "" {
 		i.Redis = os.Getenv("REDIS_URL")
 	}
 	if i.ask == nil {
-		if missing := i.missing(); missing != "" {
-			fmt.Fprintln(i.err, i.Say("init/missing", missing))
+		if missing := i.missing(); len(missing) > 0 {
+			fmt.Fprintln(i.err, i.Say("init/missing", strings.Join(missing, ", ")))
 			return errUsage
 		}
 		i.set["AGENT_NAME"] = i.Agent
-		if err := i.mayWrite(p.ctx); err != nil {
+		if err := i.mayWrite(); err != nil {
 			return err
 		}
 	}
-	for _, step := range []func(context.Context) error{i.askFramework, i.askAgent, i.askOthers, i.chooseAddresses, i.askApp,
+	for _, step := range []func() error{i.askFramework, i.askAgent, i.askOthers, i.chooseAddresses, i.askApp,
 		i.askPlace, i.write, i.next} {
-		switch err := step(p.ctx); {
-		case errors.Is(err, errEnded):
+		if err := step(); errors.Is(err, io.EOF) { // Ctrl-D
 			return errors.New(i.Say("init/ended"))
-		case err != nil:
+		} else if err != nil {
 			return err
 		}
 	}
@@ -83,21 +82,22 @@ func (c *initCommand) run(p *cli, _ []string) error {
 }
 
 // missing names the flags without which there is something to ask.
-func (i *initCall) missing() string {
-	var missing []string
-	need := func(given, what string) {
-		if given == "" {
-			missing = append(missing, what)
+func (i *initCall) missing() (names []string) {
+	known, _ := frameworkNamed(i.Framework)
+	app := known.Join != byConnector
+	for _, need := range []struct {
+		given bool
+		name  string
+	}{
+		{i.Framework != "", "--framework"}, {i.Agent != "", "--agent"}, {i.App != "" || app, "--app-id"},
+		{os.Getenv("FEISHU_APP_SECRET") != "" || app, "FEISHU_APP_SECRET"},
+		{string(i.Data)+i.Redis+i.Others != "", "--data-dir / --redis / --others"},
+	} {
+		if !need.given {
+			names = append(names, need.name)
 		}
 	}
-	need(i.Framework, "--framework")
-	need(i.Agent, "--agent")
-	if known, _ := frameworkNamed(i.Framework); known.join == byConnector {
-		need(i.App, "--app-id")
-		need(i.secret, "FEISHU_APP_SECRET")
-	}
-	need(string(i.Data)+i.Redis+i.Others, "--data-dir / --redis / --others")
-	return strings.Join(missing, ", ")
+	return names
 }
 
 // path is the file that is written.
@@ -114,12 +114,12 @@ type question struct {
 }
 
 // answer takes the answer that was given, or asks for it, until it works.
-func (i *initCall) answer(ctx context.Context, given string, q question) error {
+func (i *initCall) answer(given string, q question) error {
 	for {
 		value := given
 		if value == "" && i.ask != nil {
 			var err error
-			if value, err = i.ask.line(ctx, i.Say(q.key), q.def, q.secret); err != nil {
+			if value, err = i.ask.line(i.ctx, i.Say(q.key), q.def, q.secret); err != nil {
 				return err
 			}
 		}
@@ -138,7 +138,7 @@ func (i *initCall) answer(ctx context.Context, given string, q question) error {
 		if value == "" || q.settings == nil {
 			return nil
 		}
-		if settled, err := i.settled(ctx, q.settings, q.areas); settled || err != nil {
+		if settled, err := i.settled(q.settings, q.areas); settled || err != nil {
 			return err
 		}
 	}
@@ -151,26 +151,26 @@ func (i *initCall) unwritten() error {
 
 // settled reports whether settings work, or are to be kept although they do not. false is
 // returned at a terminal only.
-func (i *initCall) settled(ctx context.Context, names []string, areas string) (bool, error) {
-	switch works := i.works(ctx, names, areas); {
-	case ctx.Err() != nil:
-		return false, ctx.Err()
+func (i *initCall) settled(names []string, areas string) (bool, error) {
+	switch works := i.works(names, areas); {
+	case i.ctx.Err() != nil:
+		return false, i.ctx.Err()
 	case works, i.Force:
 		return true, nil
 	case i.ask == nil:
 		return false, i.unwritten()
 	}
-	return i.yes(ctx, i.Say("init/keep"))
+	return i.yes(i.Say("init/keep"))
 }
 
-func (i *initCall) yes(ctx context.Context, question string) (bool, error) {
-	answer, err := i.ask.line(ctx, question+" (y/N)", "", false)
+func (i *initCall) yes(question string) (bool, error) {
+	answer, err := i.ask.line(i.ctx, question+" (y/N)", "", false)
 	return slices.Contains([]string{"y", "yes", "是"}, strings.ToLower(answer)), err
 }
 
 // works has check look at settings, of which none means all, and try areas. It prints what that finds. A sidecar of
 // this bot that runs is not asked: it has other settings.
-func (i *initCall) works(ctx context.Context, names []string, areas string) bool {
+func (i *initCall) works(names []string, areas string) bool {
 	known := variableNames()
 	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -180,9 +180,9 @@ func (i *initCall) works(ctx context.Context, names []string, areas string) bool
 	for name, value := range i.set {
 		environ = append(environ, name+"="+value)
 	}
-	found, err := checkOf(ctx, append(environ, "LISTEN_ADDR=127.0.0.1:0"), "Configuration,"+areas, i.Words)
-	failed := err != nil && ctx.Err() == nil
-	if failed {
+	found, err := checkOf(i.ctx, append(environ, "LISTEN_ADDR=127.0.0.1:0"), "Configuration,"+areas, i.Words)
+	failed := err != nil
+	if failed && i.ctx.Err() == nil {
 		fmt.Fprintln(i.err, "✗ "+neutral(err.Error()))
 	}
 	out := newFindings(i.out, false, i.Words)
@@ -194,25 +194,25 @@ func (i *initCall) works(ctx context.Context, names []string, areas string) bool
 			failed = failed || f.Status == selftest.Fail
 		}
 	}
-	return ctx.Err() == nil && !failed
+	return !failed
 }
 
-func (i *initCall) askFramework(ctx context.Context) error {
+func (i *initCall) askFramework() error {
 	if i.Framework == "" {
 		fmt.Fprintln(i.out, i.Say("init/frameworks"))
-		for at, f := range frameworks {
-			fmt.Fprintf(i.out, "  %2d  %-14s %s\n", at+1, f.key, f.name(i.Words))
+		for at, f := range frameworks() {
+			fmt.Fprintf(i.out, "  %2d  %-14s %s\n", at+1, f.Key, f.name(i.Words))
 		}
 	}
-	return i.answer(ctx, i.Framework, question{key: "init/framework", take: func(answer string) error {
-		known, ok := frameworkNamed(answer)
-		if n, err := strconv.Atoi(answer); err == nil && 0 < n && n <= len(frameworks) {
-			known, ok = frameworks[n-1], true
+	return i.answer(i.Framework, question{key: "init/framework", take: func(answer string) error {
+		known, keys := frameworkNamed(answer)
+		if n, err := strconv.Atoi(answer); err == nil && 0 < n && n <= len(keys) {
+			known = frameworks()[n-1]
 		}
-		if meant := nearestOf(answer, frameworkKeys()); !ok && meant != "" {
+		if meant := nearestOf(answer, keys); known.Key == "" && meant != "" {
 			return errors.New(i.Say("init/framework meant", answer, meant))
-		} else if !ok {
-			return errors.New(i.Say("init/no framework", answer, strings.Join(frameworkKeys(), ", ")))
+		} else if known.Key == "" {
+			return errors.New(i.Say("init/no framework", answer, strings.Join(keys, ", ")))
 		}
 		i.framework = known
 		maps.Copy(i.set, known.variables())
@@ -220,14 +220,14 @@ func (i *initCall) askFramework(ctx context.Context) error {
 	}})
 }
 
-func (i *initCall) askAgent(ctx context.Context) error {
-	return i.answer(ctx, i.Agent, question{key: "init/agent", def: "agent_a", settings: []string{"AGENT_NAME"},
+func (i *initCall) askAgent() error {
+	return i.answer(i.Agent, question{key: "init/agent", def: "agent_a", settings: []string{"AGENT_NAME"},
 		take: i.keep("AGENT_NAME")})
 }
 
 // askOthers takes the settings that are to be the same from other bots' env files.
-func (i *initCall) askOthers(ctx context.Context) error {
-	return i.answer(ctx, i.Others, question{key: "init/others", optional: true, take: func(answer string) error {
+func (i *initCall) askOthers() error {
+	return i.answer(i.Others, question{key: "init/others", optional: true, take: func(answer string) error {
 		shared, taken := map[string]string{}, []string{}
 		for _, path := range list(answer) {
 			other, err := readEnvFile(path)
@@ -255,10 +255,10 @@ func (i *initCall) askOthers(ctx context.Context) error {
 
 // chooseAddresses takes those of the bot's file if there is one already, since the bot knows
 // them; else the first that no other bot has and that are free.
-func (i *initCall) chooseAddresses(ctx context.Context) error {
+func (i *initCall) chooseAddresses() error {
 	path := i.path()
 	before, err := readEnvFile(path)
-	gateway := i.framework.join == byGateway
+	gateway := i.framework.Join == byGateway
 	if err == nil && before["AGENT_NAME"] == i.set["AGENT_NAME"] && before["LISTEN_ADDR"] != "" &&
 		gateway == (before["GATEWAY_ADDR"] != "") {
 		_ = i.keep("LISTEN_ADDR")(before["LISTEN_ADDR"])   // never fails
@@ -268,7 +268,7 @@ func (i *initCall) chooseAddresses(ctx context.Context) error {
 	i.taken = append(i.taken, addressesBeside(path)...)
 	free := func(addr string) bool {
 		return !slices.ContainsFunc(i.taken, func(other string) bool { return samePort(other, addr) }) &&
-			selftest.Bound(ctx, addr) == nil
+			selftest.Bound(i.ctx, addr) == nil
 	}
 	for port := firstPort; port < firstPort+maxBots*portStep; port += portStep {
 		if !free(localAddr(port)) || !free(localAddr(port+1)) {
@@ -310,9 +310,9 @@ func samePort(a, b string) bool {
 	return err == nil && err2 == nil && first == second
 }
 
-func (i *initCall) askApp(ctx context.Context) error {
-	id, secret := i.App, i.secret
-	if i.framework.join == byAPI && id == "" {
+func (i *initCall) askApp() error {
+	id, secret, optional := i.App, os.Getenv("FEISHU_APP_SECRET"), i.framework.Join != byConnector
+	if i.framework.Join == byAPI && id == "" {
 		if secret != "" || i.Base != "" {
 			fmt.Fprintln(i.out, "! "+i.Say("init/no app"))
 		}
@@ -321,28 +321,25 @@ func (i *initCall) askApp(ctx context.Context) error {
 	}
 	base := cmp.Or(i.Base, i.set["FEISHU_BASE_URL"])
 	if i.ask != nil || base != "" {
-		err := i.answer(ctx, base, question{key: "init/feishu", def: "https://open.feishu.cn",
+		err := i.answer(base, question{key: "init/feishu", def: "https://open.feishu.cn",
 			settings: []string{"FEISHU_BASE_URL"}, take: i.keep("FEISHU_BASE_URL")})
 		if err != nil {
 			return err
 		}
 	}
-	key, optional := "init/app or none", true
-	if i.framework.join == byConnector {
-		key, optional = "init/app", false
-	}
+	key := map[bool]string{true: "init/app or none", false: "init/app"}[optional]
 	for {
-		err := i.answer(ctx, id, question{key: key, optional: optional, settings: []string{"FEISHU_APP_ID"},
+		err := i.answer(id, question{key: key, optional: optional, settings: []string{"FEISHU_APP_ID"},
 			take: i.keep("FEISHU_APP_ID")})
 		if err != nil || i.set["FEISHU_APP_ID"] == "" {
 			return err
 		}
-		err = i.answer(ctx, secret, question{key: "init/secret", secret: true, optional: optional,
+		err = i.answer(secret, question{key: "init/secret", secret: true, optional: optional,
 			take: i.keep("FEISHU_APP_SECRET")})
 		if err != nil {
 			return err
 		}
-		if settled, err := i.settled(ctx, []string{"FEISHU_APP_SECRET"}, "Feishu"); settled || err != nil {
+		if settled, err := i.settled([]string{"FEISHU_APP_SECRET"}, "Feishu"); settled || err != nil {
 			return err
 		}
 		id, secret = "", "" // either may be wrong
@@ -362,20 +359,20 @@ func (i *initCall) keep(name string) func(answer string) error {
 }
 
 // askPlace asks where the bots meet, unless the other bots' files say so.
-func (i *initCall) askPlace(ctx context.Context) error {
+func (i *initCall) askPlace() error {
 	if i.set["REDIS_URL"] != "" || i.set["DATA_DIR"] != "" {
-		return i.answer(ctx, "-", question{areas: "Files,Relay", settings: sharedSettings,
+		return i.answer("-", question{areas: "Files,Relay", settings: sharedSettings,
 			take: func(string) error { return nil }})
 	}
 	if i.Data == "" {
-		err := i.answer(ctx, i.Redis, question{key: "init/redis", optional: true, areas: "Relay",
+		err := i.answer(i.Redis, question{key: "init/redis", optional: true, areas: "Relay",
 			settings: []string{"REDIS_URL"}, take: i.keep("REDIS_URL")})
 		if err != nil || i.set["REDIS_URL"] != "" {
 			return err
 		}
 		fmt.Fprintln(i.out, i.Say("init/default folder"))
 	}
-	return i.answer(ctx, string(i.Data), question{key: "init/folder", def: defaultFolder, areas: "Files,Relay",
+	return i.answer(string(i.Data), question{key: "init/folder", def: defaultFolder, areas: "Files,Relay",
 		settings: []string{"DATA_DIR"}, take: func(answer string) error {
 			path, err := fullPath(answer) // whole, so that another user's sidecar finds the same
 			i.set["DATA_DIR"] = path
@@ -390,7 +387,7 @@ const defaultFolder = "~/.nanobot"
 var plainValue = regexp.MustCompile(`^[A-Za-z0-9_./:@,+%=?&-]*$`)
 
 // mayWrite returns an error if there is a file that is not to be overwritten.
-func (i *initCall) mayWrite(ctx context.Context) error {
+func (i *initCall) mayWrite() error {
 	path := i.path()
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || i.Force {
 		return nil
@@ -398,7 +395,7 @@ func (i *initCall) mayWrite(ctx context.Context) error {
 	if i.ask == nil {
 		return errors.New(i.Say("init/exists", path))
 	}
-	over, err := i.yes(ctx, i.Say("init/overwrite", path))
+	over, err := i.yes(i.Say("init/overwrite", path))
 	if err == nil && !over {
 		err = errors.New(i.Say("init/not overwritten"))
 	}
@@ -406,11 +403,11 @@ func (i *initCall) mayWrite(ctx context.Context) error {
 }
 
 // write writes the env file, after a question if it is there already.
-func (i *initCall) write(ctx context.Context) error {
-	if !i.Force && !i.works(ctx, nil, "") {
+func (i *initCall) write() error {
+	if !i.Force && !i.works(nil, "") {
 		return errFailed
 	}
-	if err := i.mayWrite(ctx); err != nil {
+	if err := i.mayWrite(); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -439,12 +436,12 @@ func (i *initCall) write(ctx context.Context) error {
 const anyGroup = `"oc_…": {}`
 
 // groups lists the groups that the bot is in as anyGroup does, or returns anyGroup where Feishu names none.
-func (i *initCall) groups(ctx context.Context) string {
+func (i *initCall) groups() string {
 	base, err := baseURL(cmp.Or(i.set["FEISHU_BASE_URL"], "https://open.feishu.cn"))
-	if err != nil || !strings.Contains(i.framework.settings, anyGroup) {
+	if err != nil || !strings.Contains(i.framework.Settings, anyGroup) {
 		return anyGroup
 	}
-	within, end := context.WithTimeout(ctx, apiWithin)
+	within, end := context.WithTimeout(i.ctx, apiWithin)
 	defer end()
 	in := selftest.Groups(within, &sidecar.Config{BaseURL: base, AppID: i.set["FEISHU_APP_ID"],
 		AppSecret: sidecar.Secret(i.set["FEISHU_APP_SECRET"])})
@@ -459,7 +456,7 @@ func (i *initCall) groups(ctx context.Context) string {
 }
 
 // next prints what to do now.
-func (i *initCall) next(ctx context.Context) error {
+func (i *initCall) next() error {
 	var b strings.Builder
 	n := 0
 	step := func(code, key string, args ...any) {
@@ -473,16 +470,16 @@ func (i *initCall) next(ctx context.Context) error {
 	data, _ := fullPath(cmp.Or(i.set["DATA_DIR"], defaultFolder)) // as it is where there is no home folder
 	fmt.Fprintf(&b, "\n%s\n", i.Say("init/wrote", i.path()))
 	step(program+" --env-file "+file, "init/start")
-	switch f.trust {
-	case trustNode:
+	switch f.Trust {
+	case "node":
 		step("NODE_EXTRA_CA_CERTS="+data+"/ca.pem NO_PROXY=127.0.0.1,localhost", "init/trust node")
-	case trustPython:
+	case "python":
 		step("cat /etc/ssl/certs/ca-certificates.crt "+data+"/ca.pem > "+data+"/bundle.pem", "init/trust python")
 	}
-	step(strings.Replace(f.lines(listen, i.set["GATEWAY_ADDR"], data), anyGroup, i.groups(ctx), 1), "init/settings",
-		f.name(i.Words), i.Say(f.file))
-	if f.note != "" {
-		fmt.Fprintf(&b, "\n    %s\n", i.Say(f.note))
+	step(strings.Replace(f.lines(listen, i.set["GATEWAY_ADDR"], data), anyGroup, i.groups(), 1), "init/settings",
+		f.name(i.Words), i.Say(f.File))
+	if f.Note != "" {
+		fmt.Fprintf(&b, "\n    %s\n", i.Say(f.Note))
 	}
 	step(program+" check --env-file "+file, "init/check")
 	fmt.Fprintf(&b, "\n%s\n", i.Say("init/viewer", listen, f.anchor(i.Words)))

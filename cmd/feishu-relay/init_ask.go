@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,15 +26,13 @@ func newAsker(in *os.File, out io.Writer) *asker {
 	return &asker{in, out}
 }
 
-var errEnded = errors.New("the answers ended; nothing was written")
-
-// line asks for a line; def is shown and returned for an empty one. A secret is not shown
-// while it is typed. After an interruption the terminal is as it was before.
+// line asks for a line; def is shown and returned for an empty one. A secret is not shown while it is typed. After an
+// interruption the terminal is as it was before. The error is io.EOF where the
+// answers end: at Ctrl-D, and where the terminal is raw also at Ctrl-C.
 func (a *asker) line(ctx context.Context, prompt, def string, secret bool) (string, error) {
 	if def != "" {
 		prompt += " [" + def + "]"
 	}
-	prompt += ": "
 	fd := int(a.in.Fd())
 	before, err := term.GetState(fd)
 	if err != nil {
@@ -43,7 +40,7 @@ func (a *asker) line(ctx context.Context, prompt, def string, secret bool) (stri
 	}
 	defer func() { _ = term.Restore(fd, before) }()
 	read := func() (string, error) {
-		fmt.Fprint(a.out, prompt)
+		fmt.Fprint(a.out, prompt+": ")
 		return readLine(a.in)
 	}
 	if secret {
@@ -54,15 +51,12 @@ func (a *asker) line(ctx context.Context, prompt, def string, secret bool) (stri
 			io.Reader
 			io.Writer
 		}{a.in, a.out}, "")
-		read = func() (string, error) { return screen.ReadPassword(prompt) }
+		read = func() (string, error) { return screen.ReadPassword(prompt + ": ") }
 	}
 	text, err := interruptible(ctx, read)
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		fmt.Fprint(a.out, "\r\n")
 		return "", ctx.Err()
-	case errors.Is(err, io.EOF): // Ctrl-D, and where the terminal is raw also Ctrl-C
-		err = errEnded
 	}
 	return cmp.Or(strings.TrimSpace(text), def), err
 }

@@ -195,19 +195,19 @@ func TestFrameworksAreThoseOfTheDocs(t *testing.T) {
 	docs, chinese := read(t, "docs/frameworks.md"), read(t, "docs/frameworks.zh.md")
 	_, anchors := docs.headings()
 	_, chineseAnchors := chinese.headings()
-	for _, f := range frameworks {
+	for _, f := range frameworks() {
 		if !slices.Contains(anchors, f.anchor(words.Words{})) {
-			t.Errorf("%s: docs/frameworks.md has no heading %q", f.key, f.anchor(words.Words{}))
+			t.Errorf("%s: docs/frameworks.md has no heading %q", f.Key, f.anchor(words.Words{}))
 		}
 		if !slices.Contains(chineseAnchors, f.anchor(words.In("zh"))) {
-			t.Errorf("%s: docs/frameworks.zh.md has no heading %q", f.key, f.anchor(words.In("zh")))
+			t.Errorf("%s: docs/frameworks.zh.md has no heading %q", f.Key, f.anchor(words.In("zh")))
 		}
-		if f.join != byGateway {
+		if f.Join != byGateway {
 			continue
 		}
-		for line := range strings.SplitSeq(f.settings, "\n") {
+		for line := range strings.SplitSeq(f.Settings, "\n") {
 			if line = strings.TrimRight(strings.TrimSpace(line), ","); len(line) > 8 && !strings.Contains(docs.text, line) {
-				t.Errorf("%s: docs/frameworks.md has no line %q", f.key, line)
+				t.Errorf("%s: docs/frameworks.md has no line %q", f.Key, line)
 			}
 		}
 	}
@@ -219,15 +219,15 @@ func TestFrameworksAreThoseOfTheDocs(t *testing.T) {
 		}
 		rows++
 		named := strings.ToLower(cells[0])
-		for _, f := range frameworks {
-			word, _, _ := strings.Cut(strings.TrimPrefix(f.key, "sdk-"), " ")
-			if f.join != byGateway || !strings.Contains(named, "["+word+"]") &&
-				!(strings.HasPrefix(f.key, "sdk-") && strings.Contains(named, "sdk") && strings.Contains(named, word)) {
+		for _, f := range frameworks() {
+			word, _, _ := strings.Cut(strings.TrimPrefix(f.Key, "sdk-"), " ")
+			if f.Join != byGateway || !strings.Contains(named, "["+word+"]") &&
+				!(strings.HasPrefix(f.Key, "sdk-") && strings.Contains(named, "sdk") && strings.Contains(named, word)) {
 				continue
 			}
 			set := f.variables()
 			if cells[3] != "`"+set["INJECT_SENDER_TYPE"]+"`" || cells[4] != "`"+set["INJECT_MENTION"]+"`" {
-				t.Errorf("%s: init sets %v, and docs/frameworks.md has %s and %s", f.key, set, cells[3], cells[4])
+				t.Errorf("%s: init sets %v, and docs/frameworks.md has %s and %s", f.Key, set, cells[3], cells[4])
 			}
 		}
 	}

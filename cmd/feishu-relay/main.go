@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func must[T any](made T, err error) T {
 	if err != nil {
-		panic(err) // a mistake in the tags
+		panic(err) // a mistake in the program
 	}
 	return made
 }

@@ -32,7 +32,6 @@ type simCommand struct {
 }
 
 func (c *simCommand) run(p *cli, _ []string) error {
-	ctx, stdout, stderr := p.ctx, p.stdout, p.stderr
 	if c.Apps < 1 || c.Apps > 26 {
 		return p.misused("--apps: want 1 to 26, got %d", c.Apps)
 	}
@@ -61,18 +60,18 @@ func (c *simCommand) run(p *cli, _ []string) error {
 		return err
 	}
 	defer stop()
-	show := &simScreen{w: stdout, paint: newPaint(stdout), server: server}
+	show := &simScreen{w: p.stdout, paint: newPaint(p.stdout), server: server}
 	show.welcome(url, server.State())
-	typed := simInput(ctx, os.Stdin)
+	typed := simInput(p.ctx, os.Stdin)
 	for {
 		select {
-		case <-ctx.Done():
+		case <-p.ctx.Done():
 			return nil
 		case a := <-activities:
-			show.activity(a)
+			show.line(show.activity(a))
 		case line := <-typed:
 			if err := simSay(server, line); err != nil {
-				fmt.Fprintf(stderr, "feishu-relay sim: %v\n", err)
+				fmt.Fprintf(p.stderr, "feishu-relay sim: %v\n", err)
 			}
 		}
 	}
@@ -137,8 +136,11 @@ type simScreen struct {
 	server *feishusim.Server
 }
 
-func (s *simScreen) line(code, text string) {
-	fmt.Fprintf(s.w, "%s  %s\n", s.paint.text(dim, time.Now().Format("15:04:05")), s.paint.text(code, neutral(text)))
+func (s *simScreen) line(text string) {
+	if text == "" {
+		return
+	}
+	fmt.Fprintf(s.w, "%s  %s\n", s.paint.text(dim, time.Now().Format(time.TimeOnly)), text)
 }
 
 // welcome says what is there, and what to paste.
@@ -193,72 +195,58 @@ func simAgent(name string) string {
 	return cmp.Or(plain, "bot")
 }
 
-func (s *simScreen) activity(a feishusim.Activity) {
-	switch a.Kind {
-	case "message", "edit":
-		s.message(a)
-	case "recall":
-		s.line(yellow, a.Message.SenderName+" took back: "+a.Message.Text)
-	case "reaction":
-		s.reactions(a.Message)
-	case "ready":
-		s.line(green, s.name(a.App)+" is connected")
-	case "disconnected":
-		s.line(yellow, s.name(a.App)+" is disconnected")
-	case "acked":
-		if a.Delivery.Acked != 200 {
-			s.line(red, fmt.Sprintf("%s answered an event (%s) with %d", s.name(a.App), a.Delivery.EventType,
-				a.Delivery.Acked))
-		}
-	case "delivery":
-		if a.Delivery.Attempt > 1 {
-			s.line(yellow, fmt.Sprintf("%s gets an event (%s) again, try %d",
-				s.name(a.App), a.Delivery.EventType, a.Delivery.Attempt))
-		}
+// activity is a line about what happened; "": nothing to show.
+func (s *simScreen) activity(a feishusim.Activity) string {
+	text := ""
+	if a.Message != nil {
+		text = neutral(strings.ReplaceAll(a.Message.Text, "\n", "⏎ "))
 	}
+	switch d := a.Delivery; {
+	case a.Kind == "message" || a.Kind == "edit":
+		name := neutral(a.Message.SenderName)
+		if a.Message.SenderType == "app" {
+			name = s.paint.text(s.paint.bot(a.Message.SenderName), name)
+		}
+		switch {
+		case a.Message.Streaming:
+			name += s.paint.text(dim, " (streaming)")
+		case a.Kind == "edit":
+			name += s.paint.text(dim, " (edited)")
+		}
+		return name + ": " + text
+	case a.Kind == "recall":
+		return s.paint.text(yellow, neutral(a.Message.SenderName)+" took back: "+text)
+	case a.Kind == "reaction":
+		var list []string
+		for _, r := range a.Message.Reactions {
+			list = append(list, r.Emoji+" of "+s.name(r.By))
+		}
+		all := cmp.Or(strings.Join(list, ", "), "none")
+		return s.paint.text(dim, `reactions to "`+runes.Fit(text, 60)+`": `+all)
+	case a.Kind == "ready":
+		return s.paint.text(green, s.name(a.App)+" is connected")
+	case a.Kind == "disconnected":
+		return s.paint.text(yellow, s.name(a.App)+" is disconnected")
+	case a.Kind == "acked" && d.Acked != 200:
+		return s.paint.text(red, fmt.Sprintf("%s answered an event (%s) with %d", s.name(a.App), d.EventType, d.Acked))
+	case a.Kind == "delivery" && d.Attempt > 1:
+		return s.paint.text(yellow, fmt.Sprintf("%s gets an event (%s) again, try %d", s.name(a.App), d.EventType, d.Attempt))
+	}
+	return ""
 }
 
-func (s *simScreen) message(a feishusim.Activity) {
-	m := a.Message
-	name := neutral(m.SenderName)
-	if m.SenderType == "app" {
-		name = s.paint.text(s.paint.bot(m.SenderName), name)
-	}
-	how := ""
-	if a.Kind == "edit" {
-		how = " (edited)"
-	}
-	if m.Streaming {
-		how = " (streaming)"
-	}
-	text := strings.ReplaceAll(m.Text, "\n", "⏎ ")
-	fmt.Fprintf(s.w, "%s  %s%s: %s\n", s.paint.text(dim, time.Now().Format("15:04:05")), name,
-		s.paint.text(dim, how), neutral(text))
-}
-
-// reactions shows the reactions that a message has now.
-func (s *simScreen) reactions(m *feishusim.Message) {
-	list := []string{"none"}
-	for i, r := range m.Reactions {
-		if i == 0 {
-			list = nil
-		}
-		list = append(list, r.Emoji+" of "+s.name(r.By))
-	}
-	s.line(dim, `reactions to "`+runes.Cut(strings.Join(strings.Fields(m.Text), " "), 60)+`": `+strings.Join(list, ", "))
-}
-
-func (s *simScreen) name(app string) string {
+// name is that of an app or a user.
+func (s *simScreen) name(id string) string {
 	state := s.server.State()
 	for _, a := range state.Apps {
-		if a.ID == app {
-			return a.Name
+		if a.ID == id {
+			return neutral(a.Name)
 		}
 	}
 	for _, u := range state.Users {
-		if u.ID == app {
-			return u.Name
+		if u.ID == id {
+			return neutral(u.Name)
 		}
 	}
-	return app
+	return id
 }
