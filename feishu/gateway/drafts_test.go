@@ -1,19 +1,21 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
 
@@ -32,8 +34,12 @@ func waitFor(t testing.TB, ok func() bool) {
 // desk is a bot behind a gateway with the default times, in one process, so that a test's clock can be turned.
 type desk struct {
 	*rig
-	n      int
-	parent string // that each message answers
+	n       int
+	parent  string            // that each message answers
+	mail    *peerchat.Message // that each message answers in its place; nil: none
+	ids     map[string]string // of messages and reactions in chats with agents
+	refuses int               // the code with which Feishu refuses the next call
+	last    Sent              // what was published last
 }
 
 // inProcess makes calls to a handler without a network.
@@ -56,11 +62,6 @@ func atDesk(t *testing.T, f func(d *desk)) {
 
 func withDesk(t *testing.T, dir string, f func(d *desk)) {
 	t.Helper()
-	withDeskOf(t, dir, func(*Options) {}, f)
-}
-
-func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)) {
-	t.Helper()
 	store, err := feishu.OpenStore(dir, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +75,10 @@ func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)
 	r.book.SawChat(group, feishu.ChatGroup)
 	o := Options{Upstream: mustURL("http://feishu"), Book: r.book, Host: r.host, API: r.api,
 		Counter: r.counts.add, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	change(&o)
+	o.Peers, err = peerchat.Open(peerchat.Options{Store: store, Self: r.book.Self})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if r.Gateway, err = New(o); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +89,7 @@ func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)
 	done := make(chan struct{})
 	go func() { defer close(done); r.Run(ctx) }()
 	r.stop = func() { cancel(); <-done }
-	f(&desk{rig: r, parent: "om_question"})
+	f(&desk{rig: r, parent: "om_question", ids: map[string]string{}})
 	r.stop()
 	if err := r.Close(context.Background()); err != nil {
 		t.Error(err)
@@ -93,20 +97,36 @@ func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)
 	_, _ = r.book.Close(), store.Close() // a test may have closed it
 }
 
-// do makes a call that Feishu accepts with an answer's data.
-func (d *desk) do(method, path string, request any, data any) {
+// do makes a call that Feishu answers with data, or refuses.
+func (d *desk) do(method, path string, request any, data any) (answer string) {
 	d.t.Helper()
-	d.up.say(method+" /open-apis/"+path, 200, js(map[string]any{"code": 0, "data": data}))
-	d.call(method, "/open-apis/"+path, js(request))
+	status := http.StatusOK
+	if d.refuses != 0 {
+		status = http.StatusBadRequest
+	}
+	d.up.say(method+" /open-apis/"+path, status, js(map[string]any{"code": d.refuses, "msg": "m", "data": data}))
+	_, answer = d.call(method, "/open-apis/"+path, js(request))
 	d.up.on(method+" /open-apis/"+path, nil)
+	d.refuses = 0
+	return answer
 }
 
 // send is an accepted send; it returns the message's id.
 func (d *desk) send(chat, msgType, content string) string {
 	d.t.Helper()
+	body := map[string]any{"receive_id": chat, "msg_type": msgType, "content": content}
 	d.n++
-	id := fmt.Sprintf("om_%d", d.n)
-	d.do("POST", "im/v1/messages", map[string]any{"receive_id": chat, "msg_type": msgType, "content": content}, d.message(id, chat, msgType, content))
+	if d.mail != nil {
+		path := "im/v1/messages/" + string(d.mail.ID) + "/reply"
+		if d.parent == "" {
+			path, body["receive_id"] = "im/v1/messages", d.mail.Chat
+		}
+		id := idIn(d.t, d.do("POST", path, body, nil), "message_id")
+		d.ids[fmt.Sprint("$", d.n)] = id
+		return id
+	}
+	id := fmt.Sprint("om_", d.n)
+	d.do("POST", "im/v1/messages", body, d.message(id, chat, msgType, content))
 	return id
 }
 
@@ -129,24 +149,16 @@ func (d *desk) card(text string, streaming bool) string {
 
 func textOf(text string) string { return js(map[string]any{"text": text}) }
 
+func postOf(text string) string {
+	return js(map[string]any{"zh_cn": map[string]any{"content": []any{[]any{map[string]any{"tag": "md", "text": text}}}}})
+}
+
 // after expects silence for the time before, and text right behind it.
-func (d *desk) after(quiet time.Duration, text string) (got Sent) {
+func (d *desk) after(quiet time.Duration, text string) {
 	d.t.Helper()
-	start := time.Now()
-	time.Sleep(quiet - time.Millisecond)
-	synctest.Wait()
-	d.silent()
+	d.never(quiet - time.Millisecond)
 	time.Sleep(2 * time.Millisecond)
-	synctest.Wait()
-	select {
-	case got = <-d.host.said:
-		if got.Text != text {
-			d.t.Errorf("published %q, want %q", got.Text, text)
-		}
-	default:
-		d.t.Errorf("nothing was published %v after, want %q", time.Since(start), text)
-	}
-	return got
+	d.now(text)
 }
 
 // never expects silence for a long time.
@@ -162,84 +174,206 @@ func (d *desk) now(text string) {
 	d.t.Helper()
 	synctest.Wait()
 	select {
-	case m := <-d.host.said:
-		if m.Text != text {
-			d.t.Errorf("published %q, want %q", m.Text, text)
+	case d.last = <-d.host.said:
+		kind := map[bool]string{false: feishu.ChatGroup, true: feishu.ChatP2P}[d.mail != nil]
+		if d.last.Text != text || d.last.ChatType != kind {
+			d.t.Errorf("published %q in a chat of the kind %s, want %q", d.last.Text, d.last.ChatType, text)
 		}
 	default:
 		d.t.Errorf("nothing was published, want %q", text)
 	}
 }
 
+// shows expects that readers were shown a text as an edit, and nothing else.
+func (d *desk) shows(text string) {
+	d.t.Helper()
+	d.host.mu.Lock()
+	defer d.host.mu.Unlock()
+	var texts []string
+	for _, m := range d.host.edited {
+		texts = append(texts, m.Text)
+	}
+	if d.host.edited = nil; len(texts) != 1 || texts[0] != text {
+		d.t.Errorf("readers were shown %q, want %q", texts, text)
+	}
+}
+
 const (
 	settle = 1500 * time.Millisecond
 	quiet  = 8 * time.Second
-
-	streamLife = 10*time.Minute + quiet // a bot that goes on is refused in the end
 )
 
-func TestPatchedCardWaitsForQuiet(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.send(group, "interactive", d.card("a", false))
-		time.Sleep(time.Second)
-		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": d.card("a b", false)}, nil)
-		time.Sleep(5 * time.Second)
-		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": d.card("a b c", false)}, nil)
-		d.after(quiet, "a b c")
-		// What the bot did then does not delay its next card.
-		d.send(group, "interactive", d.card("next", false))
-		d.after(settle, "next")
-	})
-}
-
-func TestStreamingInlineCardWaitsForItsEnd(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.send(group, "interactive", d.card("a", true))
-		d.never(time.Minute)
-		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": d.card("all", false)}, nil)
-		d.after(quiet, "all")
-	})
-}
-
-// The first answer that a bot streams by edits goes out whole and once, and delays no later text.
-func TestATextStreamedByEdits(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.text("Let me")
-		for i := range 20 {
-			time.Sleep(settle - time.Millisecond)
-			d.edit(id, "Let me look"+strings.Repeat(" on", i))
+// The conversations of testdata/drafts.txt: a call of the bot, or what is to be seen of it, a line.
+func TestDrafts(t *testing.T) {
+	data, err := os.ReadFile("testdata/drafts.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, talk := range strings.Split(string(data), "\n== ") {
+		name, script, _ := strings.Cut(talk, "\n")
+		if i == 0 {
+			continue
 		}
-		d.after(quiet, "Let me look"+strings.Repeat(" on", 19))
-		d.text("next")
-		d.after(settle, "next")
-	})
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i, part := range strings.Split(script, "\nrestart\n") {
+				synctest.Test(t, func(t *testing.T) {
+					withDesk(t, dir, func(d *desk) {
+						d.n = 100 * i
+						for line := range strings.SplitSeq(part, "\n") {
+							if d.step(line); t.Failed() {
+								t.Fatalf("at %q", line)
+							}
+						}
+					})
+				})
+			}
+		})
+	}
 }
 
-// A text that is finished by its look goes out at once. If it was only the beginning of the answer, the whole one is an
-// edit of it.
-func TestATextThatEndsLikeASentence(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) {
-			id := d.text("Sure.")
-			d.now("Sure.")
-			if n := d.stored(); n > 0 {
-				t.Errorf("%d drafts are stored", n)
+// step is a line of a conversation.
+func (d *desk) step(line string) {
+	const cards = "cardkit/v1/cards/77"
+	verb, rest, _ := strings.Cut(strings.ReplaceAll(line, `\n`, "\n"), " ")
+	arg, text, _ := strings.Cut(rest, " ")
+	arg = cmp.Or(d.ids[arg], arg)
+	message, pause := "im/v1/messages/"+arg, func() time.Duration {
+		pause, err := time.ParseDuration(arg)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		return pause
+	}
+	switch verb {
+	case "", "#":
+	case "mail": // another agent has written
+		mail, err := d.opts.Peers.Receive("writer", time.Now().String(), "please write it", nil)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.mail = &mail
+	case "text":
+		d.text(rest)
+	case "alert": // which answers nothing
+		parent := d.parent
+		d.parent = ""
+		d.text(rest)
+		d.parent = parent
+	case "post":
+		d.send(group, "post", postOf(rest))
+	case "card", "stream":
+		d.send(group, "interactive", d.card(rest, verb == "stream"))
+	case "elsewhere":
+		d.book.SawChat("oc_2", feishu.ChatGroup)
+		d.send("oc_2", "interactive", d.card(rest, false))
+	case "elements":
+		d.send(group, "interactive", `{"schema":"2.0","body":{"elements":[`+rest+`]}}`)
+	case "image":
+		d.send(group, "image", `{"image_key":"img_1"}`)
+	case "edit":
+		d.edit(arg, text)
+	case "patch":
+		d.do("PATCH", message, map[string]any{"content": d.card(text, false)}, nil)
+	case "patchpost":
+		d.do("PATCH", message, map[string]any{"content": postOf(text)}, nil)
+	case "delete":
+		d.do("DELETE", message, nil, map[string]any{})
+	case "recalled": // by somebody else
+		d.tapEvent(recallOf(d.app, group, arg))
+	case "cardkit", "plainkit": // makes and sends a card of CardKit, which streams or does not
+		d.do("POST", "cardkit/v1/cards", map[string]any{"data": d.card(rest, verb == "cardkit")}, map[string]any{"card_id": "77"})
+		d.step("send77")
+	case "send77":
+		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
+	case "put":
+		d.do("PUT", cards+"/elements/content/content", map[string]any{"content": text, "sequence": json.Number(arg)}, nil)
+	case "whole":
+		card := map[string]any{"type": "card_json", "data": d.card(text, false)}
+		d.do("PUT", cards, map[string]any{"card": card, "sequence": json.Number(arg)}, nil)
+	case "settings":
+		d.do("PATCH", cards+"/settings", map[string]any{"settings": text, "sequence": json.Number(arg)}, nil)
+	case "end":
+		d.step("settings " + arg + ` {"config":{"streaming_mode":false}}`)
+	case "types", "untypes":
+		on := d.parent
+		if d.mail != nil {
+			on = string(d.mail.ID)
+		}
+		d.recent.chats.Add(relay.MessageID(d.parent), group)
+		if path := "im/v1/messages/" + on + "/reactions"; verb == "types" {
+			request := map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}
+			answer := d.do("POST", path, request, map[string]any{"reaction_id": "re_" + arg})
+			d.ids["re_"+arg] = idIn(d.t, answer, "reaction_id")
+		} else {
+			d.do("DELETE", path+"/"+d.ids["re_"+arg], nil, nil)
+		}
+	case "call": // METHOD PATH REQUEST ANSWER
+		if d.mail != nil {
+			text = strings.ReplaceAll(text, "{mail}", string(d.mail.ID))
+		}
+		path, request, _ := strings.Cut(text, " ")
+		request, data, _ := strings.Cut(request, "} {")
+		if data != "" {
+			request, data = request+"}", "{"+data
+		}
+		d.do(arg, path, json.RawMessage(request), json.RawMessage(cmp.Or(data, "{}")))
+	case "refuse": // Feishu refuses a call with a code
+		fmt.Sscan(arg, &d.refuses)
+		d.step(text)
+	case "fails": // the host takes nothing for some times
+		n := 0
+		fmt.Sscan(arg, &n)
+		d.host.sent = func(context.Context, Sent) error {
+			if n--; n >= 0 {
+				return errTest
 			}
-			for _, text := range []string{"Sure. It", "Sure. It is", "Sure. It is 42."} {
-				time.Sleep(settle)
-				d.edit(id, text)
-			}
-			d.never(quiet + time.Millisecond)
-			d.shows("Sure. It is 42.")
-			d.afterEdit(editQuiet-quiet-time.Millisecond, "Sure. It is 42.", id)
-			d.text("好的。")
-			d.now("好的。")
-			d.parent = "" // nor is an alert streamed
-			d.text("hello")
-			d.now("hello")
-		})
-	})
+			return nil
+		}
+	case "forget": // what the last messages said
+		d.recent.sent.Purge()
+	case "wait":
+		time.Sleep(pause())
+	case "now":
+		d.now(rest)
+	case "after":
+		d.after(pause(), text)
+	case "within":
+		time.Sleep(pause())
+		d.now(text)
+	case "never":
+		d.never(pause())
+	case "edited": // as after, as an edit of a message
+		of, text, _ := strings.Cut(text, " ")
+		d.after(pause(), text)
+		if m := d.last; string(m.EditOf) != of || string(m.ID) == of || string(m.ParentID) != d.parent {
+			d.t.Errorf("published %s, an edit of %q, to %q", m.ID, m.EditOf, m.ParentID)
+		}
+	case "shows":
+		d.shows(rest)
+	case "mentions":
+		d.is(len(d.last.Mentions), arg)
+	case "stored":
+		d.is(d.stored(), arg)
+	case "waiting":
+		d.is(d.drafts.waiting(), arg)
+	case "counted":
+		d.is(d.counts.of(text), arg)
+	case "gone": // it was recalled twice and is never published
+		d.never(time.Hour)
+		if got := d.host.recalls(); len(got) != 2 || got[0].chat != group || string(got[0].id) != arg || got[0].at == 0 {
+			d.t.Errorf("the host was told %v", got)
+		}
+		d.is(d.drafts.waiting(), "0")
+	default:
+		d.t.Fatalf("%q is not a verb", verb)
+	}
+}
+
+func (d *desk) is(got int, want string) {
+	if fmt.Sprint(got) != want {
+		d.t.Errorf("got %d, want %s", got, want)
+	}
 }
 
 // A host that hangs in one chat holds up no text elsewhere, and keeps the order in its own.
@@ -261,385 +395,6 @@ func TestOneSlowChat(t *testing.T) {
 		close(goOn)
 		d.now("one")
 		d.now("two.")
-	})
-}
-
-// A text whose end shows that more is to come waits for an edit.
-func TestATextWithAnEllipsis(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.text("cold …")
-		time.Sleep(5 * time.Second)
-		d.edit(id, "cold as ice")
-		d.after(quiet, "cold as ice")
-		d.text("and so on …")
-		d.after(quiet, "and so on …")
-	})
-}
-
-// A typo that is corrected after its text was published is shown to readers; a correction that says something else is
-// given to the bots as well.
-func TestACorrectedText(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.text("I meen tomorrow")
-		d.after(settle, "I meen tomorrow")
-		time.Sleep(4 * time.Second)
-		d.edit(id, "I mean tomorrow")
-		d.never(quiet + time.Millisecond)
-		d.shows("I mean tomorrow")
-		d.text("next")
-		d.after(settle, "next")
-		for range 20 {
-			d.edit(id, "I mean on Friday")
-		}
-		d.never(quiet + time.Millisecond)
-		d.shows("I mean on Friday")
-		d.afterEdit(editQuiet-quiet-time.Millisecond, "I mean on Friday", id)
-	})
-}
-
-// An edit of a message that was published long ago is shown, and wakes as well as long as it is known what it said.
-func TestAnEditOfAnOldText(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.text("the wrong answer")
-		d.after(settle, "the wrong answer")
-		d.never(time.Hour)
-		for _, text := range []string{"the", "the right", "the right answer"} {
-			d.edit(id, text)
-		}
-		d.never(quiet + time.Millisecond)
-		d.shows("the right answer")
-		d.afterEdit(editQuiet-quiet-time.Millisecond, "the right answer", id)
-		for i := range maxRecent {
-			d.recent.sent.Add(relay.MessageID(fmt.Sprint("om_x", i)), feishu.Message{})
-		}
-		d.never(time.Hour)
-		d.edit(id, "the very answer") // what it said is forgotten
-		d.never(time.Hour)
-		d.shows("the very answer")
-	})
-}
-
-// shows expects that readers were shown a text as an edit, and nothing else.
-func (d *desk) shows(text string) {
-	d.t.Helper()
-	d.host.mu.Lock()
-	defer d.host.mu.Unlock()
-	var texts []string
-	for _, m := range d.host.edited {
-		texts = append(texts, m.Text)
-	}
-	if d.host.edited = nil; len(texts) != 1 || texts[0] != text {
-		d.t.Errorf("readers were shown %q, want %q", texts, text)
-	}
-}
-
-// refuse makes a call that Feishu refuses.
-func (d *desk) refuse(code int, method, path string, request any) {
-	d.t.Helper()
-	d.up.say(method+" /open-apis/"+path, 400, js(map[string]any{"code": code, "msg": "no"}))
-	d.call(method, "/open-apis/"+path, js(request))
-	d.up.on(method+" /open-apis/"+path, nil)
-}
-
-// An answer that the bot cannot finish in one way and then writes in another is one message.
-func TestAnAnswerWrittenInTwoWays(t *testing.T) {
-	const whole = "Let me look. It is **42**, see below."
-	stream := func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
-		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-		d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "Let me look. It", "sequence": 1}, nil)
-	}
-	content := func(d *desk, code, sequence int) {
-		d.refuse(code, "PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "Let me look. It is", "sequence": sequence})
-	}
-	end := func(d *desk) {
-		d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":false}}`, "sequence": 9}, nil)
-	}
-	for name, first := range map[string]func(d *desk){
-		"a card that Feishu no longer streams": func(d *desk) {
-			stream(d)
-			content(d, 200850, 2)
-			content(d, 300309, 3)
-			end(d)
-			time.Sleep(20 * time.Second)
-		},
-		"a card that streams for too long": func(d *desk) {
-			stream(d)
-			time.Sleep(streamLife - 20*time.Second)
-			content(d, 200850, 2)
-			time.Sleep(30 * time.Second)
-		},
-		"a card with too many tables": func(d *desk) {
-			stream(d)
-			content(d, 230099, 2)
-			time.Sleep(5 * time.Second)
-		},
-		"a text that was edited too often, and is recalled": func(d *desk) {
-			id := d.text("Let me")
-			time.Sleep(time.Second)
-			d.edit(id, "Let me look. It")
-			time.Sleep(time.Second)
-			d.refuse(230072, "PUT", "im/v1/messages/"+id, map[string]any{"msg_type": "text", "content": textOf("Let me look. It is")})
-			time.Sleep(10 * time.Second)
-			d.do("DELETE", "im/v1/messages/"+id, nil, map[string]any{})
-		},
-		"the same, and it stays": func(d *desk) {
-			id := d.text("I look it up")
-			d.refuse(230072, "PUT", "im/v1/messages/"+id, map[string]any{"msg_type": "text", "content": textOf("Let me look. It is")})
-			time.Sleep(30 * time.Second)
-		},
-		"an edited text": func(d *desk) {
-			id := d.text("Let me")
-			time.Sleep(time.Second)
-			d.edit(id, "Let me look. It is 4")
-			time.Sleep(2 * time.Second)
-		},
-		"an inline card": func(d *desk) { d.send(group, "interactive", d.card("Let me look. It is", false)) },
-		"a text while the bot types": func(d *desk) {
-			d.recent.chats.Add("om_question", group)
-			d.do("POST", "im/v1/messages/om_question/reactions", map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_1"})
-			d.text("Let me look.")
-			time.Sleep(30 * time.Second)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			atDesk(t, func(d *desk) {
-				first(d)
-				d.silent()
-				d.recent.typing.Purge()
-				d.send(group, "post", js(map[string]any{"zh_cn": map[string]any{"content": []any{[]any{map[string]any{"tag": "md", "text": whole}}}}}))
-				d.now(whole)
-				d.never(time.Hour)
-				if len(d.host.edited) > 0 {
-					t.Errorf("shown %+v", d.host.edited)
-				}
-			})
-		})
-	}
-}
-
-// Messages that only look alike are messages of their own.
-func TestMessagesThatLookAlike(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.text("ping")
-		d.text("ping")
-		d.now("ping")
-		d.after(settle, "ping")
-		id := d.text("the step")
-		time.Sleep(time.Second)
-		d.edit(id, "step one")
-		d.text("another thing")
-		d.now("step one")
-		d.after(settle, "another thing")
-	})
-}
-
-// A bot that has too many calls refused goes on with its card, whatever it says beside it.
-func TestARefusalForNow(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
-		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-		put := map[string]any{"content": "the whole", "sequence": 1}
-		d.refuse(230020, "PUT", "cardkit/v1/cards/77/elements/content/content", put)
-		d.text("An alert.")
-		d.now("An alert.")
-		d.do("PUT", "cardkit/v1/cards/77/elements/content/content", put, nil)
-		d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"streaming_mode":false}`, "sequence": 2}, nil)
-		d.after(settle, "the whole")
-		id := d.text("Let me")
-		d.refuse(99991400, "PUT", "im/v1/messages/"+id, map[string]any{"msg_type": "text", "content": textOf("Let me look")})
-		time.Sleep(20 * time.Second)
-		d.edit(id, "Let me look")
-		d.after(quiet, "Let me look")
-	})
-}
-
-// A bot that does not remove its typing sign waits for it once.
-func TestATypingSignThatStays(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.recent.chats.Add("om_question", group)
-		d.do("POST", "im/v1/messages/om_question/reactions", map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_1"})
-		d.send(group, "image", `{"image_key":"img_1"}`)
-		d.now("[图片]")
-		d.text("It is 42.")
-		d.after(editQuiet, "It is 42.")
-		d.text("And 43.")
-		d.now("And 43.")
-		d.do("DELETE", "im/v1/messages/om_question/reactions/re_1", nil, nil)
-		d.do("POST", "im/v1/messages/om_question/reactions", map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_2"})
-		d.text("It is done.")
-		d.after(editQuiet, "It is done.")
-	})
-}
-
-func TestTypingSignTakenBackEndsEdits(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.recent.chats.Add("om_question", group)
-		d.do("POST", "im/v1/messages/om_question/reactions", map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_1"})
-		id := d.text("Thinking…")
-		time.Sleep(time.Second)
-		d.edit(id, "the answer")
-		d.never(time.Second)
-		d.do("DELETE", "im/v1/messages/om_question/reactions/re_1", nil, nil)
-		d.now("the answer")
-	})
-}
-
-func TestPlaceholderWaitsForWords(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.text("Thinking…")
-		d.never(time.Minute)
-		d.edit(id, "思考中...")
-		d.never(time.Minute)
-		d.edit(id, "42")
-		d.after(quiet, "42")
-	})
-}
-
-func TestPlaceholderExpires(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.text("Thinking…")
-		d.never(time.Hour)
-		if n := d.drafts.waiting(); n != 0 || d.counts.of("draft_expired") != 1 {
-			t.Errorf("%d drafts, %v", n, d.counts.m)
-		}
-	})
-}
-
-// The calls of OpenClaw's streaming (docs/feishu.md 7.2).
-func TestCardKitOpenClaw(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": js(map[string]any{"schema": "2.0", "config": map[string]any{"streaming_mode": true},
-			"body": map[string]any{"elements": []any{map[string]any{"tag": "markdown", "element_id": "content", "content": "⏳ Thinking..."},
-				map[string]any{"tag": "hr"}, map[string]any{"tag": "markdown", "element_id": "note", "content": ""}}}})}, map[string]any{"card_id": "77"})
-		id := d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-		for i, text := range []string{"a", "a b", "a b c"} {
-			time.Sleep(3 * time.Second)
-			d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": text, "sequence": i + 2}, nil)
-		}
-		d.never(time.Minute)
-		d.do("PUT", "cardkit/v1/cards/77/elements/note/content", map[string]any{"content": "<font color='grey'>Agent: main | Model: m</font>", "sequence": 6}, nil)
-		d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":false}}`, "sequence": 7}, nil)
-		d.after(settle, "a b c")
-		d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "later", "sequence": 9}, nil)
-		d.afterEdit(editQuiet, "later", id)
-	})
-}
-
-// afterEdit expects silence for a time, and then text as an edit of a message.
-func (d *desk) afterEdit(quiet time.Duration, text, of string) {
-	d.t.Helper()
-	d.never(quiet - time.Millisecond)
-	time.Sleep(2 * time.Millisecond)
-	synctest.Wait()
-	select {
-	case m := <-d.host.said:
-		if m.Text != text || string(m.EditOf) != of || string(m.ID) == of || string(m.ParentID) != d.parent {
-			d.t.Errorf("published %s %q, an edit of %q, to %q; want %q, an edit of %s", m.ID, m.Text, m.EditOf, m.ParentID, text, of)
-		}
-	default:
-		d.t.Errorf("nothing was published, want %q", text)
-	}
-}
-
-// A card that goes on after its time to stream is over is published as it is then,
-// and its final text as an edit, also over a restart.
-func TestCardThatGoesOnAfterItWasPublished(t *testing.T) {
-	dir := t.TempDir()
-	put := func(d *desk, text string, seq int) {
-		d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": text, "sequence": seq}, nil)
-	}
-	var id string
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) {
-			d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
-			id = d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-			put(d, "half", 1)
-			d.after(streamLife, "half")
-			time.Sleep(3 * time.Minute)
-			put(d, "half of", 2)
-			put(d, "half", 3)
-			d.never(5 * time.Minute) // nothing new
-		})
-	})
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) {
-			put(d, "half and more", 4)
-			time.Sleep(30 * time.Second)
-			d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":true}}`, "sequence": 5}, nil)
-			d.never(5 * time.Minute)
-			put(d, "the whole", 6)
-			d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":false}}`, "sequence": 7}, nil)
-			d.afterEdit(settle, "the whole", id)
-			d.never(time.Hour)
-		})
-	})
-}
-
-// So does a text that was edited, and quiet for a while.
-func TestTextThatGoesOnAfterItWasPublished(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.text("I look it up")
-		d.after(settle, "I look it up")
-		time.Sleep(3 * time.Minute)
-		for _, text := range []string{"I look it up:", "I look it up: 4", "I look it up: 42"} {
-			time.Sleep(20 * time.Second)
-			d.edit(id, text)
-		}
-		d.afterEdit(editQuiet, "I look it up: 42", id)
-		d.do("DELETE", "im/v1/messages/"+id, nil, map[string]any{})
-		d.never(time.Hour)
-		if d.counts.of("draft_recalled") != 0 {
-			t.Error("what is published is counted as recalled")
-		}
-	})
-}
-
-// elements is a card with some elements.
-func elements(streaming bool, list ...map[string]any) string {
-	return js(map[string]any{"schema": "2.0", "config": map[string]any{"streaming_mode": streaming}, "body": map[string]any{"elements": list}})
-}
-
-func markdown(text string) map[string]any { return map[string]any{"tag": "markdown", "content": text} }
-
-func panelOf(title, text string) map[string]any {
-	return map[string]any{"tag": "collapsible_panel", "element_id": "panel", "elements": []any{markdown(text)},
-		"header": map[string]any{"title": map[string]any{"tag": "plain_text", "content": title}}}
-}
-
-func TestAClockInACardIsNoEdit(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		status := func(line string) string {
-			return elements(false, markdown("Build 7 is running on ci-3"), markdown(line))
-		}
-		id := d.send(group, "interactive", status("updated 12:00 · 已用时 3s"))
-		d.after(settle, "Build 7 is running on ci-3\nupdated 12:00 · 已用时 3s")
-		for _, line := range []string{"updated 12:01 · 已用时 63s", "updated 12:02 · 已用时 126s"} {
-			d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": status(line)}, nil)
-			d.never(5 * time.Minute)
-		}
-		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": elements(false, markdown("Build 7 failed"))}, nil)
-		d.afterEdit(editQuiet, "Build 7 failed", id)
-	})
-}
-
-func TestThoughtsAreNoText(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.send(group, "interactive", elements(false, panelOf("Thinking", "ask <at id=ou_b></at>?"), markdown("42")))
-		if m := d.after(settle, "42"); len(m.Mentions) != 0 {
-			t.Errorf("a thought mentions %+v", m.Mentions)
-		}
-		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": elements(false, panelOf("思考过程（已完成）", "done"), markdown("42"))}, nil)
-		d.never(5 * time.Minute)
-		d.send(group, "interactive", elements(false, panelOf("Thinking", "hmm")))
-		d.never(time.Hour)
-	})
-}
-
-func TestACardOfButtonsIsHeard(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.send(group, "interactive", elements(false, map[string]any{"tag": "button", "text": map[string]any{"tag": "plain_text", "content": "Approve"}}))
-		d.after(settle, "[Approve]")
 	})
 }
 
@@ -668,136 +423,6 @@ func TestDraftsAreBounded(t *testing.T) {
 		if n := d.stored(); n != 0 {
 			t.Errorf("%d drafts are kept for ever", n)
 		}
-	})
-}
-
-// openclaw-lark ends the stream first and sends the words after, docs/feishu.md 5.2.
-func TestCardKitFullCardAfterTheEnd(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
-		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-		d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"streaming_mode":false}`, "sequence": 2}, nil)
-		time.Sleep(time.Second)
-		d.do("PUT", "cardkit/v1/cards/77", map[string]any{"card": map[string]any{"type": "card_json", "data": d.card("short answer", false)}, "sequence": 3}, nil)
-		d.after(settle, "short answer")
-	})
-}
-
-func TestCardKitWithoutAnEnd(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
-		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-		d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "half", "sequence": 2}, nil)
-		d.after(streamLife, "half")
-	})
-}
-
-// An agent's tools take minutes. What it wrote before is not published half.
-func TestCardKitPausedByATool(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
-		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-		put := func(text string, seq int) {
-			d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": text, "sequence": seq}, nil)
-		}
-		settings := func(text string, seq int) {
-			d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": text, "sequence": seq}, nil)
-		}
-		put("I look", 1)
-		d.never(3 * time.Minute)
-		put("I look it up", 2)
-		d.never(6 * time.Minute)
-		settings(`{"config":{"streaming_mode":true}}`, 3) // again, since Feishu ends it after 10 minutes
-		d.never(4 * time.Minute)
-		settings(`{"config":{"summary":{"content":"nearly"}}}`, 4)
-		put("I look it up: 42", 5)
-		d.never(5 * time.Minute)
-		settings(`{"config":{"streaming_mode":false}}`, 6)
-		d.after(settle, "I look it up: 42")
-	})
-}
-
-func TestCardKitUnknownCard(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.send(group, "interactive", `{"type":"card","data":{"card_id":"99"}}`) // made before we were there
-		d.never(time.Minute)
-		d.do("PUT", "cardkit/v1/cards/99/elements/content/content", map[string]any{"content": "words", "sequence": 5}, nil)
-		d.after(settle, "words")
-	})
-}
-
-func TestInlineCardBecomesCardKit(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.send(group, "interactive", d.card("", true))
-		d.do("POST", "cardkit/v1/cards/id_convert", map[string]any{"message_id": id}, map[string]any{"card_id": "55"})
-		d.do("PUT", "cardkit/v1/cards/55/elements/content/content", map[string]any{"content": "words", "sequence": 1}, nil)
-		d.do("PATCH", "cardkit/v1/cards/55/settings", map[string]any{"settings": `{"streaming_mode":false}`, "sequence": 2}, nil)
-		d.after(settle, "words")
-	})
-}
-
-// Every way to write a card, in one story.
-func TestCardKitOperations(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("one", true)}, map[string]any{"card_id": "7"})
-		d.send(group, "interactive", `{"type":"card","data":{"card_id":"7"}}`)
-		d.do("POST", "cardkit/v1/cards/7/elements", map[string]any{"type": "append", "elements": `[{"tag":"markdown","element_id":"b","content":"two"},{"tag":"markdown","element_id":"c","content":"three"},{"tag":"markdown","element_id":"d","content":"four"}]`, "sequence": 1}, nil)
-		d.do("PUT", "cardkit/v1/cards/7/elements/b", map[string]any{"element": `{"tag":"markdown","element_id":"b","content":"TWO"}`, "sequence": 2}, nil)
-		d.do("PATCH", "cardkit/v1/cards/7/elements/c", map[string]any{"partial_element": `{"content":"THREE"}`, "sequence": 3}, nil)
-		d.do("DELETE", "cardkit/v1/cards/7/elements/d", map[string]any{"sequence": 4}, nil)
-		d.do("PUT", "cardkit/v1/cards/7/elements/c/content", map[string]any{"content": "stale", "sequence": 3}, nil) // came in late
-		d.do("POST", "cardkit/v1/cards/7/batch_update", map[string]any{"actions": `[{"action":"partial_update_setting","params":{"settings":{"config":{"streaming_mode":false}}}}]`, "sequence": 5}, nil)
-		d.after(settle, "one\nTWO\nTHREE")
-	})
-}
-
-func TestRefusedWritesChangeNothing(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		id := d.send(group, "interactive", d.card("good", false))
-		d.refuse(230099, "PATCH", "im/v1/messages/"+id, map[string]any{"content": d.card("bad", false)})
-		d.after(editQuiet, "good") // for which the bot may write another one
-	})
-}
-
-func TestHostFailsAndRecovers(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		var full atomic.Bool
-		full.Store(true)
-		d.host.sent = func(context.Context, Sent) error {
-			if full.Load() {
-				return errTest
-			}
-			return nil
-		}
-		d.text("hello")
-		d.never(2 * time.Minute)
-		full.Store(false)
-		time.Sleep(time.Minute + time.Second)
-		d.now("hello")
-	})
-}
-
-// A restart goes on where the last run ended.
-func TestRestart(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) {
-			d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("a", true)}, map[string]any{"card_id": "77"})
-			d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-			d.edit(d.text("edited"), "edited text")
-		})
-	})
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) {
-			d.n = 10
-			d.after(quiet, "edited text")
-			d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "a b", "sequence": 2}, nil)
-			d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":false}}`, "sequence": 3}, nil)
-			d.after(settle, "a b")
-			d.text("more")
-			d.after(settle, "more")
-			d.never(time.Hour) // for which they are kept, since the bot may go on
-		})
 	})
 }
 
@@ -839,21 +464,5 @@ func TestCrashAfterPublishing(t *testing.T) {
 				t.Errorf("published %+v, want %s again", m, first)
 			}
 		})
-	})
-}
-
-// OpenClaw edits posts by PATCH, docs/feishu.md 5.
-func TestPostEditedByPatch(t *testing.T) {
-	atDesk(t, func(d *desk) {
-		post := func(text string) string {
-			return js(map[string]any{"zh_cn": map[string]any{"content": []any{[]any{map[string]any{"tag": "md", "text": text}}}}})
-		}
-		id := d.send(group, "post", post("a"))
-		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": post("a b")}, nil)
-		d.after(quiet, "a b")
-		id = d.send(group, "post", post("It is 41."))
-		d.now("It is 41.")
-		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": post("It is 42.")}, nil)
-		d.afterEdit(editQuiet, "It is 42.", id)
 	})
 }

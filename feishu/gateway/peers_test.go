@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/peerchat"
@@ -205,62 +203,6 @@ func TestPeersAreReachedByTheBotOnly(t *testing.T) {
 	r.silent()
 	if n := len(r.opts.Peers.Messages(mail.Chat)); n != 1 {
 		t.Errorf("the chat has %d messages", n)
-	}
-}
-
-// What the bot says in each of its ways comes to the host once, when it is final.
-func TestFinalTextForPeers(t *testing.T) {
-	reply := func(r *rig, mail peerchat.Message, msgType, content, uuid string) string {
-		_, answer := r.call("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply",
-			js(map[string]any{"msg_type": msgType, "content": content, "uuid": uuid}))
-		id := idIn(t, answer, "message_id")
-		if id == "" {
-			t.Fatalf("the reply is answered %s", answer)
-		}
-		return id
-	}
-	text := textOf
-	for name, say := range map[string]func(r *rig, mail peerchat.Message){
-		"a text": func(r *rig, mail peerchat.Message) { reply(r, mail, "text", text("done"), "") },
-		"a text that is sent twice": func(r *rig, mail peerchat.Message) {
-			first := reply(r, mail, "text", text("done"), "once")
-			if again := reply(r, mail, "text", text("done"), "once"); again != first {
-				t.Error("the same uuid made two messages")
-			}
-		},
-		"a placeholder that is edited": func(r *rig, mail peerchat.Message) {
-			id := reply(r, mail, "text", text("Thinking…"), "")
-			r.call("PUT", "/open-apis/im/v1/messages/"+id, js(map[string]any{"msg_type": "text", "content": text("done")}))
-		},
-		"a text that grows": func(r *rig, mail peerchat.Message) {
-			id := reply(r, mail, "text", text("do"), "")
-			r.call("PUT", "/open-apis/im/v1/messages/"+id, js(map[string]any{"msg_type": "text", "content": text("done")}))
-		},
-		"a card that is patched": func(r *rig, mail peerchat.Message) {
-			card := func(s string) string {
-				return js(map[string]any{"elements": []any{map[string]any{"tag": "markdown", "content": s}}})
-			}
-			id := reply(r, mail, "interactive", card("Thinking..."), "")
-			r.call("PATCH", "/open-apis/im/v1/messages/"+id, js(map[string]any{"content": card("done")}))
-		},
-		"a message that is recalled": func(r *rig, mail peerchat.Message) {
-			id := reply(r, mail, "text", text("Thinking…"), "")
-			r.call("DELETE", "/open-apis/im/v1/messages/"+id, "")
-			reply(r, mail, "text", text("done"), "")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			peerDesk(t, func(d *desk, mail peerchat.Message) {
-				say(d.rig, mail)
-				time.Sleep(10 * time.Minute)
-				synctest.Wait()
-				m := d.said()
-				if m.ChatID != mail.Chat || m.ChatType != feishu.ChatP2P || m.Text != "done" {
-					t.Errorf("the host got %+v", m)
-				}
-				d.never(time.Hour)
-			})
-		})
 	}
 }
 

@@ -31,7 +31,7 @@ func TestSends(t *testing.T) {
 			r := newRig(t, nil).knowGroup()
 			id := r.send(c.msgType, c.content)
 			m := r.said()
-			if m.Text != c.text || !slices.Equal(m.Keys, c.keys) || string(m.ID) != id || m.ChatID != group || m.ChatType != feishu.ChatGroup {
+			if m.Text != c.text || !slices.Equal(m.Doc.Keys(), c.keys) || string(m.ID) != id || m.ChatID != group || m.ChatType != feishu.ChatGroup {
 				t.Errorf("published %+v", m)
 			}
 			if m.CreateTime != 1700000000001 {
