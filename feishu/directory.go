@@ -75,6 +75,7 @@ type Directory struct {
 	names   *simplelru.LRU[string, Who]        // by open_id, union_id, user_id or app_id; guarded by mu
 	version uint64                             // guarded by mu
 	renamed uint64                             // guarded by mu
+	kept    bool                               // the last change is in the store; guarded by mu
 }
 
 // NewDirectory returns the directory that is kept in a store; nil: in memory only. What cannot be read is learned again.
@@ -105,7 +106,7 @@ func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
 	if err != nil {
 		d.log.Warn("the stored ids of bots and chats cannot be read; they are learned again", "err", err)
 	}
-	d.store = store // from now on what is learned is kept
+	d.store, d.kept = store, true // from now on what is learned is kept
 	return d
 }
 
@@ -331,7 +332,12 @@ func (d *Directory) changed(kind, key string, value any) {
 	if kind != kindName {
 		d.version++
 	}
-	d.store.Keep(kind, key, value)
+	if err := d.store.Put(kind, key, value); err != nil && d.kept {
+		d.log.Error("what is known of Feishu cannot be written; it is kept in memory, and else learned again", "err", err)
+		d.kept = false
+	} else if err == nil {
+		d.kept = true
+	}
 }
 
 // bounded returns name in one line, cut to the length of an identifier.

@@ -48,7 +48,7 @@ func (s *speaker) say(ctx context.Context, what httpapi.Saying) (answer httpapi.
 		}
 		answer.Relayed = true
 		s.app.selfNow()
-		return s.sent(ctx, gateway.Sent{Message: m, Text: m.Text()}, answer.MessageIDs[0])
+		return s.sent(ctx, gateway.Sent{Message: m, Doc: m.Doc(), Text: m.Text()}, answer.MessageIDs[0])
 	})
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
 		if e.Code == feishu.CodeNotInChat {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -51,52 +52,52 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 
 // sent relays a message of the bot. first is the first one of the same send.
 func (s *Sidecar) sent(ctx context.Context, m gateway.Sent, first relay.MessageID) error {
-	meta := relay.Metadata{"chat_type": quote("group")}
 	if m.Type == content.TypeForward {
 		m.Text = s.app.read(ctx, &m.Message).Text()
 	}
+	out := s.outbound(&m)
+	out.ParentID, out.RootID = m.ParentID, m.RootID
 	if first != m.ID {
-		meta["part_of"] = quote(string(first))
-	}
-	if err := setFiles(meta, m.Keys, m.Files); err != nil {
-		return err
+		out.Metadata["part_of"] = quote(string(first))
 	}
 	if now := relay.MillisOf(time.Now()); m.CreateTime > 0 && now-m.CreateTime > finalAfter {
-		meta[relay.MetaFinal] = fmt.Appendf(nil, "%d", now)
+		out.Metadata[relay.MetaFinal] = fmt.Appendf(nil, "%d", now)
 	}
 	if m.EditOf != "" {
-		meta["edit_of"] = quote(string(m.EditOf))
+		out.Metadata["edit_of"] = quote(string(m.EditOf))
 	}
-	_, err := s.Send(ctx, relay.Outbound{ChatID: m.ChatID, Content: m.Text, MessageID: m.ID, TS: m.CreateTime,
-		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type,
-		Mentions: s.app.mentionsOf(m.Mentions), Metadata: meta})
+	_, err := s.Send(ctx, out)
 	return err
+}
+
+// outbound is a message of the bot in the relay's words.
+func (s *Sidecar) outbound(m *gateway.Sent) relay.Outbound {
+	return relay.Outbound{ChatID: m.ChatID, Content: m.Text, MessageID: m.ID, TS: m.CreateTime, ThreadID: m.ThreadID,
+		MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), Metadata: s.metadata(feishu.ChatGroup, m.Doc)}
 }
 
 // Edited tells all sidecars what a message of the bot says now: bots that have it are not given that.
 func (h host) Edited(m gateway.Sent) {
-	meta := relay.Metadata{"chat_type": quote("group"), "edit_of": quote(string(m.ID)), group.MetaNotify: []byte("false")}
-	if err := setFiles(meta, m.Keys, m.Files); err != nil {
-		h.problems.set("files", err)
-	}
-	_, err := h.Send(context.Background(), relay.Outbound{ChatID: m.ChatID, Content: m.Text, TS: m.CreateTime,
-		ThreadID: m.ThreadID, Metadata: meta, MsgType: m.Type, Mentions: h.app.mentionsOf(m.Mentions),
-		MessageID: relay.MessageID("edit:" + short(fmt.Sprint(m.ID, time.Now().UnixNano())))})
-	if err != nil {
+	out := h.outbound(&m)
+	out.Metadata["edit_of"], out.Metadata[group.MetaNotify] = quote(string(m.ID)), []byte("false")
+	out.MessageID = relay.MessageID("edit:" + short(fmt.Sprint(m.ID, time.Now().UnixNano())))
+	if _, err := h.Send(context.Background(), out); err != nil {
 		h.problems.set("outbox", err)
 	}
 }
 
-// setFiles notes in meta what images and files a message has.
-func setFiles(meta relay.Metadata, keys []string, files []relay.File) error {
+// metadata notes of what kind a chat is, and what images and files a message has.
+func (s *Sidecar) metadata(chatType string, doc content.Doc) relay.Metadata {
+	meta := relay.Metadata{"chat_type": quote(chatType)}
+	keys := doc.Keys()
+	list, err := json.Marshal(keys)
 	if len(keys) > 0 {
-		list, err := json.Marshal(keys)
-		if err != nil {
-			return err
-		}
 		meta["media_keys"] = list
 	}
-	return meta.SetFiles(files)
+	if err = errors.Join(err, meta.SetFiles(doc.Files())); err != nil {
+		s.problems.set("files", err) // the message goes on without them
+	}
+	return meta
 }
 
 // quote makes a JSON string.
@@ -116,14 +117,10 @@ func short(text string) string {
 
 // message is an event's message in the relay's words.
 func (s *Sidecar) message(m *feishu.Message, doc content.Doc) *relay.Message {
-	r := &relay.Message{RelayMsgID: m.ID, Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: doc.Text(),
+	return &relay.Message{RelayMsgID: m.ID, Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: doc.Text(),
 		SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime, MsgType: m.Type, ParentID: m.ParentID,
 		RootID: m.RootID, ThreadID: m.ThreadID, Mentions: s.app.mentionsOf(m.Mentions),
-		Metadata: relay.Metadata{"chat_type": quote(cmp.Or(m.ChatType, feishu.ChatGroup))}}
-	if err := setFiles(r.Metadata, doc.Keys(), doc.Files()); err != nil {
-		s.problems.set("files", err) // the message goes on without them
-	}
-	return r
+		Metadata: s.metadata(cmp.Or(m.ChatType, feishu.ChatGroup), doc)}
 }
 
 // person is a person's message in an event.
@@ -201,7 +198,8 @@ func (h host) Native(ctx context.Context, m feishu.Message, streaming bool) erro
 		h.app.matched(m.Sender.OpenID, agent)
 	}
 	h.app.named(r)
-	h.app.book.LearnBot(feishu.Bot{OpenID: r.SenderBotOpenID, Agent: r.SenderAgentName, AppID: r.SenderAppID, Name: r.SenderName})
+	h.app.book.LearnBot(feishu.Bot{OpenID: r.SenderBotOpenID, Agent: r.SenderAgentName, AppID: r.SenderAppID,
+		Name: r.SenderName})
 	wait, there := waitText, h.sidecarOf(r) != ""
 	switch {
 	case there && streaming:
@@ -284,16 +282,12 @@ func (h host) Passed(id relay.MessageID) { h.passed.Add(id, struct{}{}) }
 
 // Recalled notes that a message of a group was recalled: what is said in a private chat is nobody else's.
 func (h host) Recalled(chat relay.ChatID, id relay.MessageID, _ relay.Millis) {
-	h.wasRecalled(chat, id)
-}
-
-func (s *Sidecar) wasRecalled(chat relay.ChatID, id relay.MessageID) {
 	of := feishuChat(chat)
-	if kind := s.app.talkIn(of.Channel, chat).ChatType; chat == "" || kind == feishu.ChatP2P || !s.core.In(of) {
+	if kind := h.app.talkIn(of.Channel, chat).ChatType; chat == "" || kind == feishu.ChatP2P || !h.core.In(of) {
 		return
 	}
-	if err := s.core.Recall(context.Background(), of, id); err != nil {
-		s.problems.set("steer", err)
+	if err := h.core.Recall(context.Background(), of, id); err != nil {
+		h.problems.set("steer", err)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestResultShownAgainIsTheSameMessage(t *testing.T) {
 	leave()
 	n.until("the bot is not waited for any more", func() bool {
 		st, _ := a.Status().Gateway.(gateway.Status)
-		return !st.Connected && st.LongConnection.Waiting == 0
+		return !st.Connected
 	})
 	says("om_second")
 	bot := n.bot(apps[0], "http://"+a.Gateway().String(), nil)

@@ -82,7 +82,7 @@ func (s *Sidecar) measureDoors() {
 		connected(doorWebhook, func() bool { return !d.webhook.away() })
 	}
 	if s.front != nil {
-		status := func() gateway.Status { st, _ := s.front.gateway.Status().(gateway.Status); return st }
+		status := s.front.gateway.Status
 		connected(doorGateway, func() bool { return status().Connected })
 		m.gauge("gateway_connections", "Long connections of bots that are open.", nil,
 			func() float64 { return float64(s.connections()) })
@@ -105,8 +105,7 @@ func (s *Sidecar) connections() int {
 	if s.front == nil {
 		return 0
 	}
-	st, _ := s.front.gateway.Status().(gateway.Status)
-	return len(st.LongConnection.Connections)
+	return len(s.front.gateway.Status().LongConnection.Connections)
 }
 
 func (s *Sidecar) measureMailbox() {

@@ -24,7 +24,8 @@ const (
 )
 
 // mendFolders says how to fix what keeps a sidecar's folders from being used.
-const mendFolders = "set DATA_DIR (or RELAY_DIR, TRANSCRIPT_DIR, MAILBOX_DIR) to a folder that this user can write, on a disk with room"
+const mendFolders = "set DATA_DIR (or RELAY_DIR, TRANSCRIPT_DIR, MAILBOX_DIR) to a folder that this user can write, " +
+	"on a disk with room"
 
 // errNoDisk is why nothing is relayed.
 var errNoDisk = errors.New("the disk cannot be used")
@@ -46,7 +47,8 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		if _, ok := errors.AsType[*setting](err); ok || cfg.Gateway.Addr == "" {
 			return err
 		}
-		opts.Logger.Error("the disk cannot be used: the bot's traffic passes through, and NOTHING IS RELAYED until it can; "+mendFolders, keyErr, err)
+		opts.Logger.Error("the disk cannot be used: the bot's traffic passes through, and NOTHING IS RELAYED until it can; "+
+			mendFolders, keyErr, err)
 		pause := wait.Doubled(foldersAgain, foldersMost, tries)
 		if failed := passThrough(ctx, cfg, opts.Logger, err, pause); failed != nil || ctx.Err() != nil {
 			return failed

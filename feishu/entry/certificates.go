@@ -235,14 +235,12 @@ type issuer struct {
 	leaves map[string]*tls.Certificate // by name, ""; at most one for each of names; guarded by mu
 }
 
-func (i *issuer) covers(name string) bool { return slices.Contains(i.names, name) }
-
 // certificate returns one for name alone: some TLS libraries reject a certificate
 // with an IP because of the CA's rules about IPs. For an IP, which clients do not
 // name, and for an unknown name it has all names, so that the
 // client's error shows the names that are valid.
 func (i *issuer) certificate(name string) (*tls.Certificate, error) {
-	if name != "" && !i.covers(name) {
+	if name != "" && !slices.Contains(i.names, name) {
 		i.once("a client asked for a certificate of another name: say in GATEWAY_PUBLIC_URL how the bot reaches the gateway",
 			"name", name)
 		name = ""
@@ -328,9 +326,4 @@ func (p *pair) certificate(string) (*tls.Certificate, error) {
 	}
 	current := p.cert
 	return &current, nil
-}
-
-func (p *pair) covers(name string) bool {
-	cert, _ := p.certificate(name)
-	return cert.Leaf.VerifyHostname(name) == nil
 }

@@ -44,6 +44,7 @@ package entry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -53,6 +54,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,10 +115,11 @@ type Options struct {
 // Entry is the port that a bot connects to. Its methods are safe for concurrent use.
 type Entry struct {
 	*notices
-	opts     Options
-	names    []string     // of the certificates in mode auto
-	certs    certificates // nil in mode off
-	tls      *tls.Config  // nil in mode off
+	opts  Options
+	names []string // of the certificates in mode auto
+	// certs returns the certificate for a name in lower case, "" if the client named none; nil in mode off.
+	certs    func(name string) (*tls.Certificate, error)
+	tls      *tls.Config // nil in mode off
 	ca       []byte
 	server   *http.Server
 	viaProxy func(*url.URL) (*url.URL, error) // of the sidecar's own environment
@@ -127,14 +130,6 @@ type Entry struct {
 	stop    context.CancelFunc
 	tunnels sync.WaitGroup
 	fresh   sync.Map // connections on which no request came yet, for which a shutdown would wait
-}
-
-// certificates is where TLS certificates come from.
-type certificates interface {
-	// certificate returns the one for name, in lower case; "" if the client named none.
-	certificate(name string) (*tls.Certificate, error)
-	// covers reports whether there is one that is valid for name.
-	covers(name string) bool
 }
 
 // New prepares an entry; in mode auto it makes the CA or reads it. Its errors
@@ -149,7 +144,12 @@ func New(o Options) (*Entry, error) {
 	if o.Open == nil {
 		o.Open = feishu.IsOpenHost
 	}
-	e := &Entry{opts: o, notices: newNotices(o.Logger, o.Counter), viaProxy: httpproxy.FromEnvironment().ProxyFunc()}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Counter == nil {
+		o.Counter = func(feishu.Counted) {}
+	}
+	e := &Entry{opts: o, notices: &notices{log: o.Logger, count: o.Counter},
+		viaProxy: httpproxy.FromEnvironment().ProxyFunc()}
 	e.living, e.stop = context.WithCancel(context.Background())
 	var err error
 	if e.names, err = certNames(o.Names); err != nil {
@@ -167,11 +167,14 @@ func New(o Options) (*Entry, error) {
 			return nil, fmt.Errorf("GATEWAY_TLS=auto: %w", err)
 		}
 		e.ca = a.pem
-		e.certs = &issuer{authority: a, names: e.names, notices: e.notices, leaves: map[string]*tls.Certificate{}}
+		made := &issuer{authority: a, names: e.names, notices: e.notices, leaves: map[string]*tls.Certificate{}}
+		e.certs = made.certificate
 	case ModeFile:
-		if e.certs, err = openPair(o.CertFile, o.KeyFile, e.notices); err != nil {
+		files, err := openPair(o.CertFile, o.KeyFile, e.notices)
+		if err != nil {
 			return nil, fmt.Errorf("file: GATEWAY_CERT_FILE, GATEWAY_KEY_FILE: %w", err)
 		}
+		e.certs = files.certificate
 	default:
 		return nil, fmt.Errorf("GATEWAY_TLS: %q is not a mode; want off, auto or file", o.Mode)
 	}
@@ -214,7 +217,12 @@ func (e *Entry) CA() []byte { return e.ca }
 // Certified reports whether there is a certificate for host. Where an attacker answers
 // DNS look-ups, a browser refuses the answer of a host that has none.
 func (e *Entry) Certified(host string) bool {
-	return e.certs != nil && e.certs.covers(canonicalHost(host))
+	host = canonicalHost(host)
+	if e.certs == nil || e.opts.Mode == ModeAuto {
+		return e.certs != nil && slices.Contains(e.names, host)
+	}
+	cert, _ := e.certs(host) // of mode file: no error
+	return cert.Leaf.VerifyHostname(host) == nil
 }
 
 // Serve serves connections of l until Shutdown is called, then it returns nil, or until
@@ -423,7 +431,7 @@ func (e *Entry) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	if c, ok := hello.Conn.(*begun); ok && name == "" {
 		name = c.target
 	}
-	return e.certs.certificate(name)
+	return e.certs(name)
 }
 
 // takeOver takes a connection over from the HTTP server, with what that has
@@ -471,16 +479,6 @@ type notices struct {
 	log   *slog.Logger
 	count func(feishu.Counted)
 	said  sync.Map // the messages that once has logged
-}
-
-func newNotices(log *slog.Logger, count func(feishu.Counted)) *notices {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if count == nil {
-		count = func(feishu.Counted) {}
-	}
-	return &notices{log: log, count: count}
 }
 
 // once logs a warning the first time, and the same message again at debug level: a

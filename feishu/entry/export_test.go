@@ -23,15 +23,17 @@ func (e *Entry) SetProxy(proxy string) {
 	e.viaProxy = func(*url.URL) (*url.URL, error) { return u, err }
 }
 
-func (e *Entry) SetAllow(addr string) { e.allow = []string{addr} }
-
 func (e *Entry) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return e.certificate(hello)
 }
 
 // Steal signs for a name with the CA's key.
 func (e *Entry) Steal(name string) (*tls.Certificate, error) {
-	return e.certs.(*issuer).issue([]string{name})
+	a, err := openAuthority(e.opts.DataDir, nil, e.notices)
+	if err != nil {
+		return nil, err
+	}
+	return (&issuer{authority: a}).issue([]string{name})
 }
 
 func Join(ctx context.Context, near, far net.Conn) { join(ctx, near, far) }

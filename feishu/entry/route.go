@@ -102,14 +102,14 @@ func (e *Entry) connect(w http.ResponseWriter, r *http.Request, c *conn) {
 	}
 	open := e.opens(host, port)
 	switch {
-	case e.isOurs(c.LocalAddr(), host, port), open && (port == "80" || e.certs != nil && e.certs.covers(host)):
+	case e.isOurs(c.LocalAddr(), host, port), open && (port == "80" || e.Certified(host)):
 		e.enter(w, host)
 	case open:
 		e.once("a tunnel to Feishu passes unseen, since there is no certificate for its host: set GATEWAY_TLS=auto "+
 			"and let the bot trust the CA", "host", host)
-		e.tunnel(w, r, net.JoinHostPort(host, port), true)
+		e.tunnel(w, r, net.JoinHostPort(host, port))
 	case e.mayTunnel(w, r):
-		e.tunnel(w, r, net.JoinHostPort(host, port), false)
+		e.tunnel(w, r, net.JoinHostPort(host, port))
 	}
 }
 
@@ -212,10 +212,8 @@ const (
 	maxAnswerHeader = 64 << 10
 )
 
-// tunnel joins the bot with addr and reads nothing of it. A tunnel to one of
-// Feishu's hosts (feishu) is refused if it leads back to this gateway, as a host
-// alias on this machine would make it do.
-func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feishu bool) {
+// tunnel joins the bot with addr and reads nothing of it.
+func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string) {
 	far, err := e.dial(r.Context(), addr)
 	switch {
 	case errors.Is(err, errForbidden):
@@ -232,14 +230,6 @@ func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feis
 		return
 	}
 	defer far.Close()
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if host, port := split(far.RemoteAddr().String(), ""); feishu && local != nil && e.isOurs(local, host, port) {
-		e.count("proxy_failed")
-		e.once("the name of Feishu's host leads back to this gateway: set GATEWAY_TLS=auto, or do not use the gateway "+
-			"as a proxy", "addr", addr)
-		refuse(w, http.StatusLoopDetected, addr+" leads back to this gateway")
-		return
-	}
 	e.tunnels.Add(1)
 	defer e.tunnels.Done()
 	near, err := takeOver(w, "")

@@ -62,7 +62,7 @@ type draft struct {
 	Seq map[string]int `json:"seq,omitempty"`
 
 	bytes int  // of its JSON
-	saved bool // it is in the book
+	saved bool // it is in the book as it is
 	tries int  // attempts to publish it that failed
 }
 
@@ -174,7 +174,7 @@ const maxElements = 256
 // finished is d in the form that goes out.
 func (d *draft) finished() Sent {
 	doc := d.doc()
-	out := Sent{Message: d.Message, Text: doc.Text(), Keys: doc.Keys(), Files: doc.Files()}
+	out := Sent{Message: d.Message, Doc: doc, Text: doc.Text()}
 	if d.Shown != "" {
 		out.EditOf = d.Message.ID
 		out.ID = relay.MessageID("edit:" + string(d.Message.ID) + ":" + doc.Sum())
@@ -245,16 +245,16 @@ func (s *drafts) remove(d *draft) {
 		return
 	}
 	s.all = slices.Delete(s.all, i, i+1)
-	if d.saved {
-		s.store.Keep(feishu.KindDraft, d.key(), nil)
-	}
+	_ = s.store.Put(feishu.KindDraft, d.key(), nil) // what comes back with the next start is known to the host
 }
 
 // save writes d.
 func (s *drafts) save(d *draft) {
 	value, _ := relay.Marshal(d) // it never fails for a draft
-	s.store.Keep(feishu.KindDraft, d.key(), json.RawMessage(value))
-	d.bytes, d.saved = len(value), true
+	err := s.store.Put(feishu.KindDraft, d.key(), json.RawMessage(value))
+	if d.bytes, d.saved = len(value), err == nil; err != nil {
+		s.Logger.Error("a message that is not final cannot be kept on disk; it is tried again", "err", err)
+	}
 	s.bound()
 }
 
@@ -311,7 +311,7 @@ func (s *drafts) change(message relay.MessageID, card string, change func(*draft
 	old := d.key()
 	change(d)
 	if d.key() != old { // a card was sent, and is kept under the id of its message
-		s.store.Keep(feishu.KindDraft, old, nil)
+		_ = s.store.Put(feishu.KindDraft, old, nil)
 	}
 	s.save(d)
 	s.poke()
@@ -427,7 +427,7 @@ func (g *Gateway) Run(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
 			defer cancel()
-			g.publishDue(last, g.drafts.store.Refused() > 0)
+			g.publishDue(last, true)
 			return
 		case <-g.drafts.wake:
 		case <-timer.C:
@@ -436,7 +436,7 @@ func (g *Gateway) Run(ctx context.Context) {
 	}
 }
 
-// publishDue settles what is due, the oldest first, and returns when to look again. last: all that have a text are.
+// publishDue settles what is due, the oldest first, and returns when to look again. last: what no disk holds is due.
 func (g *Gateway) publishDue(ctx context.Context, last bool) (next time.Duration) {
 	next = lookAgain
 	s := g.drafts
@@ -448,7 +448,10 @@ func (g *Gateway) publishDue(ctx context.Context, last bool) (next time.Duration
 		if early := d.Touched - now; early > 0 { // the clock was put back
 			d.Touched, d.Due = d.Touched-early, d.Due-early
 		}
-		if last && d.Shown == "" && d.ready() {
+		if !d.saved {
+			s.save(d)
+		}
+		if last && !d.saved && d.Shown == "" && d.ready() {
 			d.Due = now
 		}
 		if d.Due <= now && ctx.Err() == nil && slices.Contains(s.all, d) {

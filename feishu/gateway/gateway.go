@@ -55,6 +55,7 @@ import (
 
 	"feishu-relay/dedup"
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/content"
 	"feishu-relay/feishu/link"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/feishu/webhook"
@@ -83,10 +84,8 @@ type Host interface {
 // Sent is a message of the bot in its final form.
 type Sent struct {
 	feishu.Message
-	Text string   // what a person reads
-	Keys []string // image and file keys in it, in order
-	// Files are those of Keys that can be fetched.
-	Files []relay.File
+	Doc  content.Doc
+	Text string // what a person reads in it, with the names of those that it mentions
 	// EditOf is the message whose text changed after it was given to the host: ID is one of
 	// ours then, the same for the same text. "": a message of its own.
 	EditOf relay.MessageID
@@ -280,8 +279,8 @@ type Status struct {
 	Drafts         int          `json:"drafts"` // waiting to be final
 }
 
-// Status returns who the bot is, how it is connected, and how many drafts wait, as a [Status].
-func (g *Gateway) Status() any {
+// Status returns who the bot is, how it is connected, and how many drafts wait.
+func (g *Gateway) Status() Status {
 	self := g.opts.Book.Self()
 	return Status{
 		AppID: self.AppID, OpenID: self.OpenID,

@@ -111,16 +111,6 @@ func (d *draft) setCard(content string) {
 	}
 }
 
-// newCard reads a card; one that cannot be read is empty, and gets what is
-// written to it later.
-func newCard(data string) *feishu.Card {
-	card, err := feishu.NewCard([]byte(data))
-	if err != nil {
-		return &feishu.Card{}
-	}
-	return card
-}
-
 // refused reads a send that Feishu did not accept.
 func (g *Gateway) refused(t *call, code int) {
 	if code != feishu.CodeNotInChat {
@@ -328,8 +318,12 @@ type cardRequest struct {
 // cardMade keeps a new card until it is sent.
 func (g *Gateway) cardMade(t *call) {
 	made, req, ok := t.card()
+	card, err := feishu.NewCard([]byte(req.Data))
+	if err != nil {
+		card = &feishu.Card{} // it gets what is written to it later
+	}
 	if ok && made != "" {
-		g.add(context.Background(), &draft{CardID: made, Card: newCard(req.Data)})
+		g.add(context.Background(), &draft{CardID: made, Card: card})
 	}
 }
 

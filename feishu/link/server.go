@@ -113,8 +113,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	links   []*link       // oldest first; guarded by mu
-	ready   []*link       // of them, the sidecar's own whose bots can receive; guarded by mu
-	changed chan struct{} // closed when ready changes; guarded by mu
+	changed chan struct{} // closed when other links may be ready; guarded by mu
 }
 
 // NewServer makes a server. It starts nothing.
@@ -142,44 +141,38 @@ func (s *Server) Connected() bool {
 	return l != nil
 }
 
-// Changed returns a channel that is closed when another bot's connection is ready, or one no longer.
+// Changed returns a channel that is closed when another bot's connection may be ready, or one no longer.
 func (s *Server) Changed() <-chan struct{} {
 	_, changed := s.pick(nil)
 	return changed
 }
 
 // pick returns the connection for an injection, other than not; nil if no bot is ready: the newest of those whose bots
-// have acknowledged an injection, or else of all. changed is closed when there are others.
+// have acknowledged an injection, or else of all. changed is closed when there may be others.
 func (s *Server) pick(not *link) (best *link, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range s.ready {
-		if l != not && l.ended.Err() == nil && (best == nil || l.accepts.Load() || !best.accepts.Load()) {
+	for _, l := range s.links {
+		if l != not && l.ended.Err() == nil && l.ready.Err() != nil && s.owns(l.app) &&
+			(best == nil || l.accepts.Load() || !best.accepts.Load()) {
 			best = l
 		}
 	}
 	return best, s.changed
 }
 
-// refresh updates which connections are ready. It is called whenever that may have changed, and at every ping, since
-// the sidecar may have learned its app meanwhile.
+// refresh is called whenever other connections may be ready, and at every ping, since the sidecar may have learned its
+// app meanwhile.
 func (s *Server) refresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ready := slices.DeleteFunc(slices.Clone(s.links), func(l *link) bool {
-		return l.ended.Err() != nil || l.ready.Err() == nil || !s.owns(l.app)
-	})
-	if !slices.Equal(ready, s.ready) {
-		s.ready = ready
-		close(s.changed)
-		s.changed = make(chan struct{})
-	}
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // Status is the state of all long connections.
 type Status struct {
 	Connections []Connection `json:"connections"`
-	Waiting     int          `json:"waiting"` // injected events that the bot has not acknowledged
 }
 
 // Connection is one bot with Feishu behind it.
@@ -194,11 +187,6 @@ type Connection struct {
 // Status returns the state of all long connections.
 func (s *Server) Status() Status {
 	st := Status{Connections: []Connection{}}
-	for _, in := range s.injections.Values() {
-		if !in.left.Load() {
-			st.Waiting++
-		}
-	}
 	s.each(func(l *link) {
 		if l.open.Load() {
 			st.Connections = append(st.Connections, Connection{AppID: l.app, Ready: l.ready.Err() != nil, Since: l.since,

@@ -260,7 +260,7 @@ func (c *Chats) drop(list []*Message) int {
 	older := list[:len(list)-1]
 	m := older[max(0, slices.IndexFunc(older, func(m *Message) bool { return m.Own || !c.opts.Needed(*m) }))]
 	c.all = slices.DeleteFunc(c.all, func(o *Message) bool { return o == m })
-	c.opts.Store.Keep(feishu.KindPeer, string(m.ID), nil)
+	_ = c.opts.Store.Put(feishu.KindPeer, string(m.ID), nil) // or it comes back with the next start, and is dropped then
 	return m.size()
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"feishu-relay/feishu"
 	characters "feishu-relay/internal/runes"
 	"feishu-relay/relay"
 )
@@ -71,9 +72,7 @@ var markdown = regexp.MustCompile("(?m)" + strings.Join([]string{
 	`!?\[[^\]\n]*\]\([^)\s]+\)`,
 }, "|"))
 
-func asText(text string) body {
-	return body{"text", encodeJSON(map[string]string{"text": text})}
-}
+func asText(text string) body { return body{"text", feishu.TextContent(text)} }
 
 func asPost(text string) body {
 	paragraphs := [][]map[string]string{{{"tag": "md", "text": text}}}
@@ -188,25 +187,15 @@ func beginsFence(text string) bool {
 	return fenceMark(line) != ""
 }
 
-// fenceMark returns the three or more backticks or tildes that a line begins
-// with, after at most three spaces, or "".
+// fenceRE matches a line that begins a fence: three or more backticks or tildes after at most three spaces.
+var fenceRE = regexp.MustCompile("^ {0,3}(?:(`{3,16})[^`]*|(~{3,16})(?:[^~].*)?)$")
+
+// fenceMark returns the backticks or tildes that a line begins a fence with, or "".
 func fenceMark(line string) string {
-	spaces := 0
-	for spaces < 4 && strings.HasPrefix(line[spaces:], " ") {
-		spaces++
+	if m := fenceRE.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil {
+		return m[1] + m[2]
 	}
-	bare := line[spaces:]
-	if spaces > 3 || bare == "" || bare[0] != '`' && bare[0] != '~' {
-		return ""
-	}
-	n := 1
-	for n <= maxMarks && n < len(bare) && bare[n] == bare[0] {
-		n++
-	}
-	if n < 3 || n > maxMarks || bare[0] == '`' && strings.Contains(bare[n:], "`") {
-		return ""
-	}
-	return bare[:n]
+	return ""
 }
 
 // closesFence reports whether line closes a fence that mark opened.

@@ -57,13 +57,16 @@ type Sender struct {
 	api     *feishu.API
 	book    *feishu.Directory // has the bots that can be mentioned, and learns which chats the bot is in
 	count   func(feishu.Counted)
-	limits  *limits
+	app     *rate.Limiter
+	chats   *lru.Cache[relay.ChatID, *chat]
 	backoff time.Duration // before the first further attempt; doubles
 }
 
 // New returns a sender. count gets the values of Counted.
 func New(api *feishu.API, book *feishu.Directory, count func(feishu.Counted)) *Sender {
-	return &Sender{api: api, book: book, count: count, limits: newLimits(), backoff: 500 * time.Millisecond}
+	chats, _ := lru.New[relay.ChatID, *chat](maxChats) // fails only for a size below 1
+	return &Sender{api: api, book: book, count: count, app: rate.NewLimiter(appRate, appRate), chats: chats,
+		backoff: 500 * time.Millisecond}
 }
 
 // Message is a message to be sent.
@@ -117,7 +120,7 @@ func (s *Sender) Send(ctx context.Context, m Message, sent func(feishu.Message) 
 	if err != nil {
 		return nil, err
 	}
-	ch := s.limits.of(m.ChatID)
+	ch := s.chat(m.ChatID)
 	select {
 	case ch.turn <- struct{}{}:
 		defer func() { <-ch.turn }()
@@ -184,7 +187,7 @@ func (s *Sender) piece(ctx context.Context, ch *chat, out *feishu.Outgoing) (fei
 func (s *Sender) deliver(ctx context.Context, ch *chat, out feishu.Outgoing) (m feishu.Message, err error) {
 	tries := 0 // beside those that Feishu's limits have refused
 	for n := 0; ; n++ {
-		if late := s.limits.wait(ctx, ch); late != nil {
+		if late := errors.Join(ch.rate.Wait(ctx), s.app.Wait(ctx)); late != nil {
 			return m, errors.Join(err, late)
 		}
 		if m, err = s.api.SendMessage(ctx, out); err == nil {
@@ -218,12 +221,6 @@ const (
 	maxChats = 10_000 // whose rate is remembered; the one unused for longest starts again
 )
 
-// limits keep the sends of this app below Feishu's rate limits.
-type limits struct {
-	app   *rate.Limiter
-	chats *lru.Cache[relay.ChatID, *chat]
-}
-
 // chat makes the sends to a chat wait for each other, so that the pieces of one message are not
 // mixed with those of the next.
 type chat struct {
@@ -231,27 +228,13 @@ type chat struct {
 	turn chan struct{} // holds one element, of the send in progress
 }
 
-func newLimits() *limits {
-	chats, _ := lru.New[relay.ChatID, *chat](maxChats) // fails only for a size below 1
-	return &limits{app: rate.NewLimiter(appRate, appRate), chats: chats}
-}
-
-func (l *limits) of(id relay.ChatID) *chat {
+func (s *Sender) chat(id relay.ChatID) *chat {
 	fresh := &chat{rate: rate.NewLimiter(chatRate, chatRate), turn: make(chan struct{}, 1)}
-	if known, ok, _ := l.chats.PeekOrAdd(id, fresh); ok {
-		l.chats.Get(id) // used just now
+	if known, ok, _ := s.chats.PeekOrAdd(id, fresh); ok {
+		s.chats.Get(id) // used just now
 		return known
 	}
 	return fresh
-}
-
-// wait returns when the next message may be sent to ch, or with an error when
-// ctx is done before that.
-func (l *limits) wait(ctx context.Context, ch *chat) error {
-	if err := ch.rate.Wait(ctx); err != nil {
-		return err
-	}
-	return l.app.Wait(ctx)
 }
 
 // names are the names that can be mentioned in a text: one mention.Agent for each open_id.

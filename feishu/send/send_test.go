@@ -394,11 +394,11 @@ func TestAnswersToOneChatAreNotMixed(t *testing.T) {
 }
 
 func TestChatsAreBounded(t *testing.T) {
-	l := newLimits()
-	first := l.of("oc_first")
+	l := New(nil, nil, nil)
+	first := l.chat("oc_first")
 	for i := range 2 * maxChats {
-		l.of(relay.ChatID(fmt.Sprint(i)))
-		if l.of("oc_first") != first {
+		l.chat(relay.ChatID(fmt.Sprint(i)))
+		if l.chat("oc_first") != first {
 			t.Fatal("a chat in use was forgotten")
 		}
 	}
