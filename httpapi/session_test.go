@@ -45,45 +45,6 @@ func open(t *testing.T, b *http.Client, url string) (status int, kind string) {
 	return resp.StatusCode, resp.Header.Get("Content-Type")
 }
 
-func TestABrowserSignsInOnce(t *testing.T) {
-	f := newFakes()
-	f.Token = "s3cret"
-	server := httptest.NewServer(httpapi.New(f.Options))
-	defer server.Close()
-	b := browser(t)
-	if status, kind := open(t, b, server.URL); status != 401 || !strings.HasPrefix(kind, "text/html") {
-		t.Fatalf("a stranger: got %d %s, want the form", status, kind)
-	}
-	if status, kind := open(t, b, server.URL+"/v1/status"); status != 401 || !strings.HasPrefix(kind, "application/json") {
-		t.Errorf("the API: got %d %s, want an error in JSON", status, kind)
-	}
-	if resp, err := b.PostForm(server.URL+"/sign-in", url.Values{"token": {"wrong"}}); err != nil || resp.StatusCode != 401 {
-		t.Fatalf("a wrong token: %v %v", resp, err)
-	}
-	if status, _ := open(t, b, server.URL+"/v1/status"); status != 401 {
-		t.Errorf("after a wrong token: got %d", status)
-	}
-	resp, err := b.PostForm(server.URL+"/sign-in", url.Values{"token": {"s3cret"}})
-	if err != nil || resp.StatusCode != 200 || resp.Request.URL.Path != "/" {
-		t.Fatalf("the token: %v %v, want the viewer", resp, err)
-	}
-	here, _ := url.Parse(server.URL)
-	for _, c := range b.Jar.Cookies(here) {
-		if strings.Contains(c.Value, "s3cret") {
-			t.Error("the token itself is in the cookie")
-		}
-	}
-	if status, _ := open(t, b, server.URL+"/v1/status"); status != 200 {
-		t.Errorf("signed in: got %d", status)
-	}
-	if _, err := b.PostForm(server.URL+"/sign-out", nil); err != nil {
-		t.Fatal(err)
-	}
-	if status, _ := open(t, b, server.URL+"/v1/status"); status != 401 {
-		t.Errorf("signed out: got %d", status)
-	}
-}
-
 func TestSessionsAreNotMadeUp(t *testing.T) {
 	f := newFakes()
 	f.Token = "s3cret"
@@ -96,6 +57,10 @@ func TestSessionsAreNotMadeUp(t *testing.T) {
 	whole := cookie.Name + "=" + cookie.Value
 	if got := get(f, whole); got != 200 {
 		t.Fatalf("the session: got %d", got)
+	}
+	for _, path := range []string{"/v1/status", "/v1/events"} { // another page cannot use it
+		w := ask(f, "GET", path, "", apitest.Header("Cookie", whole), apitest.Header("Sec-Fetch-Site", "cross-site"))
+		apitest.WantError(t, w, 403, "cross_origin")
 	}
 	end, proof, _ := strings.Cut(cookie.Value, ".")
 	other := newFakes()
@@ -177,22 +142,6 @@ func TestTheBotsTokenSteersNothing(t *testing.T) {
 	}
 }
 
-func TestOtherPagesCannotUseASession(t *testing.T) {
-	f := newFakes()
-	f.Token = "s3cret"
-	form := apitest.Header("Content-Type", "application/x-www-form-urlencoded")
-	cookie := ask(f, "POST", "/sign-in", "token=s3cret", form).Result().Cookies()[0]
-	session, foreign := apitest.Header("Cookie", cookie.Name+"="+cookie.Value), apitest.Header("Sec-Fetch-Site", "cross-site")
-	for _, tt := range []struct{ method, path, body string }{
-		{"POST", "/v1/outbound", `{"chat_id":"oc_x","content":"hi"}`}, {"POST", "/sign-in", "token=s3cret"}, {"GET", "/v1/events", ""},
-	} {
-		apitest.WantError(t, ask(f, tt.method, tt.path, tt.body, form, session, foreign), 403, "cross_origin")
-	}
-	if len(f.sent) > 0 {
-		t.Error("a message was sent")
-	}
-}
-
 // Programs on one host share an address, so the right token is let in whatever the others tried.
 func TestGuessesOfTheTokenAreLimitedByAddress(t *testing.T) {
 	const token = "s3cret"
@@ -248,7 +197,8 @@ func TestGuessesOfTheTokenAreLimitedByAddress(t *testing.T) {
 	}
 }
 
-// A copy of the cookie is worth nothing when its session was signed out, also in another process.
+// A browser signs in once. A copy of its cookie is worth nothing when the session was signed out, also in another
+// process.
 func TestASessionThatWasSignedOutIsOver(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -268,13 +218,26 @@ func TestASessionThatWasSignedOutIsOver(t *testing.T) {
 	server := httptest.NewServer(httpapi.New(f.Options))
 	defer server.Close()
 	b, other := browser(t), browser(t)
+	if status, kind := open(t, b, server.URL); status != 401 || !strings.HasPrefix(kind, "text/html") {
+		t.Fatalf("a stranger: got %d %s, want the form", status, kind)
+	}
+	if status, kind := open(t, b, server.URL+"/v1/status"); status != 401 || !strings.HasPrefix(kind, "application/json") {
+		t.Errorf("the API: got %d %s, want an error in JSON", status, kind)
+	}
+	if resp, err := b.PostForm(server.URL+"/sign-in", url.Values{"token": {"wrong"}}); err != nil || resp.StatusCode != 401 {
+		t.Fatalf("a wrong token: %v %v", resp, err)
+	}
 	for _, b := range []*http.Client{b, other} {
-		if resp, err := b.PostForm(server.URL+"/sign-in", url.Values{"token": {"s3cret"}}); err != nil || resp.StatusCode != 200 {
-			t.Fatalf("sign in: %v %v", resp, err)
+		resp, err := b.PostForm(server.URL+"/sign-in", url.Values{"token": {"s3cret"}})
+		if err != nil || resp.StatusCode != 200 || resp.Request.URL.Path != "/" {
+			t.Fatalf("sign in: %v %v, want the viewer", resp, err)
 		}
 	}
 	here, _ := url.Parse(server.URL)
 	copied := b.Jar.Cookies(here)[0]
+	if strings.Contains(copied.Value, "s3cret") {
+		t.Error("the token itself is in the cookie")
+	}
 	stream, err := b.Get(server.URL + "/v1/events")
 	if err != nil || stream.StatusCode != 200 {
 		t.Fatalf("the stream: %v %v", stream, err)

@@ -211,25 +211,13 @@ func TestLLMHangingServer(t *testing.T) {
 	})
 }
 
-// With the policy around it, a judge under attack or out of order still gives a
-// verdict in time, and none lifts the hard limit.
+// No judge lifts the hard limit.
 func TestLLMUnderPolicy(t *testing.T) {
 	limits := policy.Limits{MaxDepth: 3, Threshold: 1, Check: true}
 	obedient := newLLM(t, answers("YES"))
-	for _, l := range corpus(t) {
+	for _, l := range corpus(t, "judge.jsonl", 150) {
 		if d := policy.Decide(t.Context(), limits, 3, l.question(), obedient); d.Allow {
 			t.Errorf("%q lifted the hard limit", l.Text)
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		hanging := newLLM(t, &endpoint{reply: func(int, asked) (int, string) { return 0, "" }})
-		limits := limits
-		limits.Timeout = 2 * time.Second
-		began := time.Now()
-		d := policy.Decide(t.Context(), limits, 2, ask("?"), hanging)
-		if d.Allow || d.Reason != policy.StopJudgeError || time.Since(began) != 2*time.Second {
-			t.Errorf("decision %+v after %v", d, time.Since(began))
-		}
-		time.Sleep(time.Minute) // the call without a waiting caller ends as well
-	})
 }

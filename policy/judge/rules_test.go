@@ -23,7 +23,6 @@ type labelled struct {
 	FromUser bool   `json:"from_user"`
 	Want     string `json:"want"`
 	Why      string `json:"why"`
-	Set      string `json:"set"` // which held-out set it was part of
 }
 
 func (l labelled) question() policy.Question {
@@ -41,9 +40,10 @@ func (l labelled) question() policy.Question {
 	return q
 }
 
-func corpus(t testing.TB) []labelled {
+// corpus reads the labelled messages of a file, at least as many as least.
+func corpus(t testing.TB, file string, least int) []labelled {
 	t.Helper()
-	f, err := os.Open("../testdata/judge.jsonl")
+	f, err := os.Open("../testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,51 +59,37 @@ func corpus(t testing.TB) []labelled {
 		}
 		out = append(out, l)
 	}
-	if len(out) < 150 {
-		t.Fatalf("%d labelled cases, want at least 150", len(out))
+	if len(out) < least {
+		t.Fatalf("%d labelled cases, want at least %d", len(out), least)
 	}
 	return out
 }
 
-// score counts by what was wanted and what was said.
-type score map[[2]string]int
-
-func (s score) log(t *testing.T, name string) (recallNo float64) {
-	yes, no := s[[2]string{"YES", "YES"}], s[[2]string{"NO", "NO"}]
-	wrongNo, wrongYes := s[[2]string{"YES", "NO"}], s[[2]string{"NO", "YES"}]
-	recallNo = float64(no) / float64(no+wrongYes)
-	t.Logf("%s, YES: precision %.3f, recall %.3f (of %d)", name, float64(yes)/float64(yes+wrongYes), float64(yes)/float64(yes+wrongNo), yes+wrongNo)
-	t.Logf("%s, NO:  precision %.3f, recall %.3f (of %d)", name, float64(no)/float64(no+wrongNo), recallNo, no+wrongYes)
-	return recallNo
-}
-
-// minRecall is the least share of the labelled courtesies that are stopped.
-const minRecall = 0.68
-
-// TestRulesOnLabelledMessages prints how well the rules do. What should pass always passes.
+// What should pass always passes, and of the courtesies at least a share is stopped. Those of exchanges.jsonl are
+// flowery: only one that is in the lists word for word is stopped. One that passes costs a turn.
 func TestRulesOnLabelledMessages(t *testing.T) {
-	whole := score{}
-	for _, l := range corpus(t) {
-		allow, err := judge.Rules{}.Judge(t.Context(), l.question())
-		if err != nil {
-			t.Fatal(err)
+	for _, file := range []struct {
+		name           string
+		least, percent int // of messages; of courtesies that are stopped
+	}{{"judge.jsonl", 150, 68}, {"exchanges.jsonl", 500, 9}} {
+		courtesies, stopped := 0, 0
+		for _, l := range corpus(t, file.name, file.least) {
+			allow, err := judge.Rules{}.Judge(t.Context(), l.question())
+			switch {
+			case err != nil || l.Want == "YES" && !allow:
+				t.Errorf("refused %q: %s, %v", l.Text, l.Why, err)
+			case l.Want == "YES":
+			case !allow:
+				courtesies++
+				stopped++
+			default:
+				courtesies++
+				t.Logf("passed %q: %s", l.Text, l.Why)
+			}
 		}
-		got := "NO"
-		if allow {
-			got = "YES"
+		if stopped*100 < file.percent*courtesies {
+			t.Errorf("%s: stopped %d of %d courtesies, want at least %d %%", file.name, stopped, courtesies, file.percent)
 		}
-		whole[[2]string{l.Want, got}]++
-		switch {
-		case l.Want == "YES" && got == "NO":
-			t.Errorf("refused %q: %s", l.Text, l.Why)
-		case got != l.Want && l.Context != nil:
-			t.Errorf("passed %q: %s", l.Text, l.Why)
-		case got != l.Want:
-			t.Logf("passed %q: %s", l.Text, l.Why)
-		}
-	}
-	if recall := whole.log(t, "whole"); recall < minRecall {
-		t.Errorf("recall of NO %.3f, want at least %.2f", recall, minRecall)
 	}
 }
 
@@ -111,7 +97,7 @@ func TestRulesOnLabelledMessages(t *testing.T) {
 // somebody; a single word of content beside them is never refused.
 func TestRulesOnCombinations(t *testing.T) {
 	var refused []string
-	for _, l := range corpus(t) {
+	for _, l := range corpus(t, "judge.jsonl", 150) {
 		if l.Want == "NO" && !l.FromUser && l.Context == nil && l.Text != "" {
 			if allow, _ := (judge.Rules{}).Judge(t.Context(), l.question()); allow {
 				continue // one that the rules do not know
@@ -171,7 +157,7 @@ func TestRulesOnMentions(t *testing.T) {
 }
 
 func FuzzRules(f *testing.F) {
-	for i, l := range corpus(f) {
+	for i, l := range corpus(f, "judge.jsonl", 150) {
 		if i%10 == 0 {
 			f.Add(l.Text, "小明", l.FromUser)
 		}
@@ -221,6 +207,20 @@ func TestRulesOnPhrases(t *testing.T) {
 		}
 		if got, _ := (judge.Rules{}).Judge(t.Context(), q); got != (want == "pass") {
 			t.Errorf("%q after %q: allow = %v", q.Message.Content, ours, got)
+		}
+	}
+}
+
+// An answer may come after others have spoken, if it is a reply to the request.
+func TestRulesPassReplyToOlderRequest(t *testing.T) {
+	q := labelled{Text: "好的"}.question()
+	q.Transcript = append(q.Transcript,
+		policy.Entry{Sender: q.AgentName, MessageID: "om_ours", Content: "请审批"},
+		policy.Entry{Sender: "agent_d", MessageID: "om_other", Content: "我在看"})
+	for parent, want := range map[string]bool{"om_ours": true, "om_other": false, "": false} {
+		q.Message.ParentID = parent
+		if got, _ := (judge.Rules{}).Judge(t.Context(), q); got != want {
+			t.Errorf("reply to %q: allow = %v, want %v", parent, got, want)
 		}
 	}
 }
