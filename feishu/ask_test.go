@@ -156,6 +156,7 @@ func TestMembership(t *testing.T) {
 		"by its bots":        {refused, refused, `{"code":0,"data":{"items":[{"bot_id":"ou_self"}]}}`, feishu.Yes},
 		"not among its bots": {refused, refused, `{"code":0,"data":{"items":[{"bot_id":"ou_b"}]}}`, feishu.No},
 		"nobody answers":     {refused, refused, refused, feishu.Unknown},
+		"the basics alone":   {group, refused, refused, feishu.Unknown}, // everybody is shown those
 	} {
 		t.Run(name, func(t *testing.T) {
 			asking(t, func(t *testing.T, d *feishu.Directory, up *fakeAnswers) {
@@ -176,4 +177,23 @@ func TestMembership(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Questions about chats that the bot is not in are made with its own token and count against its own limits, 50 a second
+// and 1000 a minute (docs/feishu.md 6.3).
+func TestQuestionsAboutChatsAreFew(t *testing.T) {
+	asking(t, func(t *testing.T, d *feishu.Directory, up *fakeAnswers) {
+		up.answer = func(string) string { return `{"code":99991672,"msg":"Access denied."}` }
+		inAMinute := 0
+		for second := range 60 {
+			for i := range 50 {
+				_ = d.AskMember(t.Context(), relay.ChatID(fmt.Sprintf("oc_%d_%d", second, i)), time.Hour)
+			}
+			calls := up.calls()
+			if inAMinute += calls; calls == 0 || calls > 50 || inAMinute > 1000 {
+				t.Errorf("%d calls in second %d, %d so far", calls, second, inAMinute)
+			}
+			time.Sleep(time.Second)
+		}
+	})
 }

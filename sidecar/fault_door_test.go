@@ -55,7 +55,6 @@ func TestFaultBotAwayFromStream(t *testing.T) {
 }
 
 // A webhook that cannot take messages for a while gets them in order and once.
-// A naive caller posts each once, and loses what it posts meanwhile.
 func TestFaultBotAwayFromWebhook(t *testing.T) {
 	verify.Only(t)
 	t.Parallel()
@@ -91,7 +90,7 @@ func TestFaultBotAwayFromWebhook(t *testing.T) {
 	mu.Lock()
 	away = false
 	if len(refused) < 3 {
-		t.Errorf("%d messages were refused at first, want one of each chat: a naive caller has lost nothing", len(refused))
+		t.Errorf("%d messages were refused at first, want one of each chat", len(refused))
 	}
 	mu.Unlock()
 	c.verify(ctx)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
@@ -23,7 +22,6 @@ func TestFaultRedisDownAtStart(t *testing.T) {
 		b.side.start("")
 	}
 	c.connect()
-	simple := startNaive(t, srv.URL(), srv.URL())
 	ctx := limited(t)
 	c.talk(ctx, 5, "oc_1", "oc_2")
 	for _, b := range c.bots {
@@ -33,73 +31,44 @@ func TestFaultRedisDownAtStart(t *testing.T) {
 			t.Errorf("%s without Redis: ready %v, %q", b.name, st.Ready, st.NotReady)
 		}
 	}
-	simple.bitten(ctx)
-	b := c.bots[0].side // what was accepted survives that, too
-	b.kill()
-	b.countKill()
-	b.start("")
+	c.killOne(0) // what was accepted survives that, too
 	must(t, srv.Restart())
 	c.talk(ctx, 2, "oc_1", "oc_2")
 	c.verify(ctx)
-	simple.mustLose(t)
 }
 
-// Redis, which persists nothing, is killed and comes back under load, with a
-// sidecar killed meanwhile.
-func TestFaultRedisKilled(t *testing.T) {
+// Redis, which persists nothing, is killed and comes back under load, or stands still: connections are taken, and nobody
+// answers. A sidecar is killed meanwhile.
+func TestFaultRedisAway(t *testing.T) {
 	verify.Only(t)
 	t.Parallel()
-	srv := redistest.Start(t)
-	c := newCluster(t, setup{redis: srv.URL(), separate: true, bots: 2, webhooks: []int{1}})
-	simple := startNaive(t, srv.URL(), srv.URL())
-	ctx := limited(t)
-	eventually(ctx, t, "naive programs talk", simple.begun)
-	done := make(chan struct{})
-	var failed error
-	go func() {
-		defer close(done)
-		for round := range 3 {
-			failed = c.h.awaitEvents(ctx, 25)
-			srv.Kill()
-			failed = errors.Join(failed, c.h.awaitSends(ctx, 5)) // they are accepted
-			if round > 0 {
-				side := c.bots[round-1].side
-				side.kill()
-				side.countKill()
-				side.start("")
-			}
-			simple.bitten(ctx)
-			if failed = errors.Join(failed, srv.Restart()); failed != nil {
-				return
-			}
-		}
-	}()
-	c.talkUntil(ctx, done, 5, "oc_1", "oc_2")
-	must(t, failed)
-	c.verify(ctx)
-	simple.mustLose(t)
-}
-
-// Redis stands still for three seconds: connections are taken, nobody answers.
-func TestFaultRedisPaused(t *testing.T) {
-	verify.Only(t)
-	t.Parallel()
-	srv := redistest.Start(t)
-	c := newCluster(t, setup{redis: srv.URL(), separate: true, bots: 2})
-	simple := startNaive(t, srv.URL(), srv.URL())
-	ctx := limited(t)
-	eventually(ctx, t, "naive programs talk", simple.begun)
-	done := make(chan struct{})
-	var failed error
-	go func() {
-		defer close(done)
-		failed = c.h.awaitEvents(ctx, 20)
-		failed = errors.Join(failed, srv.Pause())
-		<-time.After(3 * time.Second) // the fault itself
-		failed = errors.Join(failed, srv.Resume())
-	}()
-	c.talkUntil(ctx, done, 5, "oc_1", "oc_2")
-	must(t, failed)
-	c.verify(ctx)
-	simple.mustLose(t)
+	for name, fault := range map[string]struct{ away, back func(*redistest.Server) error }{
+		"killed": {func(s *redistest.Server) error { s.Kill(); return nil }, (*redistest.Server).Restart},
+		"paused": {(*redistest.Server).Pause, (*redistest.Server).Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t)
+			c := newCluster(t, setup{redis: srv.URL(), separate: true, bots: 2, webhooks: []int{1}})
+			ctx := limited(t)
+			done := make(chan struct{})
+			var failed error
+			go func() {
+				defer close(done)
+				for round := range 3 {
+					failed = c.h.awaitEvents(ctx, 25)
+					failed = errors.Join(failed, fault.away(srv), c.bots[0].notReady(ctx), c.h.awaitSends(ctx, 5)) // they are accepted
+					if round > 0 {
+						c.killOne(round - 1)
+					}
+					if failed = errors.Join(failed, fault.back(srv)); failed != nil {
+						return
+					}
+				}
+			}()
+			c.talkUntil(ctx, done, 5, "oc_1", "oc_2")
+			must(t, failed)
+			c.verify(ctx)
+		})
+	}
 }

@@ -32,9 +32,7 @@ func TestGatewayCrashOfReceiver(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-			a := n.start(n.config("agent_a"))
-			botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
-			n.connected(a)
+			_, botA := n.behind(apps[0], n.config("agent_a"), nil)
 			cfg := n.config("agent_b")
 			cfg.Gateway.Addr = freeAddr(t)
 			b := newProcess(t, n.dir, cfg)
@@ -90,9 +88,7 @@ func TestGatewayCrashOfSender(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-			b := n.start(n.config("agent_b"))
-			botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-			n.connected(b)
+			_, botB := n.behind(apps[1], n.config("agent_b"), nil)
 			cfg := n.config("agent_a")
 			cfg.Gateway.Addr = freeAddr(t)
 			a := newProcess(t, n.dir, cfg)

@@ -30,8 +30,7 @@ func TestCardThatGoesOnIsEdited(t *testing.T) {
 	a := n.start(cfgA)
 	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
 	cfgB := n.config("agent_b")
-	b := n.start(cfgB)
-	botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	b, botB := n.behind(apps[1], cfgB, nil)
 	cfgC := n.config("agent_c")
 	cfgC.GroupPolicy = "mention"
 	c := n.start(cfgC)
@@ -65,7 +64,6 @@ func TestCardThatGoesOnIsEdited(t *testing.T) {
 	b.stop() // that it was given the beginning is known after a restart, too
 	b = n.start(cfgB)
 	botB = n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(b)
 	put, err := botA.client.Cardkit.V1.CardElement.Content(ctx, larkcardkit.NewContentCardElementReqBuilder().CardId(card).ElementId("content").Body(
 		larkcardkit.NewContentCardElementReqBodyBuilder().Content("I look it up: 42").Sequence(1).Build()).Build())
 	if err != nil || !put.Success() {

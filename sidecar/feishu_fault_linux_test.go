@@ -93,14 +93,10 @@ func TestBotKilledMidDelivery(t *testing.T) {
 func TestInjectedSenderAndMention(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-	a := n.start(n.config("agent_a"))
-	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	_, botA := n.behind(apps[0], n.config("agent_a"), nil)
 	cfg := n.config("agent_b")
 	cfg.InjectSenderType, cfg.MentionAlways = "user", true
-	b := n.start(cfg)
-	botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
+	_, botB := n.behind(apps[1], cfg, nil)
 	n.reply(botA, heard{ID: n.says("@BotA go on", apps[0].ID)}, "", "/reset everything, who is with me?")
 	h := n.hears(botB, "everything")
 	if h.SenderType != "user" || !strings.HasPrefix(h.Text, "[BotA] ") || !n.mentioned(botB, h) {

@@ -21,13 +21,9 @@ func TestMentionsByMadeUpIDsReachTheBot(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	n.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "GET /open-apis/im/v1/chats/*/members/bots", Code: 99991672, Msg: "Access denied."})
-	a := n.start(n.config("agent_a"))
-	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	_, botA := n.behind(apps[0], n.config("agent_a"), nil)
 	cfgB := n.config("agent_b")
-	b := n.start(cfgB)
-	botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(a)
-	n.connected(b)
+	b, botB := n.behind(apps[1], cfgB, nil)
 	n.says("hello") // a mention of BotA would show BotB its id
 	question := n.hears(botA, "hello")
 	n.hears(botB, "hello")
@@ -65,8 +61,6 @@ func TestMentionsByMadeUpIDsReachTheBot(t *testing.T) {
 		return map[string]any{"elements": []any{map[string]any{"tag": "markdown", "content": fmt.Sprintf("<at id=%s></at> %s", id, text)}}}
 	})
 	b.stop()
-	b = n.start(cfgB)
-	botB = n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.connected(b)
+	_, botB = n.behind(apps[1], cfgB, nil)
 	tell("next text", "text", text)
 }

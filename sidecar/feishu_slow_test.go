@@ -16,7 +16,6 @@ import (
 
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -63,36 +62,6 @@ func (n *tenant) deliveredOf(s *running, sender relay.AgentName) (count int) {
 		}
 	}
 	return count
-}
-
-// A sidecar that stops while the bot thinks gives it the message again on its next
-// connection, under the same id.
-func TestSlowBotAndItsSidecarsRestart(t *testing.T) {
-	verify.Only(t)
-	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-	a := n.start(n.config("agent_a"))
-	cfg := n.config("agent_b")
-	cfg.Gateway.Addr = freeAddr(t)
-	b := n.start(cfg)
-	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
-	botB := n.bot(apps[1], "http://"+cfg.Gateway.Addr, nil)
-	release := thinkAbout(botB, "slow")
-	defer release()
-	n.connected(a)
-	n.connected(b)
-	n.says("go")
-	n.reply(botA, n.hears(botA, "go"), apps[1].ID, "a slow one")
-	first := n.hears(botB, "a slow one")
-	b.stop()
-	b = n.start(cfg)
-	if again := n.hears(botB, "a slow one"); again.ID != first.ID {
-		t.Errorf("given again as %s, first as %s", again.ID, first.ID)
-	}
-	release()
-	n.until("it is delivered", func() bool {
-		return n.deliveredOf(b, "agent_a") == 1
-	})
 }
 
 // A sidecar shows of itself, and by its card the others of it, that it is there and its bot is not.

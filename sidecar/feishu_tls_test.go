@@ -27,7 +27,6 @@ import (
 
 	"feishu-relay/feishu/entry"
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/test/programtest"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
 )
@@ -137,33 +136,31 @@ func TestAPrivateFeishuBehindTheProxy(t *testing.T) {
 	}
 }
 
-// The Node SDK, pointed at https://localhost, keeps to TLS for its WebSocket.
+// The Node SDK, pointed at https://localhost, keeps to TLS for its WebSocket. Not told of any gateway, it reaches that by
+// HTTPS_PROXY and a CA.
 func TestNodeSDKOverTLS(t *testing.T) {
 	verify.Only(t)
 	t.Parallel()
 	nodeSDK(t)
-	n, botA, appB, cfg := overTLS(t)
-	b := n.start(cfg)
-	_, port, _ := net.SplitHostPort(b.Gateway().String())
-	botB := n.nodeBot(appB, "https://localhost:"+port, []string{"NODE_EXTRA_CA_CERTS=" + n.caFile()},
-		rule{When: "please write", Say: "quicksort is written", To: "BotA"})
-	n.connected(b)
-	n.handsOver(botA, botB)
-	botB.connectsTo(t, "wss://localhost:"+port+"/")
-}
-
-// The Node SDK, not told of any gateway, reaches it by HTTPS_PROXY and a CA.
-func TestNodeSDKBehindProxy(t *testing.T) {
-	verify.Only(t)
-	t.Parallel()
-	nodeSDK(t)
-	n, botA, appB, cfg := overTLS(t)
-	b := n.start(cfg)
-	botB := n.nodeBot(appB, "", n.proxied(b), rule{When: "please write", Say: "quicksort is written", To: "BotA"})
-	n.connected(b)
-	n.handsOver(botA, botB)
-	botB.connectsTo(t, "ws://"+b.Gateway().String()+"/")
-	n.opened(b)
+	for _, proxy := range []bool{false, true} {
+		t.Run(fmt.Sprint("proxy ", proxy), func(t *testing.T) {
+			t.Parallel()
+			n, botA, appB, cfg := overTLS(t)
+			b := n.start(cfg)
+			_, port, _ := net.SplitHostPort(b.Gateway().String())
+			domain, connects, env := "https://localhost:"+port, "wss://localhost:"+port+"/", []string{"NODE_EXTRA_CA_CERTS=" + n.caFile()}
+			if proxy {
+				domain, connects, env = "", "ws://"+b.Gateway().String()+"/", n.proxied(b)
+			}
+			botB := n.nodeBot(appB, domain, env, rule{When: "please write", Say: "quicksort is written", To: "BotA"})
+			n.connected(b)
+			n.handsOver(botA, botB)
+			botB.connectsTo(t, connects)
+			if proxy {
+				n.opened(b)
+			}
+		})
+	}
 }
 
 // A bot that nobody configured reaches its sidecar by HTTPS_PROXY and a CA.
@@ -212,42 +209,4 @@ func TestProgram(t *testing.T) {
 		}
 	}()
 	_ = ws.Start(ctx)
-}
-
-const pythonSend = `
-import json, os, urllib.request
-def call(path, body, headers={}):
-    request = urllib.request.Request('https://open.feishu.cn/open-apis' + path, json.dumps(body).encode(),
-                                     {'Content-Type': 'application/json; charset=utf-8', **headers})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
-token = call('/auth/v3/tenant_access_token/internal', {'app_id': os.environ['APP'], 'app_secret': os.environ['SECRET']})
-sent = call('/im/v1/messages?receive_id_type=chat_id',
-            {'receive_id': os.environ['CHAT'], 'msg_type': 'text', 'content': json.dumps({'text': '快速排序 is quicksort'})},
-            {'Authorization': 'Bearer ' + token['tenant_access_token']})
-print(sent['data']['message_id'])
-`
-
-// A program with no SDK at all says something to Feishu, and the other bots hear
-// it.
-func TestPythonBehindProxy(t *testing.T) {
-	verify.Only(t)
-	t.Parallel()
-	path := programtest.Find(t, "python3")
-	n, botA, appB, cfg := overTLS(t)
-	cfg.AppID = appB.ID // only a bootstrap call would tell
-	b := n.start(cfg)
-	python := exec.CommandContext(limited(t), path, "-")
-	python.Stdin = strings.NewReader(pythonSend)
-	python.Env = slices.Concat(withoutProxy(), n.proxied(b), []string{"APP=" + appB.ID, "SECRET=" + appB.Secret, "CHAT=" + n.chat})
-	out, err := python.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if h := n.hears(botA, "快速排序 is quicksort"); h.ID != strings.TrimSpace(string(out)) || h.SenderID != n.OpenID(botA.app.ID, appB.ID) {
-		t.Errorf("BotA was given %+v for message %s", h, out)
-	}
-	n.opened(b)
-	n.transcribed("快速排序 is quicksort")
-	n.eachOnce(botA)
 }

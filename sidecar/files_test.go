@@ -374,9 +374,7 @@ func (n *tenant) chunked() *url.URL {
 func TestFilesOfWhatWasRecalled(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotB"})
-	b := n.start(n.steered("agent_b"))
-	botB := n.bot(apps[0], "http://"+b.Gateway().String(), nil)
-	n.connected(b)
+	b, botB := n.behind(apps[0], n.steered("agent_b"), nil)
 	botB.introduce(t)
 	key, picture := n.saysFile(feishusim.Utterance{Chat: n.chat}, "small.png", png[:1000])
 	n.until("it is handed out", func() bool {

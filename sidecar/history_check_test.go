@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/anishathalye/porcupine"
-
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -105,10 +103,6 @@ func (v *violations) add(f fault, format string, args ...any) {
 //     whose sidecar knows what it received last;
 //   - every accepted message is in each transcript once, in its chat and unchanged;
 //   - nothing comes that was not sent.
-//
-// Order is Porcupine's part, see queueModel. The others are statements about single
-// messages, for which any order of the operations is as good: no search can find more
-// than counting does.
 func (r *record) check() violations {
 	return slices.Concat(r.lost(), r.checkDeliveries(), r.checkRepeats(), r.checkOrder(), r.checkTranscripts())
 }
@@ -245,81 +239,26 @@ func (r *record) checkTranscripts() (found violations) {
 	return found
 }
 
-// queueOp is a send, or the first delivery of a message.
-type queueOp struct {
-	id   relay.MessageID
-	send bool
-	// rank is the place of the message among those that the receiver got: 1 is
-	// the first, 0 a message that it did not get.
-	rank int
-}
-
-// queueModel is the queue from one sender to one receiver in one chat, first in
-// first out. A send takes effect somewhere between its first call and its 202, also
-// when several callers send at once or a killed sidecar was called again. A delivery
-// takes effect when the bot receives it.
-//
-// The state counts what was sent and what was received. It could be the list of the
-// messages in between; but the order in which concurrent sends took effect would show
-// only at their deliveries, dozens of operations later, and Porcupine would try all
-// orders until then. As each message is unique, the order of the deliveries is the
-// only one in which the sends can have taken effect; so each send carries its rank.
-var queueModel = porcupine.Model{
-	Init: func() any { return queueState{} },
-	Step: func(state, input, _ any) (bool, any) {
-		s, op := state.(queueState), input.(queueOp)
-		switch {
-		case op.rank == 0: // lost decides whether that may be
-			return true, s
-		case op.send:
-			return op.rank == s.sent+1, queueState{op.rank, s.received}
-		}
-		return op.rank == s.received+1 && op.rank <= s.sent, queueState{s.sent, op.rank}
-	},
-}
-
-type queueState struct{ sent, received int }
-
-// queueOps are the operations on the queues to a receiver.
-func (r *record) queueOps(receiver string) map[conversation][]porcupine.Operation {
-	ops, rank := map[conversation][]porcupine.Operation{}, map[relay.MessageID]int{}
-	last := map[conversation]int{}
+// checkOrder finds the deliveries that no order of the sends explains. A send takes effect somewhere between its first
+// call and its 202, also when several callers send at once or a killed sidecar was called again, and a delivery comes
+// behind that. As each message is unique, the deliveries to a bot say in which order the sends of a conversation took
+// effect: each as early as it can.
+func (r *record) checkOrder() (found violations) {
+	type queue struct {
+		receiver string
+		conversation
+	}
+	effective, seen := map[queue]int64{}, map[given]bool{}
 	for _, d := range r.Deliveries {
 		m := r.Messages[d.ID]
-		if d.Bot != receiver || m == nil || rank[d.ID] > 0 {
+		if m == nil || seen[given{d.Bot, d.ID}] {
 			continue
 		}
-		last[m.conversation]++
-		rank[d.ID] = last[m.conversation]
-		ops[m.conversation] = append(ops[m.conversation], porcupine.Operation{Input: queueOp{d.ID, false, rank[d.ID]},
-			Call: d.At, Return: d.At})
-	}
-	for id, m := range r.Messages {
-		if !m.Person && m.Sender != receiver {
-			ops[m.conversation] = append(ops[m.conversation], porcupine.Operation{Input: queueOp{id, true, rank[id]},
-				Call: m.Called, Return: cmp.Or(m.Accepted, math.MaxInt64)})
-		}
-	}
-	return ops
-}
-
-// checkOrder holds the queues of all senders to all receivers against queueModel.
-func (r *record) checkOrder() (found violations) {
-	for _, receiver := range r.Bots {
-		for from, ops := range r.queueOps(receiver) {
-			if porcupine.CheckOperations(queueModel, ops) {
-				continue
-			}
-			_, info := porcupine.CheckOperationsVerbose(queueModel, ops, 0)
-			explained := map[queueOp]bool{}
-			for _, partial := range info.PartialLinearizationsOperations()[0] {
-				for _, op := range partial {
-					explained[op.Input.(queueOp)] = true
-				}
-			}
-			at := slices.IndexFunc(ops, func(op porcupine.Operation) bool { return !explained[op.Input.(queueOp)] })
-			found.add(faultOrder, "%s received the messages of %+v in another order than they were sent, from %s on",
-				receiver, from, ops[max(0, at)].Input.(queueOp).id)
+		seen[given{d.Bot, d.ID}] = true
+		q := queue{d.Bot, m.conversation}
+		effective[q] = max(effective[q], m.Called)
+		if effective[q] > min(d.At, cmp.Or(m.Accepted, math.MaxInt64)) {
+			found.add(faultOrder, "%s received %s of %+v in another order than it was sent", d.Bot, d.ID, m.conversation)
 		}
 	}
 	return found

@@ -18,8 +18,7 @@ import (
 
 // Whatever happens between the sidecars and Redis: nothing is lost, nothing comes twice, each
 // sender's messages come in order, what the bots send is accepted meanwhile, and all passes again
-// when the fault has ended. So do direct messages, outcomes and settings. Naive programs on the same
-// path lose messages.
+// when the fault has ended. So do direct messages, outcomes and settings.
 func TestNetworkFaultsBeforeRedis(t *testing.T) {
 	verify.Only(t)
 	t.Parallel()
@@ -27,9 +26,7 @@ func TestNetworkFaultsBeforeRedis(t *testing.T) {
 	srv := redistest.Start(t)
 	path := netfault.Start(t, srv.Addr())
 	c := newCluster(t, withErrands(t, setup{redis: "redis://" + path.Addr()}))
-	simple := startNaive(t, srv.URL(), "redis://"+path.Addr())
 	ctx := roundsLimit(t, 8*rounds)
-	eventually(ctx, t, "naive programs talk", simple.begun)
 	done := make(chan struct{})
 	var failed error
 	go func() {
@@ -57,7 +54,6 @@ func TestNetworkFaultsBeforeRedis(t *testing.T) {
 	c.verify(ctx)
 	e.verify(ctx)
 	c.h.record.mustPlant(t)
-	simple.mustLose(t)
 }
 
 // endure lets the sidecars go through a fault.

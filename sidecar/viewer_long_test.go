@@ -18,21 +18,6 @@ import (
 	"feishu-relay/transcript"
 )
 
-// watchFrames notes how long frames take, and tasks that block the page.
-const watchFrames = `(() => {
-	window.frameTimes = []
-	window.blocked = []
-	let last
-	const frame = (now) => {
-		if (last) frameTimes.push(now - last)
-		last = now
-		requestAnimationFrame(frame)
-	}
-	requestAnimationFrame(frame)
-	new PerformanceObserver((list) => { for (const e of list.getEntries()) blocked.push(Math.round(e.duration)) }).observe({ type: 'longtask' })
-	return true
-})()`
-
 // fromTop is how far the conversation is scrolled down, in px.
 const fromTop = `((e) => e.scrollHeight - e.clientHeight + e.scrollTop)(document.querySelector('#talk-scroll'))`
 
@@ -75,7 +60,6 @@ func viewLongTranscript(t *testing.T, browser *browsertest.Browser) {
 	c.listening(ctx)
 	p := view(t, browser, c.bots[0], "#/groups/feishu/oc_long", browsertest.Options{})
 	p.Wait("the newest message, in view", fmt.Sprintf(`%s > 0 && %[1]s < innerHeight`, fmt.Sprintf(topOf, want[messages-1])))
-	browsertest.Eval[bool](p, watchFrames)
 
 	// Slowly at first, with an eye on what happens when older messages come.
 	const step, far = 400., 4_000.
@@ -107,25 +91,17 @@ func viewLongTranscript(t *testing.T, browser *browsertest.Browser) {
 	}
 	inOrder()
 
-	browsertest.Eval[bool](p, `(frameTimes.length = blocked.length = 0, true)`)
 	p.Scroll("#talk-scroll", -40_000, 12_000)
 	inOrder()
-	frames := browsertest.Eval[[]float64](p, `frameTimes`)
-	slices.Sort(frames)
-	at := func(part float64) float64 { return frames[int(part*float64(len(frames)-1))] }
-	t.Logf("the wheel at 12,000 px/s: %d frames, median %.1f ms, 95%% %.1f ms, 99%% %.1f ms, longest %.0f ms; tasks over 50 ms: %v",
-		len(frames), at(.5), at(.95), at(.99), at(1), browsertest.Eval[[]int](p, `blocked`))
 
 	p.Click(is("newest"))
 	p.Wait("the end again", fmt.Sprintf(`%s > 0 && %[1]s < innerHeight`, fmt.Sprintf(topOf, want[messages-1])))
-	began := time.Now()
 	for browsertest.Eval[bool](p, fmt.Sprintf(sweep, want[0])) {
 		if ctx.Err() != nil {
 			t.Fatalf("the page does not come to the first message: %+v", browsertest.Eval[scrolled](p, settle))
 		}
 	}
 	had := browsertest.Eval[[]string](p, `[...had].sort()`)
-	t.Logf("to the first of %d messages in %s", messages, time.Since(began).Round(time.Millisecond))
 	if !slices.Equal(had, want) {
 		t.Errorf("on the way the page had %d messages, want all %d", len(had), messages)
 	}

@@ -33,7 +33,6 @@ func viewLivelyGroup(t *testing.T, browser *browsertest.Browser) {
 		"contrast":      viewContrast,
 		"words":         viewWords,
 		"accessibility": viewAccessibility,
-		"pictures":      viewPictures,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -159,42 +158,4 @@ func viewFigures(t *testing.T, browser *browsertest.Browser, d *bot) {
 		waits := st.Waiting.Messages
 		return err == nil && waits > 0 && words(p, figure) == fmt.Sprint(waits)
 	})
-}
-
-// viewPictures keeps pictures of everything in the folder VIEWER_SHOTS, for
-// people: `VIEWER_SHOTS=/tmp/shots go test -run 'TestViewer/a_lively_group/pictures' ./sidecar`.
-func viewPictures(t *testing.T, browser *browsertest.Browser, a *bot) {
-	folder := os.Getenv("VIEWER_SHOTS")
-	if folder == "" {
-		t.Skip("VIEWER_SHOTS is not set")
-	}
-	must(t, os.MkdirAll(folder, 0o700))
-	desktop, phone := browsertest.Options{}, browsertest.Options{Width: 360, Height: 740, Touch: true}
-	for name, o := range map[string]browsertest.Options{"desktop-en-light": desktop, "desktop-zh-dark": desktop, "phone-zh-light": phone, "phone-en-dark": phone} {
-		o.Dark = strings.HasSuffix(name, "dark")
-		if strings.Contains(name, "zh") {
-			o.Language = "zh-CN"
-		}
-		p := view(t, browser, a, "", o)
-		take := func(place, hash, selector string) {
-			browsertest.Eval[string](p, "location.hash = "+browsertest.JS(hash))
-			shows(p, selector)
-			browsertest.Eval[bool](p, `new Promise((done) => setTimeout(() => done(true), 300))`) // for what is drawn a little later
-			p.Capture(filepath.Join(folder, name+"-"+place+".png"))
-		}
-		take("1-list", "#/groups", is("group"))
-		take("2-group", "#/groups/feishu/"+devChat, message("om_8"))
-		take("3-details", "#/groups/feishu/"+devChat+"/om_3", is("details")+" "+is("outcome-details"))
-		take("4-agents", "#/agents", is("agent", "agent", "agent_b"))
-		take("5-tasks", "#/mailbox", is("task"))
-		p.Click(is("tab-inbox"))
-		take("6-inbox", "#/mailbox", "#tabpanel")
-		p.Click(is("tab-dead"))
-		take("7-dead-letters", "#/mailbox", is("dead-letter"))
-		take("8-system", "#/system", is("ready"))
-		if !o.Touch {
-			p.Click(is("tool-keys"))
-			take("9-keys", "#/groups", "dialog[open]")
-		}
-	}
 }
