@@ -18,7 +18,7 @@ export GOFLAGS
 build: ## the binary
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
 
-demo: build ## three acts: bots with a few lines of code, unchanged bots, agents that hand work over; BACKEND=redis uses a real Redis
+demo: build ## two acts: unchanged bots in a group, agents that hand work over; BACKEND=redis uses a real Redis
 	./feishu-relay demo
 
 chat: build ## the same, and you are the user

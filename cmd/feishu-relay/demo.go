@@ -18,7 +18,7 @@ import (
 // its sidecars must not outlive it.
 type demoCommand struct {
 	language
-	Act     string `long:"act" choice:"1" choice:"2" choice:"3" choice:"all" default:"all"`
+	Act     string `long:"act" choice:"1" choice:"2" choice:"all" default:"all"`
 	Backend string `long:"backend" value-name:"file|redis"`
 	Chat    bool   `long:"chat"`
 	View    bool   `long:"view"`

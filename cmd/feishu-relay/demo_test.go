@@ -15,7 +15,7 @@ func TestDemoExplainsItsFlags(t *testing.T) {
 		says    string
 	}{
 		{"help", "", []string{"--help"}, 0, "--chat"},
-		{"help on acts", "", []string{"--help"}, 0, "--act=[1|2|3|all]"},
+		{"help on acts", "", []string{"--help"}, 0, "--act=[1|2|all]"},
 		{"no such backend", "", []string{"--backend", "kafka"}, 2, `want file or redis, got "kafka"`},
 		{"no such backend in the environment", "nats", nil, 2, `want file or redis, got "nats"`},
 		{"no such act", "", []string{"--act", "4"}, 2, "Invalid value `4'"},

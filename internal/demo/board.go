@@ -23,14 +23,12 @@ type message struct {
 	sender    string // agent; "" is the user
 	name      string
 	text      string
-	drafts    []string        // of a card: what it said one after the other, the last is text
-	streaming bool            // more is to come
-	printed   int             // so many drafts are; without a card, 1: the message is
-	kind      string          // of mail: a state of a task, task or message; "" in chats
-	to        []string        // the agents that have to get it, in the order of the cast; nil: all but the sender
-	waits     bool            // mail whose receiver is away: what is said meanwhile is shown before it arrives
-	forMe     map[string]bool // of a user's message: what the sidecars have said to bots that reported it
-	steering
+	drafts    []string // of a card: what it said one after the other, the last is text
+	streaming bool     // more is to come
+	printed   int      // so many drafts are; without a card, 1: the message is
+	kind      string   // of mail: a state of a task, task or message; "" in chats
+	to        []string // the agents that have to get it, in the order of the cast; nil: all but the sender
+	waits     bool     // mail whose receiver is away: what is said meanwhile is shown before it arrives
 }
 
 // fate is what a sidecar made of a message. Of a user's message none is shown.
@@ -84,15 +82,14 @@ type board struct {
 	busy     int                                  // messages that bots are at; guarded by mu
 	shown    int                                  // messages at the beginning that are wholly printed; guarded by mu
 	notices  map[relay.MessageID]bool             // messages of the sidecars' own in Feishu; guarded by mu
-	marks    map[string]bool                      // those that were entered: every sidecar tells of each; guarded by mu
-	early    map[relay.MessageID][]func()         // what sidecars said of messages that are not entered yet; guarded by mu
+	steered  map[relay.MessageID]*steering        // guarded by mu
 	tasks    []*task                              // in the order in which they were given; guarded by mu
 }
 
 func newBoard(out *printer, s *script) *board {
 	b := &board{out: out, cast: s.Cast, groups: map[relay.ChatID]group{},
 		byID: map[relay.MessageID]*message{}, fates: map[relay.MessageID]map[string]*fate{},
-		notices: map[relay.MessageID]bool{}, marks: map[string]bool{}, early: map[relay.MessageID][]func(){}}
+		notices: map[relay.MessageID]bool{}, steered: map[relay.MessageID]*steering{}}
 	for _, g := range s.Groups {
 		b.groups[g.ID] = g
 	}
@@ -128,7 +125,6 @@ func (b *board) rewrite(id relay.MessageID, text string, streaming bool) {
 // enter notes a message of a group. b.mu is held.
 func (b *board) enter(m *message) {
 	m.group = cmp.Or(m.group, b.groups[m.chat].Name)
-	m.forMe, m.noticed = map[string]bool{}, map[string]bool{}
 	if m.to == nil && !b.notices[m.id] {
 		for _, c := range b.cast {
 			if c.Agent != m.sender {
@@ -142,10 +138,6 @@ func (b *board) enter(m *message) {
 	}
 	b.messages = append(b.messages, m)
 	b.byID[m.id] = m
-	for _, said := range b.early[m.id] {
-		said()
-	}
-	delete(b.early, m.id)
 }
 
 // received notes that a bot got a message, and counts it as at work until done
@@ -176,10 +168,7 @@ func (b *board) fate(agent string, id relay.MessageID) *fate {
 // said that steers the bots.
 type observed struct {
 	RelayMsgID relay.MessageID `json:"relay_msg_id"`
-	ChatID     relay.ChatID    `json:"chat_id"`
 	Sender     string
-	Content    string
-	TS         relay.Millis
 	Reason     relay.Reason
 	Decision   struct {
 		Tier   string
@@ -225,7 +214,7 @@ func (b *board) quiet() bool { return b.busy == 0 && !slices.ContainsFunc(b.mess
 
 // onItsWay reports whether more is to come of a message. b.mu is held.
 func (b *board) onItsWay(m *message) bool {
-	if m.command {
+	if b.steeringOf(m.id).command {
 		return !b.everywhere(m)
 	}
 	return m.streaming || b.any(m, func(f *fate) bool { return !f.ended() })

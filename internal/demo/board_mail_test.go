@@ -8,9 +8,9 @@ import (
 	"feishu-relay/internal/feishusim"
 )
 
-// mailBoard is the third act, of which nothing is started.
+// mailBoard is the second act, of which nothing is started.
 func mailBoard(w io.Writer) *stage {
-	s := &stage{script: language{}.act(3), out: &printer{w: w}, feishu: feishusim.New(feishusim.Options{})}
+	s := &stage{script: language{}.act(2), out: &printer{w: w}, feishu: feishusim.New(feishusim.Options{})}
 	s.board = newBoard(s.out, s.script)
 	return s
 }

@@ -17,7 +17,7 @@ const maxLines = 5000
 // and the chat ends.
 const maxTyped = 64 << 10
 
-var errNoChat = errors.New("this act goes by its script; --act 1 and --act 2 let you be the user")
+var errNoChat = errors.New("this act goes by its script; --act 1 lets you be the user")
 
 // chatAct lets whoever is at the other end of Input be the user, until the input
 // ends or says /quit. The next line is read when the bots have come to rest.

@@ -57,7 +57,7 @@ func (b *board) compareTranscript(agent string, chat relay.ChatID, entries []ent
 	defer b.mu.Unlock()
 	var got, want []string
 	add := func(to *[]string, id relay.MessageID, user bool, text string) {
-		if m := b.byID[id]; b.notices[id] || m != nil && m.command {
+		if b.notices[id] || b.steeringOf(id).command {
 			return // the group was shown it, and no bot
 		}
 		if b.chat {
@@ -89,8 +89,6 @@ type tally struct {
 	doubled   int                  // more than once to the same bot
 	lost      int                  // neither delivered nor stopped; of tasks: without an end
 }
-
-func (t tally) String() string { return t.text(language{}) }
 
 // text is the summary in one line.
 func (t tally) text(l language) string {
@@ -138,7 +136,7 @@ func (b *board) tally() (t tally, wrong error) {
 			f, ofBot := b.fate(agent, m.id), m.sender != ""
 			times := max(f.delivered, f.received)
 			switch {
-			case f.stopped != "" || m.command:
+			case f.stopped != "" || b.steeringOf(m.id).command:
 				t.doubled += times // stopped and delivered all the same
 				if ofBot {
 					t.stopped[f.stopped]++
@@ -226,7 +224,7 @@ func (s *stage) summary(t tally, transcripts string) {
 	if s.last && !s.Keep {
 		hint := say("look further: --keep leaves queue, transcripts and logs in a folder that it names",
 			"再看看：--keep 会把队列、记录和日志留在一个文件夹里，并说出它的名字")
-		if s.Act != 3 && !s.Chat { // act three has no --chat
+		if s.Act != 2 && !s.Chat { // act 2 has no --chat
 			hint += say("; --chat lets you be the user", "；--chat 由你来当用户")
 		}
 		s.out.plain(hint)

@@ -2,17 +2,15 @@
 // sidecar processes on one queue in a temporary folder, scripted bots, and a
 // user. No Feishu account and no network beyond loopback.
 //
-// # Three acts
+// # Two acts
 //
 // script.yaml has the acts: who is in them, their scenes, and how these have to end. Behind all is package feishusim
-// in Feishu's place. All bots are written on Feishu's official SDK.
+// in Feishu's place. All bots are written on Feishu's official SDK, and know nothing of a relay: the SDK's base URL is
+// their sidecar's gateway.
 //
-// In the first, three bots know the local API of their sidecars: they report what people say and what they say
-// themselves with POST /v1/inbound and POST /v1/outbound, and hear each other on GET /v1/stream.
+// In the first, three bots work together in groups.
 //
-// In the second, two bots know nothing of a relay: the SDK's base URL is their sidecar's gateway.
-//
-// In the third, two such bots speak to each other and not in a group. A person asks
+// In the second, two bots speak to each other and not in a group. A person asks
 // one in a private chat; it gives the job to the other through the peer tools of its
 // sidecar, which it calls with the official MCP client. The other knows nothing of
 // that: its sidecar brings it the job as a private chat (MAILBOX_GATEWAY), and takes
@@ -80,8 +78,8 @@ const (
 type Options struct {
 	Program string    // the feishu-relay to run; "": this one
 	Backend string    // "file" or "redis"; "": file
-	Act     int       // 1, 2 or 3; 0: all, with Chat or View the first
-	Chat    bool      // instead of the scenes, Input is the user; not in act 3
+	Act     int       // 1 or 2; 0: both, with Chat or View the first
+	Chat    bool      // instead of the scenes, Input is the user; not in act 2
 	View    bool      // after the scenes, leave the sidecars running until the context is done
 	Keep    bool      // leave the folder there
 	Input   io.Reader // lines of the user, with Chat; nil: none
@@ -122,7 +120,7 @@ func (o *Options) acts() []int {
 	case o.Chat, o.View:
 		return []int{1}
 	}
-	return []int{1, 2, 3}
+	return []int{1, 2}
 }
 
 // stage is what an act is played on.
@@ -138,10 +136,9 @@ type stage struct {
 	from      int                // how many messages there were before it
 	feishu    *feishusim.Server  // a stand-in
 	user      string             // the person in it
-	apps      []feishusim.App    // of the bots; this and the next two are in the order of the cast
+	apps      []feishusim.App    // of the bots; this and the next are in the order of the cast
 	sidecars  []*sidecar         // none: not made yet
-	players   []*player          // the bots, once they were started
-	tools     *mcp.ClientSession // all that the first bot of the third act knows of other agents
+	tools     *mcp.ClientSession // all that the first bot of the second act knows of other agents
 	thoughts  chan thought       // what a bot without lines answers
 	redis     *subprocess.Process
 	fail      context.CancelCauseFunc // of the whole act; the first cause counts
@@ -248,20 +245,12 @@ func (s *stage) play(ctx context.Context) {
 		must(errNoChat)
 	}
 	env := append(s.queue(ctx), s.script.Env...)
-	if s.script.Title != "" {
-		s.out.title(s.script.Title)
-	}
-	feishu := s.openFeishu(ctx)
-	if s.script.Local {
-		s.writeGroups()
-	} else {
-		env = append(env, "FEISHU_BASE_URL="+feishu)
-	}
-	s.startSidecars(ctx, env)
+	s.out.title(s.script.Title)
+	s.startSidecars(ctx, append(env, "FEISHU_BASE_URL="+s.openFeishu(ctx)))
 	if len(s.script.Groups) == 0 {
 		s.openTools(ctx)
 	}
-	s.startBots(ctx, feishu)
+	s.startBots(ctx)
 	if s.Chat {
 		s.chatAct(ctx)
 	} else {

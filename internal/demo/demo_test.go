@@ -68,11 +68,9 @@ func TestScenesComeToTheirEnds(t *testing.T) {
 		last   string
 		zh     string // the same in Chinese
 	}{
-		{1, 34, 0, "OK: 17 sent, 22 delivered, 12 stopped (judge_no 2, max_depth 7, not_a_member 3), 0 doubled, 0 lost",
-			"OK: 发送 17，送达 22，拦下 12（judge_no 2, max_depth 7, not_a_member 3），重复 0，丢失 0"},
-		{2, 11, 9, "OK: 11 sent, 7 delivered, 4 stopped (judge_no 1, max_depth 3), 0 doubled, 0 lost",
-			"OK: 发送 11，送达 7，拦下 4（judge_no 1, max_depth 3），重复 0，丢失 0"},
-		{3, 7, 3, "OK: 2 tasks given (completed 1, failed 1), 11 sent, 6 delivered, 1 stopped (RATE_LIMITED 1), 0 doubled, 0 lost",
+		{1, 40, 12, "OK: 20 sent, 26 delivered, 14 stopped (judge_no 2, max_depth 9, not_a_member 3), 0 doubled, 0 lost",
+			"OK: 发送 20，送达 26，拦下 14（judge_no 2, max_depth 9, not_a_member 3），重复 0，丢失 0"},
+		{2, 7, 3, "OK: 2 tasks given (completed 1, failed 1), 11 sent, 6 delivered, 1 stopped (RATE_LIMITED 1), 0 doubled, 0 lost",
 			"OK: 派出任务 2（已完成 1, 失败 1），发送 11，送达 6，拦下 1（RATE_LIMITED 1），重复 0，丢失 0"},
 	} {
 		for _, played := range []Options{{Backend: "file"}, {Backend: "redis"}, {Backend: "file", Chinese: true}} {
@@ -114,13 +112,11 @@ func TestActsToPlay(t *testing.T) {
 		o    Options
 		want []int
 	}{
-		{Options{}, []int{1, 2, 3}},
-		{Options{Act: 1}, []int{1}},
+		{Options{}, []int{1, 2}},
 		{Options{Act: 2}, []int{2}},
-		{Options{Act: 3}, []int{3}},
 		{Options{Chat: true}, []int{1}},
 		{Options{View: true}, []int{1}},
-		{Options{Chat: true, Act: 2}, []int{2}},
+		{Options{View: true, Act: 2}, []int{2}},
 	} {
 		if got := tt.o.acts(); !slices.Equal(got, tt.want) {
 			t.Errorf("act %d, chat %v: got %v, want %v", tt.o.Act, tt.o.Chat, got, tt.want)
@@ -131,7 +127,7 @@ func TestActsToPlay(t *testing.T) {
 func TestChatEndsWithItsInput(t *testing.T) {
 	var out bytes.Buffer
 	o := options(t, &out)
-	o.Chat, o.Input = true, strings.NewReader("hello everyone\n\n@Planner thank Coder for me\x1b[2J\n/quit\n@Planner too late\n")
+	o.Chat, o.Input = true, strings.NewReader("hello everyone <b>\n\n@Planner thank Coder for me\x1b[2J\n/quit\n@Planner too late\n")
 	s, err := play(t, t.Context(), o)
 	if err != nil {
 		t.Fatalf("run: %v\n%s", err, &out)
@@ -145,59 +141,32 @@ func TestChatEndsWithItsInput(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-func TestChatWithBotsOnTheSDK(t *testing.T) {
+// TestChatSteersTheBots types commands, and lets go on what was stopped.
+func TestChatSteersTheBots(t *testing.T) {
+	verify.Only(t)
+	talk := "@Planner discuss sorting with Coder\n"
 	var out bytes.Buffer
 	o := options(t, &out)
-	o.Act, o.Chat, o.Input = 2, true, strings.NewReader("@所有人 <b>早</b>\n@Planner thank Coder for me\n")
+	o.Chat, o.Input = true, strings.NewReader("/relay pause\n"+talk+"/中继 恢复\n"+talk+"@Coder continue\n"+
+		"/relay answer Coder\nhello\n/relay limit 5\n/relay stop\n")
 	s, err := play(t, t.Context(), o)
 	if err != nil {
 		t.Fatalf("run: %v\n%s", err, &out)
 	}
-	if got, want := lastLine(&out), "OK: 2 sent, 1 delivered, 1 stopped (judge_no 1), 0 doubled, 0 lost"; got != want {
+	for _, want := range []string{"messages are paused", "@Coder quicksort or merge sort", "消息已恢复",
+		"puts the reaction CrossMark on: @Coder ten million", "Coder is given what had stopped: @Coder ten million",
+		"Reviewer is not given what you said: not_for_me", "The limit is 5", "Stopped. The bots continue"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the chat does not show %q:\n%s", want, &out)
+		}
+	}
+	if got, want := lastLine(&out), "OK: 7 sent, 9 delivered, 5 stopped (max_depth 3, paused 2), 0 doubled, 0 lost"; got != want {
 		t.Errorf("last line: got %q, want %q", got, want)
 	}
 	nothingLeft(t, s)
 }
 
-// TestChatSteersTheBots types commands, and lets go on what was stopped.
-func TestChatSteersTheBots(t *testing.T) {
-	verify.Only(t)
-	talk := "@Planner discuss sorting with Coder\n"
-	for _, tt := range []struct {
-		act   int
-		input string
-		shows []string
-		ends  string
-	}{
-		{1, "/relay pause\n" + talk + "/中继 恢复\n" + talk + "@Coder continue\n" +
-			"/relay answer Coder\nhello\n/relay stop\n",
-			[]string{"messages are paused", "@Coder quicksort or merge sort", "Coder is given what had stopped: @Coder ten million",
-				"消息已恢复", "Reviewer is not given what you said: not_for_me", "Stopped. The bots continue"},
-			"OK: 8 sent, 9 delivered, 7 stopped (max_depth 3, not_for_me 2, paused 2), 0 doubled, 0 lost"},
-		{2, talk + "continue\n/relay limit 5\n",
-			[]string{"puts the reaction CrossMark on: @Coder ten million", "Coder is given what had stopped", "The limit is 5"},
-			"OK: 6 sent, 5 delivered, 1 stopped (max_depth 1), 0 doubled, 0 lost"},
-	} {
-		var out bytes.Buffer
-		o := options(t, &out)
-		o.Act, o.Chat, o.Input = tt.act, true, strings.NewReader(tt.input)
-		s, err := play(t, t.Context(), o)
-		if err != nil {
-			t.Fatalf("act %d: %v\n%s", tt.act, err, &out)
-		}
-		for _, want := range tt.shows {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("act %d does not show %q:\n%s", tt.act, want, &out)
-			}
-		}
-		if got := lastLine(&out); got != tt.ends {
-			t.Errorf("act %d: last line: got %q, want %q", tt.act, got, tt.ends)
-		}
-		nothingLeft(t, s)
-	}
-}
-
-// The page is where it is wanted, and asks for the token that it is given. In act 3 a bot calls that sidecar's /mcp.
+// The page is where it is wanted, and asks for the token that it is given. In act 2 a bot calls that sidecar's /mcp.
 func TestPageIsServedWhereItIsWanted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -222,7 +191,7 @@ func TestPageIsServedWhereItIsWanted(t *testing.T) {
 		}
 		return len(p), nil
 	}))
-	o.Act, o.View, o.Listen, o.Token = 3, true, addr, token
+	o.Act, o.View, o.Listen, o.Token = 2, true, addr, token
 	if _, err := play(t, ctx, o); err != nil {
 		t.Errorf("run: %v", err)
 	}
@@ -231,9 +200,9 @@ func TestPageIsServedWhereItIsWanted(t *testing.T) {
 	}
 }
 
-func TestTheThirdActHasNoChat(t *testing.T) {
+func TestTheSecondActHasNoChat(t *testing.T) {
 	o := options(t, nil)
-	o.Act, o.Chat, o.Input = 3, true, strings.NewReader("hello\n")
+	o.Act, o.Chat, o.Input = 2, true, strings.NewReader("hello\n")
 	s, err := play(t, t.Context(), o)
 	if !errors.Is(err, errNoChat) {
 		t.Errorf("run: got %v, want %v", err, errNoChat)
@@ -245,9 +214,8 @@ func TestTheThirdActHasNoChat(t *testing.T) {
 func TestInterruptEndsEverything(t *testing.T) {
 	verify.Only(t)
 	for act, lines := range map[int][]string{
-		1: {"three sidecars", "1. ", "depth 1", "SIGKILL", "summary"},
-		2: {"Two unchanged bots", "two sidecars", "1. ", "Thinking", "SIGKILL"},
-		3: {"Two agents", "two sidecars", "is away", "offline", "accepted", "SIGKILL", "RATE_LIMITED"},
+		1: {"Three unchanged bots", "three sidecars", "1. ", "Thinking", "depth 1", "SIGKILL", "summary"},
+		2: {"Two agents", "two sidecars", "is away", "offline", "accepted", "SIGKILL", "RATE_LIMITED"},
 	} {
 		for i, at := range lines {
 			// Not by what is waited for: the name stands in the folder's path.
@@ -285,8 +253,8 @@ func TestTheActsFollowEachOther(t *testing.T) {
 	if !errors.Is(err, errInterrupted) {
 		t.Errorf("run: got %v, want %v", err, errInterrupted)
 	}
-	if n := strings.Count(out.String(), "\nOK: "); n != 2 {
-		t.Errorf("acts that came to their end: got %d, want 2\n%s", n, &out)
+	if n := strings.Count(out.String(), "\nOK: "); n != 1 {
+		t.Errorf("acts that came to their end: got %d, want 1\n%s", n, &out)
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -294,7 +262,7 @@ func TestTheActsFollowEachOther(t *testing.T) {
 }
 
 func TestUnexpectedEndIsToldWithTheLogs(t *testing.T) {
-	for act, name := range map[int]string{1: "Reviewer", 2: "Coder", 3: "Coder"} {
+	for act, name := range map[int]string{1: "Reviewer", 2: "Coder"} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			var s *stage

@@ -192,7 +192,7 @@ func (s *stage) task(object string) (n int, state, id string) {
 // tasks are those that a sidecar knows, and their states.
 func (s *sidecar) tasks(ctx context.Context) (map[string]string, error) {
 	var answer struct{ Tasks []struct{ ID, State string } }
-	err := s.call(ctx, "/v1/mailbox/tasks", nil, &answer)
+	err := s.call(ctx, "/v1/mailbox/tasks", &answer)
 	states := map[string]string{}
 	for _, t := range answer.Tasks {
 		states[t.ID] = t.State
@@ -220,7 +220,7 @@ func (s *stage) nothingLeft(ctx context.Context, _ string) {
 			Transcripts []struct{ Channel string }
 		}
 		must(await(ctx, "no mail waits at "+sc.Name+"'s sidecar", func(ctx context.Context) (bool, error) {
-			err := sc.call(ctx, "/v1/status", nil, &left)
+			err := sc.call(ctx, "/v1/status", &left)
 			return left.Mailbox.Waiting+left.Mailbox.Unacknowledged+left.Mailbox.OpenTasks == 0, err
 		}))
 		got, err := sc.tasks(ctx)
@@ -228,8 +228,8 @@ func (s *stage) nothingLeft(ctx context.Context, _ string) {
 		if !maps.Equal(got, want) {
 			must(fmt.Errorf("tasks at %s's sidecar: got %v, want %v", sc.Name, got, want))
 		}
-		must(sc.call(ctx, "/v1/mailbox/dead-letters", nil, &left))
-		must(sc.call(ctx, "/v1/transcripts", nil, &left))
+		must(sc.call(ctx, "/v1/mailbox/dead-letters", &left))
+		must(sc.call(ctx, "/v1/transcripts", &left))
 		if len(left.Dead) > 0 || len(left.Transcripts) != 1 || left.Transcripts[0].Channel != relay.MailChannel {
 			must(fmt.Errorf("%s's sidecar has %d dead letters and shows the conversations %v, want none, and the mail",
 				sc.Name, len(left.Dead), left.Transcripts))

@@ -18,12 +18,11 @@ var scriptFile []byte
 // script is one act of script.yaml, in one language.
 type script struct {
 	Count     string      // of the sidecars, as a word
-	Title     string      // printed first; "": nothing
+	Title     string      // printed first
 	Env       []string    // of the sidecars
-	Local     bool        // the bots know the local API of their sidecars; else they are behind gateways
 	Cast      []character // the bots, in the order in which they are shown
 	Groups    []group     // a chat takes place in the first; none: there is no chat
-	Everybody string      // words that address all bots
+	Everybody string      // words with which a person addresses all bots
 	Chat      []string    // notes for who chats
 	Scenes    []scene
 }
@@ -94,12 +93,6 @@ func (l language) choose(n *yaml.Node) {
 	}
 }
 
-// addresses reports whether a person's text is for c. What names nobody is for the first of those who were given it.
-func (s *script) addresses(c *character, text string, first bool) bool {
-	named := func(c character) bool { return strings.Contains(text, "@"+c.Name) }
-	return has(text, s.Everybody) || named(*c) || first && !slices.ContainsFunc(s.Cast, named)
-}
-
 // pick returns the line that answers text, which sender has said, with its texts complete.
 func (s *script) pick(lines []line, sender, text string) line {
 	for _, l := range lines {
@@ -140,20 +133,10 @@ func (s *stage) verbs() map[string]verb {
 		"kill":   func(_ context.Context, agent string) { s.sidecars[s.index(agent)].kill() },
 		"stop":   func(_ context.Context, agent string) { must(s.sidecars[s.index(agent)].stop()) },
 		"start":  func(ctx context.Context, agent string) { must(s.sidecars[s.index(agent)].start(ctx)) },
-		"leave":  func(ctx context.Context, agent string) { s.players[s.index(agent)].disconnect(ctx) },
-		"join":   func(ctx context.Context, agent string) { s.players[s.index(agent)].connect(ctx) },
 		"spoken": func(ctx context.Context, agent string) {
 			said := func(m *message) bool { return m.sender == agent }
 			s.await(ctx, agent+" hands over", func() bool {
 				return s.board.busy == 0 && slices.ContainsFunc(s.board.messages[s.from:], said)
-			})
-		},
-		"decided": func(ctx context.Context, agent string) {
-			s.await(ctx, "the hand-over is decided at "+agent+", and heard by the others", func() bool {
-				return slices.ContainsFunc(s.board.messages[s.from:], func(m *message) bool {
-					f := s.board.fate(agent, m.id)
-					return f.decided && !s.board.any(m, func(other *fate) bool { return other != f && !other.ended() })
-				})
 			})
 		},
 		"include bots":        s.includeBots,

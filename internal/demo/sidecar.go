@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -29,7 +28,7 @@ type sidecar struct {
 	env   []string
 	log   string // path
 	addr  string // of the local API
-	gate  string // of the gateway, where there is one
+	gate  string // of the gateway
 	token string // API_TOKEN; "": none
 
 	process *subprocess.Process // nil: not started yet
@@ -51,12 +50,8 @@ func (s *stage) newSidecar(i int, env []string) *sidecar {
 		sc.addr, sc.token = cmp.Or(s.Listen, sc.addr), s.Token
 	}
 	sc.env = append(env, "LOG_FORMAT=text", "AGENT_NAME="+c.Agent, "AGENT_ROLE="+c.Role, "DATA_DIR="+s.dir,
-		"LISTEN_ADDR="+sc.addr, "API_TOKEN="+sc.token)
-	if s.script.Local {
-		sc.env = append(sc.env, "BOT_NAME="+c.Name, "BOT_OPEN_ID="+s.openID(i, i))
-	} else {
-		sc.env = append(sc.env, "GATEWAY_ADDR="+sc.gate, "GATEWAY_SETTLE="+settle, "GATEWAY_EDIT_SETTLE="+settle)
-	}
+		"LISTEN_ADDR="+sc.addr, "API_TOKEN="+sc.token, "GATEWAY_ADDR="+sc.gate, "GATEWAY_SETTLE="+settle,
+		"GATEWAY_EDIT_SETTLE="+settle)
 	return sc
 }
 
@@ -77,12 +72,12 @@ func (s *sidecar) start(ctx context.Context) (err error) {
 	s.unwatch = unwatch
 	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("ready: not within %s", readyWithin))
 	defer cancel()
-	err = s.process.Ready(ctx, func(ctx context.Context) bool { return s.call(ctx, "/readyz", nil, nil) == nil })
+	err = s.process.Ready(ctx, func(ctx context.Context) bool { return s.call(ctx, "/readyz", nil) == nil })
 	if err != nil {
 		return err
 	}
 	// From its first event on: what it did before we could ask counts as well.
-	events, err := s.open(watching, "/v1/events", nil, "0")
+	events, err := s.open(watching, "/v1/events")
 	if err != nil {
 		return err
 	}
@@ -139,7 +134,7 @@ func (s *sidecar) transcript(ctx context.Context, chat relay.ChatID) (all []entr
 			Earlier string
 		}
 		route := fmt.Sprintf("/v1/transcripts/%s/%s?%s", relay.DefaultChannel, chat, query.Encode())
-		err := s.call(ctx, route, nil, &page)
+		err := s.call(ctx, route, &page)
 		if errors.Is(err, errNotFound) {
 			err = nil
 		}
@@ -157,11 +152,11 @@ const (
 	maxError   = 1000             // bytes of an answer that is no success, in an error
 )
 
-// call reads an answer of the local API into out, which may be nil. Unless in is nil, it is sent.
-func (s *sidecar) call(ctx context.Context, route string, in, out any) error {
+// call reads an answer of the local API into out, which may be nil.
+func (s *sidecar) call(ctx context.Context, route string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
-	body, err := s.open(ctx, route, in, "")
+	body, err := s.open(ctx, route)
 	if err != nil {
 		return err
 	}
@@ -208,21 +203,13 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // errNotFound is the answer to a call for what the sidecar does not have.
 var errNotFound = errors.New("answered 404")
 
-// open sends a request and returns the body of an answer that is a success. Of a stream of events that are those
-// behind lastID; "": from now on.
-func (s *sidecar) open(ctx context.Context, route string, in any, lastID string) (io.ReadCloser, error) {
-	method, body := http.MethodGet, []byte(nil)
-	if in != nil {
-		method, body = http.MethodPost, []byte(asJSON(in))
-	}
-	req, err := http.NewRequestWithContext(ctx, method, s.url()+route, bytes.NewReader(body))
+// open sends a request and returns the body of an answer that is a success. A stream of events begins with the first.
+func (s *sidecar) open(ctx context.Context, route string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url()+route, nil)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	if lastID != "" {
-		req.Header.Set("Last-Event-ID", lastID)
-	}
+	req.Header.Set("Last-Event-ID", "0")
 	resp, err := s.caller().Do(req)
 	if err != nil {
 		return nil, err

@@ -2,12 +2,12 @@ package demo
 
 import (
 	"slices"
-	"strings"
 
 	"feishu-relay/relay"
 )
 
-// steering is what a message has to do with what people and sidecars say beside the bots.
+// steering is what a message has to do with what people and sidecars say beside the bots. Sidecars can know it before
+// the group has the message.
 type steering struct {
 	act     string          // of a user's message that steers the bots: that of its mark; it is for no bot
 	bots    []string        // that it is about; none: all
@@ -18,54 +18,33 @@ type steering struct {
 // held are the reasons of stops that a person may end with a word.
 var held = []relay.Reason{relay.MaxDepth, relay.Budget}
 
-// steer takes a command, its answer, or a notice, as the sidecar of agent knows it. b.mu is held.
-func (b *board) steer(agent string, seen *observed) {
-	of := b.byID[relay.MessageID(seen.Of)]
-	if of == nil && seen.Of != "" { // a sidecar was faster than the group
-		b.early[relay.MessageID(seen.Of)] = append(b.early[relay.MessageID(seen.Of)], func() { b.steer(agent, seen) })
-		return
+// steeringOf is that of a message. b.mu is held.
+func (b *board) steeringOf(id relay.MessageID) *steering {
+	if b.steered[id] == nil {
+		b.steered[id] = &steering{noticed: map[string]bool{}}
 	}
-	if of != nil && seen.Kind == "notice" {
-		of.noticed[agent] = true
-	}
-	key := seen.Kind + " " + seen.Act + " " + string(seen.RelayMsgID)
-	if b.marks[key] {
-		return
-	}
-	b.marks[key] = true
-	switch {
-	case seen.Kind == "command" && of != nil:
-		of.act, of.bots, of.command = seen.Act, seen.Bots, seen.Act != "continue" || len(seen.Set) > 0
-	case seen.Kind == "notice":
-		b.showNotice(seen)
-	}
+	return b.steered[id]
 }
 
-// relayName is who the terminal says speaks where a sidecar does, and Feishu has no message of it.
-const relayName = "relay"
-
-// showNotice prints what the group was shown. What is in Feishu is printed as a message.
-// b.mu is held.
-func (b *board) showNotice(n *observed) {
-	switch {
-	case !strings.HasPrefix(string(n.RelayMsgID), "notice:"):
-		b.notices[n.RelayMsgID] = true
-		if said := b.byID[n.RelayMsgID]; said != nil {
-			said.to = nil
-		}
-	case !b.chat:
-	case n.Act == "stop":
-		b.out.note("notice: " + clean(n.Content))
-	default:
-		b.out.said(&message{ts: n.TS, name: relayName, group: b.groups[n.ChatID].Name, text: n.Content})
+// steer takes a command, its answer, or a notice, as the sidecar of agent knows it. b.mu is held.
+func (b *board) steer(agent string, seen *observed) {
+	of := b.steeringOf(relay.MessageID(seen.Of))
+	if seen.Kind == "command" {
+		of.act, of.bots, of.command = seen.Act, seen.Bots, seen.Act != "continue" || len(seen.Set) > 0
+		return
+	}
+	of.noticed[agent] = true
+	b.notices[seen.RelayMsgID] = true
+	if said := b.byID[seen.RelayMsgID]; said != nil {
+		said.to = nil
 	}
 }
 
 // turn is the place of the last of messages with which a person spoke to the bots, or let them go on; -1: there is
 // none.
-func turn(messages []*message) int {
+func (b *board) turn(messages []*message) int {
 	for i, m := range slices.Backward(messages) {
-		if m.sender == "" && (!m.command || m.act == "continue") {
+		if of := b.steeringOf(m.id); m.sender == "" && (!of.command || of.act == "continue") {
 			return i
 		}
 	}
@@ -95,7 +74,7 @@ func (b *board) reacted(who, emoji, text string) {
 
 // atRest reports whether all bots are at rest, a stop's notice has come, and what a person let go on. b.mu is held.
 func (b *board) atRest() bool {
-	last := turn(b.messages)
+	last := b.turn(b.messages)
 	round := b.messages[last+1:]
 	stopped := slices.ContainsFunc(round, func(m *message) bool { return b.heldAt(m, nil) })
 	return b.quiet() && !b.goesOn(last) && (!stopped || slices.ContainsFunc(round, b.everywhere))
@@ -103,12 +82,13 @@ func (b *board) atRest() bool {
 
 // goesOn reports whether the message at a place lets bots go on, and not all have. b.mu is held.
 func (b *board) goesOn(place int) bool {
-	if place < 0 || b.messages[place].act != "continue" {
+	if place < 0 {
 		return false
 	}
-	before := b.messages[:place]
-	return slices.ContainsFunc(before[turn(before)+1:], func(m *message) bool {
-		return m.chat == b.messages[place].chat && b.heldAt(m, b.messages[place].bots)
+	before, word := b.messages[:place], b.messages[place]
+	of := b.steeringOf(word.id)
+	return of.act == "continue" && slices.ContainsFunc(before[b.turn(before)+1:], func(m *message) bool {
+		return m.chat == word.chat && b.heldAt(m, of.bots)
 	})
 }
 
@@ -121,5 +101,6 @@ func (b *board) heldAt(m *message, bots []string) bool {
 
 // everywhere reports whether the sidecars of all bots of the group know what it was shown of m. b.mu is held.
 func (b *board) everywhere(m *message) bool {
-	return !slices.ContainsFunc(b.groups[m.chat].Members, func(agent string) bool { return !m.noticed[agent] })
+	noticed := b.steeringOf(m.id).noticed
+	return !slices.ContainsFunc(b.groups[m.chat].Members, func(agent string) bool { return !noticed[agent] })
 }
