@@ -29,7 +29,6 @@ func TestRefusalsAreShortWhateverWasSent(t *testing.T) {
 			for name, decode := range map[string]func([]byte) (mailbox.Envelope, error){
 				"Decode": mailbox.Decode, "DecodeDraft": mailbox.DecodeDraft,
 				"DecodeLine": func(raw []byte) (mailbox.Envelope, error) { return mailbox.DecodeLine(raw, "writer", ten) },
-				"Check":      func(raw []byte) (mailbox.Envelope, error) { return mailbox.Envelope{}, mailbox.Check("envelope", raw) },
 			} {
 				got, err := decode(raw)
 				if err == nil {

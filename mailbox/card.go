@@ -200,7 +200,11 @@ func asForm[T any](raw json.RawMessage) (v *T) {
 }
 
 func asTime(raw json.RawMessage) time.Time {
-	t, _ := readTime(raw)
+	var value any = json.Number(raw)
+	if text := asText(raw); text != "" {
+		value = text
+	}
+	t, _ := readTime(value)
 	return t
 }
 

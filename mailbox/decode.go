@@ -14,8 +14,8 @@ import (
 )
 
 // Decode reads an envelope. It is brought into the form in which [Encode] writes it, from the names, the forms of
-// content and of times of other programs, and with what they leave out (docs/protocol.md 6.3); then the schema of
-// envelopes has to accept it. Times come out in UTC, cut to milliseconds; empty
+// content and of times of other programs, and with what they leave out (docs/protocol.md 6.3); then it has to be as
+// the schema of envelopes says. Times come out in UTC, cut to milliseconds; empty
 // lists as nil. A file mailbox's message does not expire: it knows hops and no
 // life in seconds, and its mail waits.
 //
@@ -27,7 +27,7 @@ func Decode(raw []byte) (Envelope, error) {
 	if err != nil {
 		return Envelope{}, err
 	}
-	return decode(in, false)
+	return decode(in, len(raw), false)
 }
 
 // DecodeDraft reads what a program gives to be sent: an envelope in any of the
@@ -44,7 +44,7 @@ func DecodeDraft(raw []byte) (Envelope, error) {
 		return Envelope{}, err
 	}
 	rename(in, names{{"content", "body", "text"}})
-	return decode(in, true)
+	return decode(in, len(raw), true)
 }
 
 // DecodeLine reads what agent self sends on the line that it keeps open to its own
@@ -65,7 +65,7 @@ func DecodeLine(raw []byte, self AgentID, now time.Time) (Envelope, error) {
 	for name, value := range fill {
 		setDefault(in, name, value)
 	}
-	e, err := decode(in, false)
+	e, err := decode(in, len(raw), false)
 	if err != nil && !named {
 		e.ID = ""
 	}
@@ -88,39 +88,21 @@ func parseFields(raw []byte) (in fields, err error) {
 	return in, nil
 }
 
-// decode reads an envelope, or a draft of one, and changes in.
-func decode(in fields, draft bool) (e Envelope, err error) {
-	schema := EnvelopeSchema
-	if draft {
-		schema = MessageSchema
-	}
+// decode reads an envelope of size bytes, or a draft of one, and changes in.
+func decode(in fields, size int, draft bool) (Envelope, error) {
 	normalise(in, draft)
-	if err = validate(schema, in); err == nil {
-		raw := encoded(in)
-		if err = json.Unmarshal(raw, &e); err == nil {
-			err = e.checkSize(draft)
-		}
-		if err == nil && len(raw) > MaxEnvelope/4 { // ours may be longer than theirs
-			_, err = Encode(e)
-		}
+	var r reader
+	e := r.envelope(in, draft)
+	if r.err == nil {
+		r.err = e.checkSize(draft)
 	}
-	if err != nil {
-		return head(in), err
+	if r.err == nil && size > MaxEnvelope/4 { // ours may be longer than theirs
+		_, r.err = Encode(e)
 	}
-	e.Timestamp = e.Timestamp.UTC()
-	if e.Task != nil {
-		e.Task.Deadline = e.Task.Deadline.UTC()
+	if r.err != nil {
+		return head(in), r.err
 	}
-	e.Trace, e.Content.Parts = nilIfEmpty(e.Trace), nilIfEmpty(e.Content.Parts)
-	e.Metadata.Tags = nilIfEmpty(e.Metadata.Tags)
 	return e, nil
-}
-
-func nilIfEmpty[T any](list []T) []T {
-	if len(list) == 0 {
-		return nil
-	}
-	return list
 }
 
 // head is what a nack needs of an envelope that is refused.
@@ -174,7 +156,7 @@ func renameIn[V any](in map[string]V, list names, null func(V) bool) {
 }
 
 // normalise brings an envelope of another program into our form. What it cannot read stays as it is, and the
-// schema refuses it.
+// reader refuses it.
 func normalise(in fields, draft bool) {
 	rename(in, envelopeNames)
 	maps.DeleteFunc(in, func(name string, _ any) bool { return !envelopeNames.has(name) })
@@ -187,9 +169,6 @@ func normalise(in fields, draft bool) {
 	if in["from"] != nil {
 		setDefault(in, "trace", []any{in["from"]})
 	}
-	cut(in, "trace", MaxTrace+1)
-	fixTime(in, "timestamp")
-	fixWhole(in, "priority", "ttl")
 	normaliseTask(in, typ)
 	if in["content"] == nil && !typ.is(hasContent) {
 		in["content"] = fields{}
@@ -211,8 +190,6 @@ func normalise(in fields, draft bool) {
 		if typ == TypeHeartbeat && !draft { // the protocol answers it
 			setDefault(meta, "requiresAck", true)
 		}
-		fixWhole(meta, "ttl", "retryCount", "maxRetries")
-		cut(meta, "tags", MaxTags+1)
 	}
 	delete(in, "correlationId")
 }
@@ -220,32 +197,6 @@ func normalise(in fields, draft bool) {
 func setDefault(in fields, name string, value any) {
 	if in[name] == nil && value != nil {
 		in[name] = value
-	}
-}
-
-// cut shortens a list that is too long in any case: a validation makes an error for each of its entries.
-func cut(in fields, name string, most int) {
-	if list, ok := in[name].([]any); ok {
-		in[name] = list[:min(len(list), most)]
-	}
-}
-
-// fixTime writes a time in our form.
-func fixTime(in fields, name string) {
-	if value := in[name]; value != nil {
-		if t, err := readTime(encoded(value)); err == nil {
-			in[name] = formatTime(t)
-		}
-	}
-}
-
-// fixWhole writes whole numbers in our form, and false for what is none. Numbers with a huge exponent are never
-// computed.
-func fixWhole(in fields, list ...string) {
-	for _, name := range list {
-		if n, ok := in[name].(json.Number); ok {
-			in[name] = wholeOf(n)
-		}
 	}
 }
 
@@ -277,7 +228,6 @@ func normaliseTask(in fields, typ Type) {
 		if task["deadline"] == "" {
 			delete(task, "deadline")
 		}
-		fixTime(task, "deadline")
 	}
 }
 
@@ -305,7 +255,6 @@ func normalContent(content any) any {
 	if !ok {
 		return content
 	}
-	cut(in, "parts", MaxParts+1)
 	list, isList := in["parts"].([]any)
 	if !isList {
 		body, _ := cmp.Or(in["body"], in["text"]).(string)
@@ -334,12 +283,9 @@ func normalContent(content any) any {
 	return fields{"parts": list}
 }
 
-// checkSize refuses a message that says nothing, or too much: what a schema
-// cannot count. Others' empty tasks are taken, ours are not sent.
+// checkSize refuses a message that says nothing, or too much: what no schema
+// counts. Others' empty tasks are taken, ours are not sent.
 func (e *Envelope) checkSize(draft bool) error {
-	if len(e.Metadata.Extra) > MaxFields {
-		return Invalid("metadata", "want at most %d fields besides ours", MaxFields)
-	}
 	size, only := 0, true
 	for _, p := range e.Content.Parts {
 		size += len(p.Text)

@@ -272,13 +272,13 @@ func TestDecodeRefuses(t *testing.T) {
 		{"the third part of twelve", letter(`,"content":{"parts":[` + strings.Repeat(`{"type":"text","text":"x"},`, 2) + `{"type":3}` + strings.Repeat(`,{"type":"text"}`, 9) + `]}`), "content.parts.2.type", "want one of"},
 		{"callback without a channel", letter(`,"callback":{"chat_id":"oc_x"}`), "callback.channel", "required"},
 		{"chat", letter(`,"callback":{"channel":"feishu","chatId":5}`), "callback.chat_id", "want a text"},
-		{"reply", letter(`,"replyTo":5`), "reply_to", "want a text or null"},
+		{"reply", letter(`,"replyTo":5`), "reply_to", "want a text"},
 		{"metadata that is none", letter(`,"metadata":[]`), "metadata", "want an object"},
 		{"life", letter(`,"metadata":{"ttl":-1}`), "metadata.ttl", "want at least 0"},
 		{"acknowledgement", letter(`,"metadata":{"requires_ack":"yes"}`), "metadata.requiresAck", "want true or false"},
 		{"101 fields of others", letter(`,"metadata":{"x":1` + manyFields(100) + `}`), "metadata", "want at most 100 fields besides ours"},
 		{"51 tags", letter(`,"metadata":{"tags":["a"` + strings.Repeat(`,"a"`, 50) + `]}`), "metadata.tags", "want at most 50 entries"},
-		{"correlation", letter(`,"correlation_id":5`), "metadata.correlationId", "want a text or null"},
+		{"correlation", letter(`,"correlation_id":5`), "metadata.correlationId", "want a text"},
 		{"the first of several", letter(`,"metadata":5,"priority":9,"content":5,"from":"a b","callback":5`), "from", "spaces"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -131,28 +131,16 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 	return appendFields(line, m.Extra, metadataNames.has)
 }
 
-// UnmarshalJSON reads camelCase and snake_case, and keeps what it does not know. It does not hold
-// values to their bounds, which [Decode] does.
+// UnmarshalJSON reads camelCase and snake_case, and keeps what it does not know.
 func (m *Metadata) UnmarshalJSON(raw []byte) error {
-	var in object
-	if err := json.Unmarshal(raw, &in); err != nil {
+	in, err := parseFields(raw)
+	if err != nil {
 		return err
 	}
-	renameIn(in, metadataNames, isNull)
-	var known knownMetadata
-	if err := json.Unmarshal(encoded(in), &known); err != nil {
-		return err
-	}
-	*m = Metadata{TTL: known.TTL, RequiresAck: known.RequiresAck, RetryCount: known.RetryCount,
-		MaxRetries: known.MaxRetries, Tags: nilIfEmpty(known.Tags), Goal: known.Goal}
-	if known.CorrelationID != nil {
-		m.CorrelationID = *known.CorrelationID
-	}
-	maps.DeleteFunc(in, func(name string, _ json.RawMessage) bool { return metadataNames.has(name) })
-	if len(in) > 0 {
-		m.Extra = in
-	}
-	return nil
+	rename(in, metadataNames)
+	var r reader
+	*m = r.metadata(in)
+	return r.err
 }
 
 // appendFields adds the fields of more to an encoded object that has some, in
@@ -243,7 +231,7 @@ func (s Signing) Decode(raw []byte) (Envelope, error) {
 	if err != nil {
 		return Envelope{}, err
 	}
-	e, err := decode(in, false)
+	e, err := decode(in, len(raw), false)
 	if err := relay.Verify(raw, s.Secret); err != nil {
 		return head(in), Refused(BadSignature, sigField, "%v", err)
 	}

@@ -36,35 +36,20 @@ func DecodePeer(raw []byte) (Peer, error) {
 	if err != nil {
 		return Peer{}, err
 	}
-	for _, field := range []struct {
-		name     string
-		required bool
-		check    func(string) error
-	}{{"from_agent_id", true, checkAgent}, {"to_agent_id", true, checkAgent}, {"body", true, checkBody},
-		{"from_goal_id", false, CheckID}, {"correlation_id", false, CheckID}, {"id", false, CheckID}} {
-		value := in[field.name]
-		text, isText := value.(string)
-		switch {
-		case value == nil && field.required:
-			return Peer{}, Invalid(field.name, "required")
-		case value == nil || text == "" && isText && !field.required:
-			continue
-		case !isText:
-			return Peer{}, Invalid(field.name, "want a text")
-		}
-		if err, wrong := field.check(text).(*Error); wrong {
-			return Peer{}, Invalid(field.name, "%s", err.Message)
+	for _, name := range []string{"from_goal_id", "correlation_id", "id"} {
+		if in[name] == "" {
+			delete(in, name)
 		}
 	}
-	sent, err := readTime(encoded(in["sent_at"]))
-	if err != nil {
-		return Peer{}, Invalid("sent_at", "%v", err)
-	}
-	in["sent_at"] = formatTime(sent)
-	var p Peer
-	err = json.Unmarshal(encoded(in), &p)
-	p.SentAt = sent
-	return p, err
+	var r reader
+	p := Peer{FromAgentID: AgentID(r.text(in["from_agent_id"], "from_agent_id", true, checkAgent)),
+		ToAgentID:     AgentID(r.text(in["to_agent_id"], "to_agent_id", true, checkAgent)),
+		Body:          r.text(in["body"], "body", true, checkBody),
+		FromGoalID:    r.text(in["from_goal_id"], "from_goal_id", false, CheckID),
+		CorrelationID: r.text(in["correlation_id"], "correlation_id", false, CheckID),
+		ID:            r.text(in["id"], "id", false, CheckID),
+		SentAt:        r.time(in["sent_at"], "sent_at", true)}
+	return p, r.err
 }
 
 func checkBody(body string) error {

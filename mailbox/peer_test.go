@@ -101,7 +101,7 @@ func TestDecodePeerRefuses(t *testing.T) {
 		{"no body", with("body", `"  \n"`), "body", "at least one character"},
 		{"long body", with("body", `"`+strings.Repeat("x", 65537)+`"`), "body", "has 65537 bytes, at most 65536"},
 		{"odd time", with("sent_at", `"now"`), "sent_at", "want a time"},
-		{"no time", with("sent_at", `null`), "sent_at", "want a time"},
+		{"no time", with("sent_at", `null`), "sent_at", "required"},
 		{"long correlation", with("correlation_id", `"`+strings.Repeat("x", 201)+`"`), "correlation_id", "at most 200"},
 		{"goal with a line break", with("from_goal_id", `"a\nb"`), "from_goal_id", "control"},
 	} {

@@ -98,12 +98,10 @@ func parseTime(text string) (time.Time, error) {
 
 // readTime reads a time as any of the three mailboxes writes it: a text, or a number
 // of seconds or milliseconds since 1970 (told apart by their size), also as a text.
-func readTime(raw json.RawMessage) (time.Time, error) {
-	text := string(raw)
-	if strings.HasPrefix(text, `"`) {
-		if json.Unmarshal(raw, &text) != nil {
-			return time.Time{}, errTime
-		}
+func readTime(value any) (time.Time, error) {
+	text, _ := value.(string)
+	if n, ok := value.(json.Number); ok {
+		text = n.String()
 	}
 	text = strings.TrimSpace(text)
 	f, err := strconv.ParseFloat(text, 64)
@@ -117,15 +115,6 @@ func readTime(raw json.RawMessage) (time.Time, error) {
 		return time.Time{}, errTime
 	}
 	return plausible(time.UnixMilli(int64(math.Round(f))))
-}
-
-// wholeOf is a whole number, or false for any other.
-func wholeOf(n json.Number) any {
-	f, err := n.Float64()
-	if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1<<53 {
-		return false
-	}
-	return int64(f)
 }
 
 // plausible refuses what RFC 3339 cannot write, and what is a missing value
