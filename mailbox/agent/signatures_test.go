@@ -190,6 +190,7 @@ func TestNewSecretWhileMailWaits(t *testing.T) {
 		if n := a.saw(agent.EventDead); n != 2 {
 			t.Errorf("%d dead letters", n)
 		}
+		refusedAs(t, a.Replay(t.Context(), "m1"), mailbox.InvalidMessage, "not signed with the current RELAY_SECRET")
 	})
 }
 
