@@ -46,14 +46,19 @@ func TestForeignHands(t *testing.T) {
 			writeFile(t, path+"~", "")
 			must(t, os.Rename(path+"~", path))
 		},
-		"removed": func(t *testing.T, path string) {
-			must(t, os.Remove(path))
+		"removed":                 func(t *testing.T, path string) { must(t, os.Remove(path)) },
+		"removed with its folder": func(t *testing.T, path string) { must(t, os.RemoveAll(filepath.Dir(path))) },
+		"in a folder that was renamed and made again": func(t *testing.T, path string) {
+			dir := filepath.Dir(path)
+			must(t, errors.Join(os.Rename(dir, dir+".old"), os.Mkdir(dir, 0o700)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := filepath.Join(t.TempDir(), "transcripts")
 			s := open(t, dir, nil)
+			reader := open(t, dir, &Options{ReadOnly: true})
 			add(t, s, true, messages(0, 10)...)
+			expectTail(t, reader, 10, messages(0, 10))
 			do(t, filepath.Join(dir, file))
 			before, err := s.Tail("feishu", "oc_x", 1000)
 			must(t, err)
@@ -61,7 +66,12 @@ func TestForeignHands(t *testing.T) {
 			add(t, s, true, messages(0, 10)...) // they are no longer there
 			add(t, s, false, messages(0, 10)...)
 			add(t, s, false, before...)
-			expectTail(t, s, 1000, slices.Concat(before, []Entry{message(200)}, messages(0, 10)))
+			for _, s := range []*Store{s, reader} {
+				expectTail(t, s, 1000, slices.Concat(before, []Entry{message(200)}, messages(0, 10)))
+				if got, err := s.Chats(); err != nil || len(got) != 1 {
+					t.Errorf("chats: %d, %v, want 1", len(got), err)
+				}
+			}
 		})
 	}
 	t.Run("moved away as logrotate does", func(t *testing.T) {

@@ -199,36 +199,6 @@ func TestExampleFileLoads(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add([]byte(`[{"name":"BotB","feishuOpenId":"ou_b","type":"bot"},{"type":"user"}]`))
-	f.Add([]byte(`{"agents":{"b":{"aliases":["x"],"open_ids":{"a":"b"}}},"groups":{"oc":{"members":[],"group_policy":"open","maxBotReplyDepth":3}}}`))
-	f.Add([]byte("\ufeff{\"groups\":{\"x\":{\"bot_reply_llm_check\":1}}}"))
-	f.Add([]byte(`{"agents":[[],null,{"name":{}}]}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := Parse(data)
-		if (file == nil) != (err != nil) {
-			t.Fatalf("Parse = %v, %v", file, err)
-		}
-		if err != nil {
-			return
-		}
-		for id, a := range file.Agents {
-			if id == "" || a.ID != id || a.Name == "" {
-				t.Errorf("agent %q: %+v", id, a)
-			}
-		}
-		for chat, g := range file.Groups {
-			if chat == "" || g.MaxBotReplyDepth != nil && *g.MaxBotReplyDepth < 0 {
-				t.Errorf("group %q: %+v", chat, g)
-			}
-			if _, known := file.Member(chat, "x"); !known {
-				t.Errorf("group %q is not known", chat)
-			}
-		}
-		file.DirectoryFor(mention.Agent{}).Find(mention.Text{Content: "@x @BotB"})
-	})
-}
-
 // A key that is not read and was probably meant to be is named, and breaks nothing.
 func TestUnread(t *testing.T) {
 	for _, tt := range []struct {

@@ -107,23 +107,10 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestRunMendsABrokenStart(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "groups.json")
-	write(t, path, `{`)
-	w, l := running(t, path)
-	if w.Err() == nil {
-		t.Error("no error of a broken file")
-	}
-	replace(t, path, `[{"name":"A"}]`)
-	l.next(t, slog.LevelInfo)
-	wantAgent(t, w, "A")
-}
-
 func TestRunSeesAFolderThatAppearsOrIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	path := filepath.Join(dir, "groups.json")
 	w, l := running(t, path)
-
 	fresh := func(data string) {
 		t.Helper()
 		if err := os.Mkdir(dir+".new", 0o700); err != nil {
@@ -142,7 +129,10 @@ func TestRunSeesAFolderThatAppearsOrIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.next(t, slog.LevelError) // gone
-	fresh(`[{"name":"B"}]`)
+	fresh(`{`)
+	l.next(t, slog.LevelError)
+	wantAgent(t, w, "A") // the last good one
+	replace(t, path, `[{"name":"B"}]`)
 	l.next(t, slog.LevelInfo)
 	wantAgent(t, w, "B")
 }

@@ -1,18 +1,11 @@
 package jsonl
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"feishu-relay/internal/safefile"
 )
@@ -123,114 +116,4 @@ func TestLogWithoutItsFile(t *testing.T) {
 	must(t, os.Remove(dir))
 	put(t, l, "b")
 	wantFile(t, path, "b\n")
-}
-
-// Writers rotate while others write and a reader is behind: no line is lost, torn or
-// doubled, and each writer's lines stay in order.
-func TestLogRotation(t *testing.T) {
-	const writers, lines = 4, 200
-	dir := t.TempDir()
-	var working sync.WaitGroup
-	for w := range writers {
-		l := newLog(t, dir)
-		l.Max = 300
-		working.Go(func() {
-			for i := range lines {
-				line := fmt.Sprintf("%d %d\n", w, i)
-				if err := Retry(t.Context(), func() error {
-					return l.Do(func(size int64) error {
-						if l.Full(size) {
-							names, _ := filepath.Glob(filepath.Join(dir, "log.*"))
-							return cmp.Or(l.Rotate(fmt.Sprintf("log.%06d", len(names)), size), ErrMoved)
-						}
-						_, err := l.Append([]byte(line))
-						return err
-					})
-				}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	working.Wait()
-	files, err := filepath.Glob(filepath.Join(dir, "log.*"))
-	must(t, err)
-	if len(files) < writers*lines*4/400 {
-		t.Errorf("rotated %d times", len(files))
-	}
-	next := [writers]int{}
-	for _, path := range append(files, filepath.Join(dir, "log")) {
-		data, err := os.ReadFile(path)
-		must(t, err)
-		tail := NewTail(limit)
-		_, err = tail.Read(bytes.NewReader(data), int64(len(data)), func(l Line) bool {
-			var w, i int
-			if _, err := fmt.Sscanf(string(l.Text), "%d %d", &w, &i); err != nil || i != next[w] {
-				t.Errorf("%s: line %q, want number %d", filepath.Base(path), l.Text, next[w])
-			}
-			next[w] = i + 1
-			return true
-		})
-		must(t, err)
-	}
-	for w, n := range next {
-		if n != lines {
-			t.Errorf("%d lines of writer %d, want %d", n, w, lines)
-		}
-	}
-}
-
-// TestHelper is the other process of the tests below.
-func TestHelper(t *testing.T) {
-	role, dir := os.Getenv("JSONL_TEST_ROLE"), os.Getenv("JSONL_TEST_DIR")
-	if role == "" {
-		t.Skip("for other tests")
-	}
-	l := newLog(t, dir)
-	switch role {
-	case "holder":
-		must(t, l.Do(func(int64) error {
-			fmt.Println("locked")
-			time.Sleep(time.Hour) // select{} would be found to be a deadlock, and end the process
-			return nil
-		}))
-	case "full disk":
-		fillDisk(t, l)
-	case "writer":
-		for i := 0; ; i++ {
-			put(t, l, fmt.Sprintf("%d %s", i, strings.Repeat("x", 100_000)))
-		}
-	}
-}
-
-func helper(t *testing.T, role, dir string) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelper$")
-	cmd.Env = append(os.Environ(), "JSONL_TEST_ROLE="+role, "JSONL_TEST_DIR="+dir)
-	return cmd
-}
-
-func TestAWriterIsKilled(t *testing.T) {
-	dir := t.TempDir()
-	l, path := newLog(t, dir), filepath.Join(dir, "log")
-	for range 5 {
-		cmd := helper(t, "writer", dir)
-		must(t, cmd.Start())
-		var before int64
-		if info, err := os.Stat(path); err == nil {
-			before = info.Size()
-		}
-		for size := before; size < before+1<<20; time.Sleep(time.Millisecond) {
-			if info, err := os.Stat(path); err == nil {
-				size = info.Size()
-			}
-		}
-		must(t, cmd.Process.Kill())
-		_ = cmd.Wait() // it was killed
-		put(t, l, "own")
-	}
-	data, err := os.ReadFile(path)
-	must(t, err)
-	if n := strings.Count("\n"+string(data), "\nown\n"); n != 5 {
-		t.Errorf("%d whole lines of ours, want 5", n)
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
 	"time"
 
@@ -34,25 +33,11 @@ var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
 // the file was cut, or cut and filled again.
 var ErrReplaced = errors.New("the file was replaced in place")
 
-// Sum is a hash of the bytes before a place, which identifies the place. As
-// text it is 16 hex digits, since some JSON tools round numbers of this size.
-type Sum uint64
+// Sum is a hash of the bytes before a place, which identifies the place, as 16 hex digits.
+type Sum string
 
 func sumOf(before []byte) Sum {
-	return Sum(xxhash.Sum64(before[max(0, len(before)-guardSize):]))
-}
-
-// MarshalText implements [encoding.TextMarshaler].
-func (s Sum) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%016x", uint64(s)), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (s *Sum) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 16, 64)
-	if err != nil || len(text) != 16 {
-		return errors.New("sum is not 16 hex digits")
-	}
-	*s = Sum(n)
-	return nil
+	return Sum(fmt.Sprintf("%016x", xxhash.Sum64(before[max(0, len(before)-guardSize):])))
 }
 
 // Line is a finished line of a file.

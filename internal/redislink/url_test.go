@@ -1,7 +1,6 @@
 package redislink
 
 import (
-	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -121,18 +120,4 @@ func FuzzParseURL(f *testing.F) {
 		}
 		_, _ = ParseURL(password) // must not panic
 	})
-}
-
-func ExampleParseURL() {
-	o, err := ParseURL("redis+sentinel://:secret@s1,s2:26380/mymaster/1")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(o.Addrs, o.MasterName, o.DB)
-	_, err = ParseURL("redis://secret@host")
-	fmt.Println(err)
-	// Output:
-	// [s1:26379 s2:26380] mymaster 1
-	// redis URL: has a user and no password; a password alone is written :password@
 }

@@ -2,6 +2,7 @@ package safefile_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -55,26 +56,6 @@ func TestNotices(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, &n, func(why safefile.Notice) bool { return why.Lost })
-	}
-}
-
-// Without notices the clock gives a reason to look.
-func TestNoticesByTheClock(t *testing.T) {
-	dir := t.TempDir()
-	n := safefile.Notices{Dir: dir, Recheck: time.Millisecond, Off: true}
-	defer n.Close()
-	n.Arm()
-	touch(t, filepath.Join(dir, "x"))
-	until(t, &n, func(why safefile.Notice) bool {
-		if !why.Ticked {
-			t.Errorf("got %+v", why)
-		}
-		return why.Ticked
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for err := error(nil); err == nil; {
-		_, err = n.Next(ctx)
 	}
 }
 
@@ -186,4 +167,18 @@ func TestNoticesThatAreNotRead(t *testing.T) {
 		hears(t, quick, "x")
 	}
 	until(t, slow, func(why safefile.Notice) bool { return why.Lost })
+}
+
+// A watcher whose folder was renamed and removed can be closed while its changes are not read.
+func TestNoticesOfARemovedFolderEnd(t *testing.T) {
+	dir := t.TempDir()
+	folder, gone := filepath.Join(dir, "folder"), filepath.Join(dir, "gone")
+	for range 300 {
+		mkdir(t, folder)
+		n := watch(t, folder, "")
+		if err := errors.Join(os.Rename(folder, gone), os.Remove(gone)); err != nil {
+			t.Fatal(err)
+		}
+		n.Close()
+	}
 }

@@ -1,13 +1,11 @@
 package safefile_test
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"feishu-relay/internal/safefile"
@@ -125,37 +123,6 @@ func TestReplaceThatFailsLeavesTheOldContent(t *testing.T) {
 	onlyEntry(t, root, "state") // and no temporary file
 }
 
-// A reader never sees anything but one whole value.
-func TestReplaceIsAtomic(t *testing.T) {
-	root := openDir(t, t.TempDir())
-	values := [][]byte{bytes.Repeat([]byte("a"), 100_000), bytes.Repeat([]byte("b"), 200_000)}
-	if err := safefile.ReplaceFast(root, "state", values[0]); err != nil {
-		t.Fatal(err)
-	}
-	var writers sync.WaitGroup
-	for _, v := range values {
-		writers.Go(func() {
-			for range 50 {
-				if err := safefile.ReplaceFast(root, "state", v); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() { writers.Wait(); close(done) }()
-	for running := true; running; {
-		select {
-		case <-done:
-			running = false
-		default:
-		}
-		if got := read(t, root, "state"); got != string(values[0]) && got != string(values[1]) {
-			t.Fatalf("read a part: %d bytes", len(got))
-		}
-	}
-}
-
 func TestOpen(t *testing.T) {
 	root := openDir(t, t.TempDir())
 	if _, err := safefile.Open(root, "new", os.O_RDWR); !errors.Is(err, fs.ErrNotExist) {
@@ -233,11 +200,5 @@ func TestTryLock(t *testing.T) {
 	first.Close()
 	if _, err := safefile.TryLock(first); err == nil {
 		t.Error("locking a closed file gives no error")
-	}
-}
-
-func TestNetworkFS(t *testing.T) {
-	if got := safefile.NetworkFS(filepath.Join(t.TempDir(), "missing")); got != "" {
-		t.Errorf("a missing folder lies on %q", got)
 	}
 }

@@ -4,13 +4,9 @@ package safefile_test
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -57,6 +53,10 @@ func TestRights(t *testing.T) {
 					t.Errorf("%s: got %v, want %v", file, got, tt.file)
 				}
 			}
+			openDir(t, parent) // which is there, and keeps its rights
+			if got := mode(t, parent); got != tt.parent&^fs.ModeSticky {
+				t.Errorf("the folder above: got %v", got)
+			}
 			sub, err := safefile.OpenSub(root, "sub")
 			if err != nil {
 				t.Fatal(err)
@@ -66,17 +66,6 @@ func TestRights(t *testing.T) {
 				t.Errorf("sub: got %v, want %v", got, tt.folder)
 			}
 		})
-	}
-}
-
-func TestOpenDirLeavesRightsAlone(t *testing.T) {
-	path := t.TempDir()
-	if err := os.Chmod(path, 0o751); err != nil {
-		t.Fatal(err)
-	}
-	openDir(t, path)
-	if got := mode(t, path); got != 0o751 {
-		t.Errorf("got %v, want what the folder had", got)
 	}
 }
 
@@ -92,90 +81,24 @@ func TestOpenDirRefusesAFile(t *testing.T) {
 	}
 }
 
-// What needs a process of its own is this test binary, started again.
-const helper = "SAFEFILE_TEST_HELPER"
-
-func TestMain(m *testing.M) {
-	switch dir := os.Getenv("SAFEFILE_TEST_DIR"); os.Getenv(helper) {
-	case "":
-		os.Exit(m.Run())
-	case "full-disk":
-		exitOn(fillDisk(dir))
-	}
-}
-
-func exitOn(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func run(t *testing.T, what, dir string) error {
-	t.Helper()
-	self, err := os.Executable()
+// Opening a FIFO waits for its other end, forever if no process opens that.
+func TestOpenRefusesWhatIsNoRegularFile(t *testing.T) {
+	root, err := safefile.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), helper+"="+what, "SAFEFILE_TEST_DIR="+dir)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	defer root.Close()
+	if err := errors.Join(syscall.Mkfifo(filepath.Join(root.Name(), "fifo"), 0o600), root.Mkdir("folder", 0o700)); err != nil {
+		t.Fatal(err)
 	}
-	return nil
-}
-
-func openQueue(dir string) (*os.Root, *os.File, error) {
-	root, err := safefile.OpenDir(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err := safefile.Open(root, "queue", appending)
-	return root, f, err
-}
-
-// fillDisk appends to a file that may have 100 bytes, which cuts a write short
-// as a full disk does, and goes on when there is room again.
-func fillDisk(dir string) error {
-	signal.Ignore(syscall.SIGXFSZ)
-	_, f, err := openQueue(dir)
-	if err != nil {
-		return err
-	}
-	limit := func(bytes uint64) error {
-		var now syscall.Rlimit
-		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &now); err != nil {
-			return err
+	for _, flag := range []int{os.O_RDONLY, os.O_RDWR, os.O_WRONLY, os.O_RDWR | os.O_APPEND | os.O_CREATE, os.O_WRONLY | os.O_CREATE} {
+		if f, err := safefile.Open(root, "fifo", flag); err == nil {
+			t.Errorf("a FIFO was opened with %#x: %v", flag, f.Close())
 		}
-		now.Cur = min(bytes, now.Max)
-		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &now)
 	}
-	if err := limit(100); err != nil {
-		return err
-	}
-	if _, err := safefile.Append(f, []byte("first\n")); err != nil {
-		return err
-	}
-	long := []byte(strings.Repeat("long", 50) + "\n")
-	if _, err := safefile.Append(f, long); err == nil {
-		return errors.New("a write cut short is no error")
-	}
-	if err := limit(1 << 20); err != nil {
-		return err
-	}
-	_, err = safefile.Append(f, []byte("last\n"))
-	return err
-}
-
-func TestAWriteCutShortSwallowsNoOtherLine(t *testing.T) {
-	dir := t.TempDir()
-	if err := run(t, "full-disk", dir); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(read(t, openDir(t, dir), "queue"), "\n")
-	if len(lines) != 4 || lines[0] != "first" || !strings.HasPrefix(lines[1], "longlong") || lines[2] != "last" || lines[3] != "" {
-		t.Errorf("got lines %q", lines)
+	for _, name := range []string{"fifo", "folder"} {
+		if _, err := safefile.ReadFile(root, name); !errors.Is(err, safefile.ErrNotRegular) {
+			t.Errorf("%s: got %v, want ErrNotRegular", name, err)
+		}
 	}
 }

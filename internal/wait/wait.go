@@ -121,50 +121,31 @@ func Wake(c chan<- struct{}) {
 
 // Saver decides when to save a state that changes often.
 type Saver struct {
-	every        int64
 	after, again time.Duration
-	unsaved      atomic.Int64
-	some, many   chan struct{} // unsaved has left 0; has reached every
+	unsaved      atomic.Bool
+	changed      chan struct{} // unsaved has become true
 }
 
-// NewSaver returns a Saver that saves after every changes, or, if fewer, when after has
-// passed since the first. After an error it retries when again has passed.
-func NewSaver(every int64, after, again time.Duration) *Saver {
-	return &Saver{every: every, after: after, again: again, some: make(chan struct{}, 1), many: make(chan struct{}, 1)}
+// NewSaver returns a Saver that saves when after has passed since the first change. After an error it retries when
+// again has passed.
+func NewSaver(after, again time.Duration) *Saver {
+	return &Saver{after: after, again: again, changed: make(chan struct{}, 1)}
 }
 
-// Note counts a change. It may be called from any goroutine and does not block.
+// Note notes a change. It may be called from any goroutine and does not block.
 func (s *Saver) Note() {
-	switch s.unsaved.Add(1) {
-	case 1:
-		Wake(s.some)
-	case s.every:
-		Wake(s.many)
+	if s.unsaved.CompareAndSwap(false, true) {
+		Wake(s.changed)
 	}
 }
 
 // Saved records that all changes noted so far are saved, or about to be.
-func (s *Saver) Saved() { s.unsaved.Store(0) }
+func (s *Saver) Saved() { s.unsaved.Store(false) }
 
 // Run calls save when due, until ctx is done. save must call Saved first.
 func (s *Saver) Run(ctx context.Context, save func() error) {
-	for {
-		select {
-		case <-s.some:
-		case <-ctx.Done():
-			return
-		}
-		for pause, unsaved := s.after, true; unsaved; pause = s.again {
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-s.many:
-				timer.Stop()
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			}
-			unsaved = save() != nil
+	for Change(ctx, time.Time{}, s.changed) == nil {
+		for pause := s.after; Sleep(ctx, pause) == nil && save() != nil; pause = s.again {
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (r *reader) run(ctx context.Context) {
 	defer r.dir.Close()
 	r.wake = safefile.Notices{Dir: opt.Dir, Recheck: opt.Recheck, Off: opt.NoNotify, Prefix: opt.Queue + ".", Log: r.q.log}
 	defer r.wake.Close()
-	r.saver = wait.NewSaver(1000, 200*time.Millisecond, opt.Recheck)
+	r.saver = wait.NewSaver(200*time.Millisecond, opt.Recheck)
 	var saving sync.WaitGroup
 	saving.Go(func() { r.saver.Run(ctx, r.save) })
 	for why := (safefile.Notice{}); ctx.Err() == nil && r.q.closed.Err() == nil; {

@@ -11,10 +11,7 @@ import (
 	"feishu-relay/relay"
 )
 
-const (
-	saveAfter = 200 * time.Millisecond // how old the stored position may get,
-	saveCount = 1000                   // or after so many settled lines
-)
+const saveAfter = 200 * time.Millisecond // how old the stored position may get
 
 // cursor is what a reader keeps on disk.
 type cursor struct {

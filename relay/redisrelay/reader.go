@@ -105,7 +105,7 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 
 func (q *Queue) newReader(h relay.Handler) *reader {
 	return &reader{q: q, handle: h, window: relay.NewWindow(place{}), foreign: newForeign(),
-		saver: wait.NewSaver(saveCount, saveAfter, q.opts.Block), saved: cursor{Waits: true}}
+		saver: wait.NewSaver(saveAfter, q.opts.Block), saved: cursor{Waits: true}}
 }
 
 // sessions reads until ctx is done, and waits out the faults between.
