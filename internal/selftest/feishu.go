@@ -40,30 +40,14 @@ type caller struct {
 
 // refused is the error of a call that Feishu answered with a code.
 type refused struct {
-	Code   int    `json:"code"`
-	Msg    string `json:"msg"`
-	Detail struct {
-		Violations []struct {
-			Subject string `json:"subject"`
-		} `json:"permission_violations"`
-	} `json:"error"`
+	Code int    `json:"code"`
+	Msg  string `json:"msg"`
 }
 
 func (r *refused) Error() string { return fmt.Sprintf("code %d: %.200s", r.Code, r.Msg) }
 
-// scopeList finds the scopes in the text of a refusal.
+// scopeList finds in the text of a refusal the scopes of which one would have been enough.
 var scopeList = regexp.MustCompile(`required: \[([a-zA-Z0-9_.:, -]*)\]`)
-
-// scopes are those of which one would have been enough.
-func (r *refused) scopes() (out []string) {
-	for _, v := range r.Detail.Violations {
-		out = append(out, v.Subject)
-	}
-	if m := scopeList.FindStringSubmatch(r.Msg); len(out) == 0 && m != nil {
-		out = strings.Split(strings.ReplaceAll(m[1], " ", ""), ",")
-	}
-	return out
-}
 
 // notFeishu is the error of an answer that is not Feishu's.
 type notFeishu struct{ what string }
@@ -149,7 +133,7 @@ func (r *results) tenant(ctx context.Context) {
 	case isRefused:
 		r.add(Fail, r.say("credentials refused", f.base, c.AppID, refusal), r.credentialsFix(refusal))
 	case err != nil:
-		r.add(Fail, f.base+": "+r.feishuError(err), r.networkFix(err))
+		r.add(Fail, f.base+": "+r.feishuError(err), r.feishuFix(err))
 	case !app:
 		r.unknown("app unseen", f.base)
 	default:
@@ -179,8 +163,25 @@ func (r *results) feishuError(err error) string {
 	return r.plainly(err)
 }
 
-// networkFix is what to do about a network in which Feishu is not found.
-func (r *results) networkFix(err error) string {
+// Codes that stand for their fix.
+const (
+	codeNoBot     = 11205
+	codeNoVersion = 99991662
+	codeNoScope   = 99991672
+)
+
+// refusals are the fixes for codes of Feishu, and the app's page on which each is made.
+var refusals = map[int]struct{ key, page string }{
+	codeNoBot: {"fix ability", "/bot"}, 230006: {"fix ability", "/bot"}, 232025: {"fix ability", "/bot"},
+	codeNoVersion: {"fix version", "/version"}, 99991673: {"fix version", "/version"},
+	11207: {"fix version", "/version"}, 212100: {"fix version", "/version"},
+	99991400: {key: "fix too often"}, 99991401: {"fix whitelist", "/safe"}, 99991403: {key: "fix quota"},
+	99991543: {"fix secret", "/baseinfo"}, 10003: {key: "fix app id"},
+}
+
+// feishuFix is what to do about a call that failed.
+func (r *results) feishuFix(err error) string {
+	refusal, _ := errors.AsType[*refused](err)
 	switch {
 	case is[notFeishu](err):
 		return r.say("fix not Feishu")
@@ -188,60 +189,40 @@ func (r *results) networkFix(err error) string {
 		return r.say("fix DNS")
 	case is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err):
 		return r.say("fix authority")
+	case refusal == nil:
+		return r.say("fix network")
+	case refusal.Code == codeNoScope:
+		scopes := ""
+		if m := scopeList.FindStringSubmatch(refusal.Msg); m != nil {
+			scopes = strings.ReplaceAll(m[1], " ", "")
+		}
+		return r.say("fix scope", r.scopeURL(scopes))
 	}
-	return r.say("fix network")
+	if fix, known := refusals[refusal.Code]; known {
+		return r.say(fix.key, r.console(fix.page))
+	}
+	return r.say("fix app", r.console(""))
 }
 
-// credentialsFix is what to do about refused credentials.
+// credentialsFix is what to do about credentials that did not get a token.
 func (r *results) credentialsFix(refusal *refused) string {
 	other := "https://open.larksuite.com"
 	if r.isLark() {
 		other = "https://open.feishu.cn"
 	}
-	switch msg := strings.ToLower(refusal.Msg); {
-	case strings.Contains(msg, "secret") || refusal.Code == 99991543:
-		return r.say("fix secret", r.console("/baseinfo"))
-	case refusal.Code == 10003:
-		return r.say("fix app id", r.console(""))
-	case strings.Contains(msg, "not exist"):
+	msg := strings.ToLower(refusal.Msg)
+	if strings.Contains(msg, "not exist") && !strings.Contains(msg, "secret") {
 		return r.say("fix platform", other)
 	}
-	return r.refusalFix(refusal)
-}
-
-// Codes that stand for the fixes of [results.refusalFix].
-const (
-	codeNoBot     = 11205
-	codeNoVersion = 99991662
-	codeNoScope   = 99991672
-)
-
-// refusalFix is what to do about a call that Feishu refused.
-func (r *results) refusalFix(refusal *refused) string {
-	switch refusal.Code {
-	case codeNoScope:
-		return r.say("fix scope", r.scopeURL(refusal.scopes()...))
-	case codeNoBot, 230006, 232025:
-		return r.say("fix ability", r.console("/bot"))
-	case codeNoVersion, 99991673, 11207, 212100:
-		return r.say("fix version", r.console("/version"))
-	case 99991400:
-		return r.say("fix too often")
-	case 99991401:
-		return r.say("fix whitelist", r.console("/safe"))
-	case 99991403:
-		return r.say("fix quota")
+	if strings.Contains(msg, "secret") {
+		return r.say("fix secret", r.console("/baseinfo"))
 	}
-	return r.say("fix app", r.console(""))
+	return r.feishuFix(refusal)
 }
 
 // unanswered reports a question that Feishu did not answer.
 func (r *results) unanswered(s Status, what string, err error) {
-	fix := r.networkFix(err)
-	if refusal, ok := errors.AsType[*refused](err); ok {
-		fix = r.refusalFix(refusal)
-	}
-	r.add(s, r.say("unanswered", r.say(what), r.feishuError(err)), fix)
+	r.add(s, r.say("unanswered", r.say(what), r.feishuError(err)), r.feishuFix(err))
 }
 
 func (r *results) isLark() bool { return strings.HasSuffix(r.cfg.BaseURL.Hostname(), ".larksuite.com") }
@@ -258,8 +239,8 @@ func (r *results) console(page string) string {
 	return "https://" + host + "/app/" + r.cfg.AppID + page
 }
 
-func (r *results) scopeURL(scopes ...string) string {
-	return r.console("/auth?q=" + strings.Join(scopes, ",") + "&op_from=openapi&token_type=tenant")
+func (r *results) scopeURL(scopes string) string {
+	return r.console("/auth?q=" + scopes + "&op_from=openapi&token_type=tenant")
 }
 
 // States of an app (activate_status).
@@ -284,7 +265,7 @@ func (r *results) feishuBot(ctx context.Context, f *caller) bool {
 	}
 	bot := answer.Bot
 	if bot.OpenID == "" {
-		r.add(Fail, r.say("no bot", r.cfg.AppID), r.refusalFix(&refused{Code: codeNoBot}))
+		r.add(Fail, r.say("no bot", r.cfg.AppID), r.feishuFix(&refused{Code: codeNoBot}))
 		return false
 	}
 	if bot.State != nil && *bot.State != appEnabled {
@@ -295,7 +276,7 @@ func (r *results) feishuBot(ctx context.Context, f *caller) bool {
 		if !words.Has(state) {
 			state = "app state/other"
 		}
-		r.add(s, r.say("app state", bot.Name, r.say(state), *bot.State), r.refusalFix(&refused{Code: codeNoVersion}))
+		r.add(s, r.say("app state", bot.Name, r.say(state), *bot.State), r.feishuFix(&refused{Code: codeNoVersion}))
 		return s == Warn
 	}
 	r.ok("the bot", r.cfg.AppID, bot.Name, bot.OpenID)
@@ -436,7 +417,7 @@ func (r *results) events(ctx context.Context, f *caller) {
 	}
 	live := all[at]
 	if live.Ability != nil && live.Ability.Bot == nil {
-		r.add(Fail, r.say("version without bot", live.Name), r.refusalFix(&refused{Code: codeNoBot}))
+		r.add(Fail, r.say("version without bot", live.Name), r.feishuFix(&refused{Code: codeNoBot}))
 		return
 	}
 	fine := at == 0
@@ -569,10 +550,9 @@ func (r *results) managers(ctx context.Context, f *caller, in []Chat, err error)
 		}
 		return
 	}
-	detail := r.say("no managers", r.say("chat unread", r.feishuError(err)))
-	if refusal, ok := errors.AsType[*refused](err); ok {
-		r.add(Warn, detail, r.refusalFix(refusal))
-	} else {
-		r.add(Warn, detail, r.say("no managers.fix", ""))
+	fix := r.say("no managers.fix", "")
+	if is[*refused](err) {
+		fix = r.feishuFix(err)
 	}
+	r.add(Warn, r.say("no managers", r.say("chat unread", r.feishuError(err))), fix)
 }

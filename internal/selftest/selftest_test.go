@@ -43,14 +43,6 @@ func TestRunLeavesAHangingTestBehind(t *testing.T) {
 	})
 }
 
-func TestScopesOfARefusal(t *testing.T) {
-	r := &refused{Code: codeNoScope, Msg: "Access denied. One of the following scopes is required: " +
-		"[im:chat:readonly, im:chat]. https://open.feishu.cn/app/cli_x/auth?q="}
-	if diff := cmp.Diff([]string{"im:chat:readonly", "im:chat"}, r.scopes()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestSize(t *testing.T) {
 	for bytes, want := range map[int64]string{0: "0 B", 1536: "1.5 KiB", 2048: "2 KiB", 300 << 20: "300 MiB", 1 << 50: "1024 TiB"} {
 		if got := Size(bytes); got != want {
