@@ -128,11 +128,4 @@ func TestCheckCertificateFile(t *testing.T) {
 			wants(t, found, "gateway certificate", tt.status, tt.says)
 		})
 	}
-	t.Run("missing", func(t *testing.T) {
-		withTLS(t, "file")
-		t.Setenv("GATEWAY_CERT_FILE", "/does/not/exist")
-		t.Setenv("GATEWAY_KEY_FILE", "/does/not/exist")
-		_, found := checked(t)
-		wants(t, found, "gateway certificate", selftest.Fail, "set GATEWAY_CERT_FILE and GATEWAY_KEY_FILE")
-	})
 }

@@ -22,30 +22,6 @@ func TestCheckGolden(t *testing.T) {
 			"\x1b[33m!\x1b[0m disk space: 150 MiB are left\n    df -h /data\n\n" +
 			"\x1b[1mFeishu\x1b[0m\n" +
 			"\x1b[31m✗\x1b[0m Feishu: code 10014\n    copy the \"secret\"\n\n1 to fix, 1 to know of\n"},
-		{"JSON", false, true, `[
-  {
-    "area": "Files",
-    "name": "relay folder",
-    "status": "ok",
-    "detail": "locks work",
-    "mend": ""
-  },
-  {
-    "area": "Files",
-    "name": "disk space",
-    "status": "warn",
-    "detail": "150 MiB are left",
-    "mend": "df -h /data"
-  },
-  {
-    "area": "Feishu",
-    "name": "Feishu",
-    "status": "fail",
-    "detail": "code 10014",
-    "mend": "copy the \"secret\""
-  }
-]
-`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer

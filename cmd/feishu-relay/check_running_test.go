@@ -171,11 +171,9 @@ func TestCheckJudge(t *testing.T) {
 		status selftest.Status
 		says   string
 	}{
-		{"yes", 200, answer("YES"), selftest.OK, "tiny answered YES in "},
 		{"no", 200, answer("no."), selftest.OK, "answered NO"},
 		{"chatters", 200, answer("Well, yes"), selftest.Fail, "follows instructions"},
 		{"wrong key", 401, `{"error":{"message":"wrong key hidden"}}`, selftest.Fail, "OPENAI_API_KEY"},
-		{"wrong model or path", 404, `{"error":{"message":"no such model"}}`, selftest.Fail, "OPENAI_MODEL is a model of that endpoint"},
 		{"no quota", 429, `{"error":{"message":"slow down"}}`, selftest.Fail, "the account of that key"},
 		{"a web page", 200, `<html>`, selftest.Fail, "OPENAI_BASE_URL ends in the version"},
 		{"a bad request", 400, `{"error":{"message":"no chat model"}}`, selftest.Fail, "a chat model of that endpoint"},

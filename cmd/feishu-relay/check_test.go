@@ -82,27 +82,6 @@ func TestCheckOfAFreshInstallation(t *testing.T) {
 	}
 }
 
-func TestCheckNamesAllMistakes(t *testing.T) {
-	configured(t)
-	for name, value := range map[string]string{"AGENT_NAME": "", "LOG_LEVEL": "loud", "DEDUP_SIZE": "many", "CONNECTOR": "true",
-		"RELAY_BACKEND": "redis"} {
-		t.Setenv(name, value)
-	}
-	code, found := checked(t)
-	if code != 1 {
-		t.Errorf("status %d, want 1", code)
-	}
-	wants(t, found, "AGENT_NAME", selftest.Fail, "required")
-	wants(t, found, "LOG_LEVEL", selftest.Fail, "debug, info, warn")
-	wants(t, found, "DEDUP_SIZE", selftest.Fail, "message ids that are remembered")
-	wants(t, found, "FEISHU_APP_ID, FEISHU_APP_SECRET", selftest.Fail, "")
-	wants(t, found, "REDIS_URL", selftest.Fail, "redis://127.0.0.1:6379/0")
-	wants(t, found, "everything else", selftest.Unknown, "check again")
-	if len(found) != 6 {
-		t.Errorf("got %d findings, want 6: %v", len(found), found)
-	}
-}
-
 func TestCheckUsage(t *testing.T) {
 	configured(t)
 	if code, stdout, stderr := program(t, "check", "--help"); code != 0 || !strings.Contains(stdout, "feishu-relay [OPTIONS] check [check-OPTIONS]") || stderr != "" {

@@ -103,16 +103,3 @@ func TestCheckWebhookUnreached(t *testing.T) {
 		wants(t, found, "bot webhook", selftest.Fail, tt.says)
 	}
 }
-
-func TestCheckWebhookAddress(t *testing.T) {
-	webhooked(t)
-	t.Setenv("BOT_WEBHOOK_URL", "http://127.0.0.1:1/")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	t.Setenv("WEBHOOK_ADDR", l.Addr().String())
-	_, found := checked(t)
-	wants(t, found, "webhook address", selftest.Fail, "set WEBHOOK_ADDR to a free address")
-}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
 )
@@ -105,30 +102,6 @@ func TestLogsAreForTheirReader(t *testing.T) {
 			}
 			next(`stopped`)
 		})
-	}
-}
-
-// On a terminal status prints its screen once, in colour, leaves what was there, and ends.
-func TestStatusAtATerminal(t *testing.T) {
-	statusAPI(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "feishu-relay", "status")
-	tty, err := pty.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tty.Close()
-	shown, err := io.ReadAll(tty)
-	if err != nil && !errors.Is(err, syscall.EIO) { // which is how a terminal ends
-		t.Error(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-	const screen = "\x1b[1mSidecar\x1b[0m   agent_a, \x1b[32mready"
-	if got := string(shown); !strings.HasPrefix(got, screen) || strings.Count(got, "Sidecar") != 1 || strings.Contains(got, "\x1b[2J") {
-		t.Errorf("got %q, want %q once and at the beginning", got, screen)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -68,51 +67,32 @@ func TestMailboxTextInterrupted(t *testing.T) {
 	}
 }
 
-func TestMailboxCallInterrupted(t *testing.T) {
-	clearEnvironment(t, nil)
-	ctx, stop := context.WithCancel(t.Context())
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		stop()
-		<-r.Context().Done()
-	}))
-	defer s.Close()
-	api, err := reach{s.Listener.Addr().String()}.client(newCLI(t.Context(), io.Discard, io.Discard), false, words.Words{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := api.call(ctx, http.MethodGet, "/v1/mailbox/agents", nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
-	}
-}
-
-// The token goes to the sidecar and to nobody it points at.
-func TestMailboxCallFollowsNoRedirect(t *testing.T) {
+// A call can be interrupted, says that its answer broke off, and gives its token to nobody that the sidecar points at.
+func TestCallsEnd(t *testing.T) {
 	clearEnvironment(t, map[string]string{"API_TOKEN": "t"})
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("followed") }))
-	defer elsewhere.Close()
-	s := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
-	defer s.Close()
-	api, err := reach{s.Listener.Addr().String()}.client(newCLI(t.Context(), io.Discard, io.Discard), false, words.Words{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := api.call(t.Context(), http.MethodGet, "/v1/mailbox/agents", nil); err == nil || !strings.Contains(err.Error(), "answered 307") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestMailboxCallBrokenOff(t *testing.T) {
-	clearEnvironment(t, nil)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "100")
-		_, _ = io.WriteString(w, `{"agents":[`)
-	}))
-	defer s.Close()
-	api, err := reach{s.Listener.Addr().String()}.client(newCLI(t.Context(), io.Discard, io.Discard), false, words.Words{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := api.call(t.Context(), http.MethodGet, "/v1/mailbox/agents", nil); err == nil || !strings.Contains(err.Error(), "broke off") {
-		t.Errorf("got %v", err)
+	ctx, stop := context.WithCancel(t.Context())
+	elsewhere := serveHTTP(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("followed") }))
+	for want, answer := range map[string]http.Handler{
+		"answered 307": http.RedirectHandler("http://"+elsewhere, http.StatusTemporaryRedirect),
+		"broke off": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, `{"agents":[`)
+		}),
+		"context canceled": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			stop()
+			<-r.Context().Done()
+		}),
+	} {
+		call := t.Context()
+		if want == "context canceled" {
+			call = ctx
+		}
+		api, err := reach{serveHTTP(t, answer)}.client(newCLI(t.Context(), io.Discard, io.Discard), false, words.Words{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := api.call(call, http.MethodGet, "/v1/mailbox/agents", nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }

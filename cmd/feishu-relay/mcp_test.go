@@ -312,30 +312,3 @@ func TestMCPAnswersWhatItWasAsked(t *testing.T) {
 		t.Errorf("answered %v, %v: %s", answered, err, stderr)
 	}
 }
-
-func TestMCPExplainsItsFlags(t *testing.T) {
-	for _, tt := range []struct {
-		name, listen string
-		args         []string
-		status       int
-		says         string
-	}{
-		{"help", "", []string{"--help"}, 0, "http://LISTEN_ADDR/mcp"},
-		{"no such flag", "", []string{"--port", "1"}, 2, "unknown flag `port'"},
-		{"too much", "", []string{"now"}, 2, `unexpected argument "now"`},
-		{"no port", "localhost", nil, 1, "LISTEN_ADDR"},
-		{"no port in the flag", "", []string{"--addr", "localhost"}, 1, "missing port"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			clearEnvironment(t, map[string]string{"LISTEN_ADDR": tt.listen})
-			code, stdout, stderr := program(t, append([]string{"mcp"}, tt.args...)...)
-			says, other := stderr, stdout
-			if tt.status == 0 {
-				says, other = stdout, stderr
-			}
-			if code != tt.status || other != "" || !strings.Contains(says, tt.says) {
-				t.Errorf("got %d, stdout %q, stderr %q; want %d with %q", code, stdout, stderr, tt.status, tt.says)
-			}
-		})
-	}
-}
