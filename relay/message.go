@@ -175,6 +175,19 @@ func (ms *Millis) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// LenientMillis is a time as other programs write it: an invalid one becomes 0.
+type LenientMillis Millis
+
+// UnmarshalJSON never fails.
+func (ms *LenientMillis) UnmarshalJSON(data []byte) error {
+	var at Millis
+	if at.UnmarshalJSON(data) != nil {
+		at = 0
+	}
+	*ms = LenientMillis(at)
+	return nil
+}
+
 // Seq is a sender's counter; an invalid value of another program becomes 0.
 type Seq uint64
 
@@ -266,46 +279,33 @@ func cutName(name string) string {
 	return strings.ToValidUTF8(strings.Clone(runes.Cut(name, MaxName)), "")
 }
 
-// The fields that a message must have.
-var essential = []string{"relay_msg_id", "channel", "chat_id", "content", "sender_bot_open_id", "sender_agent_name",
-	"metadata", "message_id", "role"}
-
-// maxFields is the most fields of a line that is decoded one by one.
-const maxFields = 200
-
 // decodeLeniently leaves out fields of an unexpected type, unless one of them
 // is essential: an invalid ts is no reason to lose a message.
 func decodeLeniently(line []byte) (m Message, ok bool) {
-	if !json.Valid(line) {
-		return m, false
+	var all struct {
+		Message
+		TS     LenientMillis `json:"ts"`
+		UserTS LenientMillis `json:"user_ts"`
 	}
-	dec := json.NewDecoder(bytes.NewReader(line))
-	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
-		return m, false
+	var essential struct {
+		RelayMsgID      MessageID `json:"relay_msg_id"`
+		Channel         string    `json:"channel"`
+		ChatID          ChatID    `json:"chat_id"`
+		Content         string    `json:"content"`
+		SenderBotOpenID OpenID    `json:"sender_bot_open_id"`
+		SenderAgentName AgentName `json:"sender_agent_name"`
+		Metadata        Metadata  `json:"metadata"`
+		MessageID       MessageID `json:"message_id"`
+		Role            string    `json:"role"`
 	}
-	ok = true
-	for range maxFields {
-		if !dec.More() {
-			return m, ok
-		}
-		name, err := dec.Token()
-		if err != nil {
-			return m, false
-		}
-		key := fmt.Sprint(name) // always a string here
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return m, false
-		}
-		one, err := json.Marshal(map[string]json.RawMessage{key: value})
-		next := m
-		if err == nil && json.Unmarshal(one, &next) == nil {
-			m = next
-		} else if slices.Contains(essential, strings.ToLower(key)) {
-			ok = false
-		}
+	_ = json.Unmarshal(line, &all) // decodes all fields that have their type
+	m = all.Message
+	m.TS, m.UserTS = Millis(all.TS), Millis(all.UserTS)
+	m.Mentions = slices.DeleteFunc(m.Mentions, func(n Mention) bool { return n == Mention{} })
+	if len(m.Mentions) == 0 {
+		m.Mentions = nil
 	}
-	return m, ok && !dec.More()
+	return m, json.Unmarshal(line, &essential) == nil
 }
 
 // DefaultChannel is the channel of a message that names none.

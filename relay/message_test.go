@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -133,57 +132,27 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func TestIDPrefersThePlatforms(t *testing.T) {
-	m := relay.Message{RelayMsgID: "r", MessageID: "om"}
-	if got := m.ID(); got != "om" {
-		t.Errorf("got %q, want om", got)
-	}
-	m.MessageID = ""
-	if got := m.ID(); got != "r" {
-		t.Errorf("got %q, want r", got)
-	}
-}
-
 // A reader that knows seven fields finds these first, relay_msg_id before all,
 // with the names and types that it expects.
 func TestEncodeMakesSenseToASevenFieldReader(t *testing.T) {
 	m := base()
+	m.Content = "<at id=ou_b></at> a && b" // is not escaped
+	whole := `{"relay_msg_id":"r1","channel":"feishu","chat_id":"oc_x","content":"<at id=ou_b></at> a && b","sender_bot_open_id":"ou_a","sender_agent_name":"agent_a","metadata":{"chat_type":"group"}}`
+	if line := mustEncode(t, &m); string(line) != whole {
+		t.Errorf("got  %s\nwant %s", line, whole)
+	}
 	m.Metadata = nil
 	m.MessageID, m.TS, m.Seq, m.Mentions = "om_1", 5, 17, []relay.Mention{{AgentName: "b"}}
 	line, err := m.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantStart := `{"relay_msg_id":"r1","channel":"feishu","chat_id":"oc_x","content":"hi","sender_bot_open_id":"ou_a","sender_agent_name":"agent_a","metadata":{},`
+	wantStart := `{"relay_msg_id":"r1","channel":"feishu","chat_id":"oc_x","content":"<at id=ou_b></at> a && b","sender_bot_open_id":"ou_a","sender_agent_name":"agent_a","metadata":{},`
 	if !strings.HasPrefix(string(line), wantStart) {
 		t.Errorf("got  %s\nwant %s…", line, wantStart)
 	}
 	if m.Metadata != nil {
 		t.Error("Encode has changed the message")
-	}
-}
-
-func TestEncodeLeavesOutWhatIsUnknown(t *testing.T) {
-	m := base()
-	line, err := m.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `{"relay_msg_id":"r1","channel":"feishu","chat_id":"oc_x","content":"hi","sender_bot_open_id":"ou_a","sender_agent_name":"agent_a","metadata":{"chat_type":"group"}}`
-	if string(line) != want {
-		t.Errorf("got  %s\nwant %s", line, want)
-	}
-}
-
-func TestAngleBracketsStay(t *testing.T) {
-	m := base()
-	m.Content = `<at id=ou_b></at> a && b`
-	line, err := m.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Contains(line, []byte(m.Content)) {
-		t.Errorf("the text is escaped: %s", line)
 	}
 }
 
@@ -285,22 +254,6 @@ func mustEncode(t *testing.T, m *relay.Message) []byte {
 		t.Fatal("not one line of UTF-8")
 	}
 	return line
-}
-
-func TestEveryLineFits(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	all := alphabets["all of it"]
-	for range 3 {
-		m := base()
-		var b strings.Builder
-		for size := rng.IntN(3 << 19); b.Len() < size; {
-			i := rng.IntN(len(all))
-			b.WriteString(strings.Repeat(all[i:i+1+rng.IntN(len(all)-i)], 1+rng.IntN(5000)))
-		}
-		m.Content = b.String()
-		m.Metadata["filler"], _ = json.Marshal(strings.Repeat("x", rng.IntN(relay.MaxLine/2)))
-		mustEncode(t, &m)
-	}
 }
 
 func TestOtherFieldsTooLargeAreAnError(t *testing.T) {
@@ -438,7 +391,7 @@ func TestDecodeBoundsEveryString(t *testing.T) {
 }
 
 // Whoever writes a line of odd fields must not make its readers work for each of them.
-func TestLinesOfManyOddFieldsAreMalformedAtLittleCost(t *testing.T) {
+func TestLinesOfManyOddFieldsCostLittle(t *testing.T) {
 	var line strings.Builder
 	line.WriteString(`{"ts":"zz"`)
 	for i := 0; line.Len() < relay.MaxLine-1000; i++ {
@@ -446,8 +399,8 @@ func TestLinesOfManyOddFieldsAreMalformedAtLittleCost(t *testing.T) {
 	}
 	line.WriteString(strings.Replace(sevenFields, "{", ",", 1))
 	data := []byte(line.String())
-	if _, err := relay.Decode(data); !errors.Is(err, relay.ErrMalformed) {
-		t.Errorf("got %v, want ErrMalformed", err)
+	if m, err := relay.Decode(data); err != nil || m.RelayMsgID != "r1" || m.TS != 0 {
+		t.Errorf("got %.200v, %v", m, err)
 	}
 	if n := testing.AllocsPerRun(1, func() { _, _ = relay.Decode(data) }); n > 10_000 {
 		t.Errorf("%.0f allocations", n)

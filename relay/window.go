@@ -22,7 +22,6 @@ type Window[P any] struct {
 	open  []*slot[P] // the unsettled lines, in reading order; guarded by mu
 	bytes int        // of them; guarded by mu
 	read  P          // the place behind the last line; guarded by mu
-	moved int        // settled lines since the last Position; guarded by mu
 	room  chan struct{}
 }
 
@@ -68,7 +67,6 @@ func (w *Window[P]) settle(s *slot[P]) {
 	}
 	w.open = slices.Delete(w.open, i, i+1)
 	w.bytes -= s.bytes
-	w.moved++
 	select {
 	case w.room <- struct{}{}:
 	default:
@@ -82,20 +80,17 @@ func (w *Window[P]) Skip(p P) {
 	defer w.mu.Unlock()
 	if len(w.open) == 0 {
 		w.read = p
-		w.moved++
 	}
 }
 
-// Position returns the place to begin at after a restart, and how many lines
-// were settled since the previous call.
-func (w *Window[P]) Position() (at P, moved int) {
+// Position returns the place to begin at after a restart.
+func (w *Window[P]) Position() P {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	moved, w.moved = w.moved, 0
 	if len(w.open) > 0 {
-		return w.open[0].before, moved
+		return w.open[0].before
 	}
-	return w.read, moved
+	return w.read
 }
 
 // Unsettled counts the lines that were added and not settled.

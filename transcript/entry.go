@@ -115,8 +115,8 @@ func decode(line []byte) (e Entry, ok bool) {
 	if json.Unmarshal(line, &e) != nil || inSeconds(float64(e.TS)) || inSeconds(float64(e.UserTS)) {
 		var w struct {
 			Entry
-			TS     millis `json:"ts"`
-			UserTS millis `json:"user_ts"`
+			TS     relay.LenientMillis `json:"ts"`
+			UserTS relay.LenientMillis `json:"user_ts"`
 		}
 		if json.Unmarshal(line, &w) != nil {
 			return Entry{}, false
@@ -128,18 +128,6 @@ func decode(line []byte) (e Entry, ok bool) {
 
 // inSeconds reports whether a time is in seconds: those of the years 2001 to 5138.
 func inSeconds(t float64) bool { return t >= 1e9 && t < 1e11 }
-
-// millis is a time as other programs write it, see [relay.Millis]. An invalid one becomes 0, so that the rest of the
-// entry is kept.
-type millis relay.Millis
-
-func (m *millis) UnmarshalJSON(data []byte) error {
-	*m = 0
-	if (*relay.Millis)(m).UnmarshalJSON(data) != nil {
-		*m = 0
-	}
-	return nil
-}
 
 // edits are the newest contents of messages that were edited after they were recorded, by
 // message and sender. A reader goes from the newest line back, so it reads an edit before

@@ -354,7 +354,7 @@ func (r *reader) save() error {
 	if r.window == nil {
 		return nil
 	}
-	p, _ := r.window.Position()
+	p := r.window.Position()
 	if end := r.history.Load(); p.before(end) {
 		p.History = end
 	}

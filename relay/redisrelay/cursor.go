@@ -47,7 +47,7 @@ func (r *reader) store() error {
 	r.q.mu.Lock()
 	c := r.since
 	r.q.mu.Unlock()
-	if c.place, _ = r.window.Position(); c == r.saved {
+	if c.place = r.window.Position(); c == r.saved {
 		return nil
 	}
 	data, err := json.Marshal(c)
