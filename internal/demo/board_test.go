@@ -3,8 +3,6 @@ package demo
 import (
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -102,24 +100,6 @@ func TestReleasedIsNotDoubled(t *testing.T) {
 	b.received("agent_code", m.id, m.text)()
 	if got, _ := b.tally(); got.doubled != 1 {
 		t.Errorf("given twice: got %s", b.sum())
-	}
-}
-
-// A long chat's transcript is more than one answer of the API.
-func TestTranscriptIsReadWhole(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Query().Get("before") {
-		case "":
-			_, _ = io.WriteString(w, `{"entries":[{"message_id":"om_3"}],"earlier":"a b"}`)
-		case "a b":
-			_, _ = io.WriteString(w, `{"entries":[{"message_id":"om_1"},{"message_id":"om_2"}]}`)
-		}
-	}))
-	defer server.Close()
-	s := sidecar{addr: server.Listener.Addr().String()}
-	got, err := s.transcript(t.Context(), devGroup)
-	if err != nil || len(got) != 3 || got[0].MessageID != "om_1" || got[2].MessageID != "om_3" {
-		t.Errorf("got %v, %v", got, err)
 	}
 }
 

@@ -9,9 +9,12 @@ import (
 	"time"
 )
 
-// maxLines is the most lines of a chat; then it ends as with /quit. It bounds the board, and is
-// far over what anybody types.
-const maxLines = 5000
+// maxLines is the most lines of a chat; then it ends as with /quit. It bounds the board. With a few answers to each,
+// maxEntries is more than a transcript has then, and as many as the API shows in one answer.
+const (
+	maxLines   = 150
+	maxEntries = 1000
+)
 
 // maxTyped is the most bytes of a line; the rest of a longer one is not read,
 // and the chat ends.

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"feishu-relay/internal/loopback"
@@ -115,9 +113,6 @@ func (s *sidecar) runs() bool {
 	}
 }
 
-// pageSize is the most messages of a chat in one answer of the API.
-const pageSize = 1000
-
 type entry struct {
 	MessageID relay.MessageID `json:"message_id"`
 	Role      string          `json:"role"`
@@ -126,24 +121,13 @@ type entry struct {
 
 // transcript is the record of a chat as the sidecar shows it; nil where it shows
 // none.
-func (s *sidecar) transcript(ctx context.Context, chat relay.ChatID) (all []entry, err error) {
-	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
-	for {
-		var page struct {
-			Entries []entry
-			Earlier string
-		}
-		route := fmt.Sprintf("/v1/transcripts/%s/%s?%s", relay.DefaultChannel, chat, query.Encode())
-		err := s.call(ctx, route, &page)
-		if errors.Is(err, errNotFound) {
-			err = nil
-		}
-		all = append(page.Entries, all...)
-		if err != nil || page.Earlier == "" {
-			return all, wrap(err, "transcript of %s at %s's sidecar", chat, s.Name)
-		}
-		query.Set("before", page.Earlier)
+func (s *sidecar) transcript(ctx context.Context, chat relay.ChatID) ([]entry, error) {
+	var page struct{ Entries []entry }
+	err := s.call(ctx, fmt.Sprintf("/v1/transcripts/%s/%s?limit=%d", relay.DefaultChannel, chat, maxEntries), &page)
+	if errors.Is(err, errNotFound) {
+		err = nil
 	}
+	return page.Entries, wrap(err, "transcript of %s at %s's sidecar", chat, s.Name)
 }
 
 const (

@@ -59,8 +59,8 @@ func (c *converter) at(id, label string) (key, shown string) {
 }
 
 func (c *converter) resolve(id string) (string, bool) {
-	if known, ok := c.s.open[id]; ok {
-		return known.entity, known.viewer == c.sender
+	if entity := c.s.seen(c.sender, id); entity != "" {
+		return entity, true
 	}
 	if c.s.users[id] != nil || c.literal && c.s.apps[id] != nil {
 		return id, true

@@ -167,15 +167,26 @@ func (s *Server) authorize(r *http.Request, rt route) (*app, error) {
 	return a, nil
 }
 
-// read decodes the request's JSON.
-func (c *call) read(v any) error {
-	if len(bytes.TrimSpace(c.body)) == 0 {
-		return nil
+// with returns a handler of calls that have a JSON body, or none.
+func with[T any](run func(c *call, in *T) (any, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		in := new(T)
+		if len(bytes.TrimSpace(c.body)) > 0 && json.Unmarshal(c.body, in) != nil {
+			return nil, errField
+		}
+		return run(c, in)
 	}
-	if json.Unmarshal(c.body, v) != nil {
-		return errField
-	}
-	return nil
+}
+
+// onMessage returns a handler of calls about the message in the path.
+func onMessage[T any](run func(c *call, m *message, in *T) (any, error)) func(*call) (any, error) {
+	return with(func(c *call, in *T) (any, error) {
+		m, err := c.message(errMessageID)
+		if err != nil {
+			return nil, err
+		}
+		return run(c, m, in)
+	})
 }
 
 func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }

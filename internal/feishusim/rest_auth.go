@@ -2,6 +2,7 @@ package feishusim
 
 import (
 	"crypto/subtle"
+	"encoding/json"
 	"net/http"
 	"time"
 )
@@ -27,7 +28,7 @@ func tokenFor(field string) func(*call) (any, error) {
 			ID     string `json:"app_id"`
 			Secret string `json:"app_secret"`
 		}
-		if c.read(&in) != nil || in.ID == "" {
+		if json.Unmarshal(c.body, &in) != nil || in.ID == "" {
 			return nil, &apiError{status: http.StatusOK, code: 10003, msg: "invalid param"}
 		}
 		a := c.s.apps[in.ID]

@@ -13,8 +13,8 @@ import (
 const cardsPath = "/open-apis/cardkit/v1/cards"
 
 var cardRoutes = []route{
-	{pattern: "POST " + cardsPath, scopes: cardScopes, run: createCard},
-	{pattern: "POST " + cardsPath + "/id_convert", scopes: cardScopes, run: convertCardID},
+	{pattern: "POST " + cardsPath, scopes: cardScopes, run: with(createCard)},
+	{pattern: "POST " + cardsPath + "/id_convert", scopes: cardScopes, run: with(convertCardID)},
 	{pattern: "PUT " + cardsPath + "/{card}", scopes: cardScopes, run: change(replaceCard)},
 	{pattern: "PATCH " + cardsPath + "/{card}/settings", scopes: cardScopes, run: change(setCard)},
 	{pattern: "POST " + cardsPath + "/{card}/batch_update", scopes: cardScopes, run: change(batchCard)},
@@ -77,12 +77,12 @@ type cardData struct {
 	Data string `json:"data"`
 }
 
-func createCard(c *call) (any, error) {
-	var in cardData
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
-	k, err := parseEntity(in)
+type sentCard struct {
+	ID string `json:"message_id"`
+}
+
+func createCard(c *call, in *cardData) (any, error) {
+	k, err := parseEntity(*in)
 	if err != nil {
 		return nil, err
 	}
@@ -123,13 +123,7 @@ func parseEntity(in cardData) (*card, error) {
 	return k, nil
 }
 
-func convertCardID(c *call) (any, error) {
-	var in struct {
-		ID string `json:"message_id"`
-	}
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
+func convertCardID(c *call, in *sentCard) (any, error) {
 	m := c.s.messages[in.ID]
 	switch {
 	case m == nil || m.card == nil:
@@ -150,7 +144,7 @@ func convertCardID(c *call) (any, error) {
 
 // change makes a route that checks a change, applies it with do, and shows it.
 func change(do func(*card, *cardChange) error) func(*call) (any, error) {
-	return func(c *call) (any, error) {
+	return with(func(c *call, in *cardChange) (any, error) {
 		k := c.s.cards[c.r.PathValue("card")]
 		switch {
 		case k == nil:
@@ -158,16 +152,12 @@ func change(do func(*card, *cardChange) error) func(*call) (any, error) {
 		case k.app != c.app.ID:
 			return nil, errCardApp
 		}
-		var in cardChange
-		if err := c.read(&in); err != nil {
-			return nil, err
-		}
 		in.ID = c.r.PathValue("element")
 		if in.Sequence <= k.sequence {
 			return nil, errSequence
 		}
 		before := *k.clone()
-		if err := do(k, &in); err != nil {
+		if err := do(k, in); err != nil {
 			k.tree, k.since = before.tree, before.since // all or nothing
 			return nil, err
 		}
@@ -177,7 +167,7 @@ func change(do func(*card, *cardChange) error) func(*call) (any, error) {
 			c.s.touch(k.message, "edit")
 		}
 		return nil, nil
-	}
+	})
 }
 
 func replaceCard(k *card, in *cardChange) error {

@@ -3,15 +3,11 @@ package feishusim
 // maxForwarded is how many messages one merged forward holds.
 const maxForwarded = 100
 
-func forwardMessage(c *call) (any, error) {
-	m, err := c.message(errMessageID)
-	if err != nil {
-		return nil, err
-	}
-	return c.forward(draft{forwarded: m}, m.Type)
+func forwardMessage(c *call, m *message, in *outgoing) (any, error) {
+	return c.forward(in, draft{forwarded: m}, m.Type)
 }
 
-func forwardThread(c *call) (any, error) {
+func forwardThread(c *call, in *outgoing) (any, error) {
 	t := c.s.threads[c.r.PathValue("id")]
 	if t == nil {
 		return nil, errMessageID
@@ -25,18 +21,13 @@ func forwardThread(c *call) (any, error) {
 			parts = append(parts, m.ID)
 		}
 	}
-	return c.forward(draft{children: parts}, "merge_forward")
+	return c.forward(in, draft{children: parts}, "merge_forward")
 }
 
 // merged is the content of a merged forward.
 const merged = `{"content":"Merged and Forwarded Message"}`
 
-func (c *call) forward(d draft, msgType string) (any, error) {
-	var in outgoing
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
-	var err error
+func (c *call) forward(in *outgoing, d draft, msgType string) (_ any, err error) {
 	if d.chat, d.thread, err = c.receiver(in.ReceiveID); err != nil {
 		return nil, err
 	}
@@ -51,13 +42,13 @@ func (c *call) forward(d draft, msgType string) (any, error) {
 	return c.send(in, d)
 }
 
-func mergeForward(c *call) (any, error) {
-	var in struct {
-		IDs []string `json:"message_id_list"`
-	}
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
+// several is the body of a call that forwards several messages.
+type several struct {
+	outgoing
+	IDs []string `json:"message_id_list"`
+}
+
+func mergeForward(c *call, in *several) (any, error) {
 	if len(in.IDs) == 0 || len(in.IDs) > maxForwarded {
 		return nil, errMessageID
 	}
@@ -74,7 +65,7 @@ func mergeForward(c *call) (any, error) {
 	if d.children == nil {
 		return nil, errMessageID
 	}
-	answer, err := c.forward(d, "merge_forward")
+	answer, err := c.forward(&in.outgoing, d, "merge_forward")
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import "slices"
 var identityRoutes = []route{
 	{pattern: "GET /open-apis/bot/v3/info", run: botInfo},
 	{pattern: "GET /open-apis/bot/v3/info/{$}", run: botInfo},
-	{pattern: "POST /open-apis/bot/v1/openclaw_bot/ping", run: pingBot},
+	{pattern: "POST /open-apis/bot/v1/openclaw_bot/ping", run: with(pingBot)},
 	{pattern: "GET /open-apis/bot/v3/bots/basic_batch", scopes: botInfoScopes, run: botNames},
 	{pattern: "GET /open-apis/application/v6/applications/{id}", scopes: appScopes, run: readApp},
 	{pattern: "GET /open-apis/application/v6/scopes", run: listScopes},
@@ -28,13 +28,12 @@ func botInfo(c *call) (any, error) {
 	}}, nil
 }
 
-func pingBot(c *call) (any, error) {
-	var in struct {
-		Need bool `json:"needBotInfo"`
-	}
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
+// ping is the body of a call of openclaw-lark.
+type ping struct {
+	Need bool `json:"needBotInfo"`
+}
+
+func pingBot(c *call, in *ping) (any, error) {
 	if !in.Need {
 		return nil, nil
 	}
@@ -51,15 +50,15 @@ func botNames(c *call) (any, error) {
 	}
 	bots, failed := map[string]any{}, map[string]any{}
 	for _, id := range ids {
-		known, ok := c.s.open[id]
-		switch {
-		case !ok || known.viewer == c.app.ID && c.s.apps[known.entity] == nil:
-			failed[id] = map[string]any{"code": 20002, "reason": "bot not found"}
-		case known.viewer != c.app.ID:
+		foreign := func(app string) bool { return c.s.seen(app, id) != "" }
+		switch bot := c.s.apps[c.s.seen(c.app.ID, id)]; {
+		case bot != nil:
+			bots[id] = map[string]any{"bot_id": id, "name": bot.Name,
+				"i18n_names": map[string]string{"zh_cn": bot.Name, "en_us": bot.Name}}
+		case !foreign(c.app.ID) && slices.ContainsFunc(c.s.order, foreign):
 			failed[id] = map[string]any{"code": 20004, "reason": "invalid bot id"}
 		default:
-			name := c.s.name(known.entity)
-			bots[id] = map[string]any{"bot_id": id, "name": name, "i18n_names": map[string]string{"zh_cn": name, "en_us": name}}
+			failed[id] = map[string]any{"code": 20002, "reason": "bot not found"}
 		}
 	}
 	return map[string]any{"bots": bots, "failed_bots": failed}, nil
@@ -124,17 +123,11 @@ func (c *call) user(id string) map[string]any {
 	var entity string
 	switch c.query("user_id_type") {
 	case "union_id":
-		for known := range c.s.users {
-			if c.s.unionID(known) == id {
-				entity = known
-			}
-		}
+		entity, _ = c.s.entity(id)
 	case "user_id":
 		entity = id
 	default:
-		if known := c.s.open[id]; known.viewer == c.app.ID {
-			entity = known.entity
-		}
+		entity = c.s.seen(c.app.ID, id)
 	}
 	u := c.s.users[entity]
 	if u == nil {

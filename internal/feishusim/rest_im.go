@@ -21,17 +21,18 @@ const (
 const messagesPath = "/open-apis/im/v1/messages"
 
 var messageRoutes = []route{
-	{pattern: "POST " + messagesPath, scopes: sendScopes, run: createMessage},
-	{pattern: "POST " + messagesPath + "/{id}/reply", scopes: sendScopes, run: replyMessage},
-	{pattern: "PUT " + messagesPath + "/{id}", scopes: updateScopes, run: editMessage},
-	{pattern: "PATCH " + messagesPath + "/{id}", scopes: updateScopes, run: patchCard},
-	{pattern: "DELETE " + messagesPath + "/{id}", scopes: recallScopes, run: recallMessage},
-	{pattern: "POST " + messagesPath + "/{id}/forward", scopes: sendScopes, run: forwardMessage},
-	{pattern: "POST /open-apis/im/v1/threads/{id}/forward", scopes: sendScopes, run: forwardThread},
-	{pattern: "POST " + messagesPath + "/merge_forward", scopes: sendScopes, run: mergeForward},
-	{pattern: "POST " + messagesPath + "/{id}/reactions", scopes: reactionScopes, run: addReaction},
-	{pattern: "DELETE " + messagesPath + "/{id}/reactions/{reaction}", scopes: reactionScopes, run: deleteReaction},
-	{pattern: "GET " + messagesPath + "/{id}/reactions", scopes: reactionsRead, run: listReactions},
+	{pattern: "POST " + messagesPath, scopes: sendScopes, run: with(createMessage)},
+	{pattern: "POST " + messagesPath + "/{id}/reply", scopes: sendScopes, run: with(replyMessage)},
+	{pattern: "PUT " + messagesPath + "/{id}", scopes: updateScopes, run: onOwn(editMessage)},
+	{pattern: "PATCH " + messagesPath + "/{id}", scopes: updateScopes, run: onOwn(patchCard)},
+	{pattern: "DELETE " + messagesPath + "/{id}", scopes: recallScopes, run: onMessage(recallMessage)},
+	{pattern: "POST " + messagesPath + "/{id}/forward", scopes: sendScopes, run: onMessage(forwardMessage)},
+	{pattern: "POST /open-apis/im/v1/threads/{id}/forward", scopes: sendScopes, run: with(forwardThread)},
+	{pattern: "POST " + messagesPath + "/merge_forward", scopes: sendScopes, run: with(mergeForward)},
+	{pattern: "POST " + messagesPath + "/{id}/reactions", scopes: reactionScopes, run: onMessage(addReaction)},
+	{pattern: "DELETE " + messagesPath + "/{id}/reactions/{reaction}", scopes: reactionScopes,
+		run: onMessage(deleteReaction)},
+	{pattern: "GET " + messagesPath + "/{id}/reactions", scopes: reactionsRead, run: onMessage(listReactions)},
 }
 
 // sentOnce is the message for which a uuid was used.
@@ -48,11 +49,7 @@ type outgoing struct {
 	InThread  bool   `json:"reply_in_thread"`
 }
 
-func createMessage(c *call) (any, error) {
-	var in outgoing
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
+func createMessage(c *call, in *outgoing) (any, error) {
 	to, thread, err := c.receiver(in.ReceiveID)
 	if err != nil {
 		return nil, err
@@ -60,11 +57,7 @@ func createMessage(c *call) (any, error) {
 	return c.send(in, draft{chat: to, thread: thread})
 }
 
-func replyMessage(c *call) (any, error) {
-	var in outgoing
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
+func replyMessage(c *call, in *outgoing) (any, error) {
 	parent, err := c.message(errReplyGone)
 	if err != nil {
 		return nil, err
@@ -128,7 +121,7 @@ func (c *call) receiver(id string) (*chat, *thread, error) {
 }
 
 // send checks a message, sends it, and answers with it.
-func (c *call) send(in outgoing, d draft) (any, error) {
+func (c *call) send(in *outgoing, d draft) (any, error) {
 	if len(in.UUID) > maxUUID {
 		return nil, errUUID
 	}
@@ -213,23 +206,18 @@ func (s *Server) limit(c *chat) error {
 	return nil
 }
 
-// change reads the new content in a call, and finds the app's own message to
-// change.
-func (c *call) change() (in outgoing, m *message, err error) {
-	if err := c.read(&in); err != nil {
-		return in, nil, err
-	}
-	if m, err = c.message(errMessageID); err == nil && m.Sender != c.app.ID {
-		err = errNotOwner
-	}
-	return in, m, err
+// onOwn returns a handler of calls that change the app's own message in the path.
+func onOwn(run func(c *call, m *message, in *outgoing) (any, error)) func(*call) (any, error) {
+	return onMessage(func(c *call, m *message, in *outgoing) (any, error) {
+		if m.Sender != c.app.ID {
+			return nil, errNotOwner
+		}
+		return run(c, m, in)
+	})
 }
 
-func editMessage(c *call) (any, error) {
-	in, m, err := c.change()
+func editMessage(c *call, m *message, in *outgoing) (any, error) {
 	switch {
-	case err != nil:
-		return nil, err
 	case in.MsgType != "text" && in.MsgType != "post" || m.Type != "text" && m.Type != "post":
 		return nil, errUnsupported
 	case m.Edits >= maxEdits:
@@ -258,12 +246,8 @@ func (c *call) rewrite(m *message, msgType, content string) error {
 }
 
 // patchCard replaces the card of a message; some bots edit posts with it too.
-func patchCard(c *call) (any, error) {
-	in, m, err := c.change()
-	switch {
-	case err != nil:
-		return nil, err
-	case m.Type != "interactive" && m.Type != "post":
+func patchCard(c *call, m *message, in *outgoing) (any, error) {
+	if m.Type != "interactive" && m.Type != "post" {
 		return nil, errUnsupported
 	}
 	now := time.Now()
@@ -300,11 +284,7 @@ func patchCard(c *call) (any, error) {
 	return nil, nil
 }
 
-func recallMessage(c *call) (any, error) {
-	m, err := c.message(errMessageID)
-	if err != nil {
-		return nil, err
-	}
+func recallMessage(c *call, m *message, _ *struct{}) (any, error) {
 	if m.Sender != c.app.ID && !c.s.chats[m.ChatID].managedBy(c.app.ID) {
 		return nil, errNoRecall
 	}

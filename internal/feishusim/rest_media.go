@@ -30,7 +30,7 @@ var mediaRoutes = []route{
 	{pattern: "POST /open-apis/im/v1/files", scopes: mediaScopes, upload: true, run: uploader("file", filePrefix, "file_key")},
 	{pattern: "GET /open-apis/im/v1/images/{key}", scopes: mediaScopes, run: ownFile},
 	{pattern: "GET /open-apis/im/v1/files/{key}", scopes: mediaScopes, run: ownFile},
-	{pattern: "GET " + messagesPath + "/{id}/resources/{key}", scopes: resourceScopes, run: readResource},
+	{pattern: "GET " + messagesPath + "/{id}/resources/{key}", scopes: resourceScopes, run: onMessage(readResource)},
 }
 
 // file is an uploaded file.
@@ -98,11 +98,7 @@ func ownFile(c *call) (any, error) {
 }
 
 // readResource returns a file of a message.
-func readResource(c *call) (any, error) {
-	m, err := c.message(errMessageID)
-	if err != nil {
-		return nil, err
-	}
+func readResource(c *call, m *message, _ *struct{}) (any, error) {
 	key := c.r.PathValue("key")
 	kind := "file"
 	if strings.HasPrefix(key, imagePrefix) {

@@ -7,19 +7,14 @@ import (
 	"time"
 )
 
-func addReaction(c *call) (any, error) {
-	var in struct {
-		Type struct {
-			Emoji string `json:"emoji_type"`
-		} `json:"reaction_type"`
-	}
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
-	m, err := c.message(errMessageID)
-	if err != nil {
-		return nil, err
-	}
+// given is a reaction as the API takes it.
+type given struct {
+	Type struct {
+		Emoji string `json:"emoji_type"`
+	} `json:"reaction_type"`
+}
+
+func addReaction(c *call, m *message, in *given) (any, error) {
 	r, err := c.s.react(m, c.app.ID, in.Type.Emoji)
 	if err != nil {
 		return nil, err
@@ -27,11 +22,7 @@ func addReaction(c *call) (any, error) {
 	return c.s.restReaction(c.app, r, c.query("user_id_type")), nil
 }
 
-func deleteReaction(c *call) (any, error) {
-	m, err := c.message(errMessageID)
-	if err != nil {
-		return nil, err
-	}
+func deleteReaction(c *call, m *message, _ *struct{}) (any, error) {
 	at := slices.IndexFunc(m.Reactions, func(r Reaction) bool { return r.ID == c.r.PathValue("reaction") && r.By == c.app.ID })
 	if at < 0 {
 		return nil, errNoReaction
@@ -39,11 +30,7 @@ func deleteReaction(c *call) (any, error) {
 	return c.s.restReaction(c.app, c.s.unreact(m, at), ""), nil
 }
 
-func listReactions(c *call) (any, error) {
-	m, err := c.message(errMessageID)
-	if err != nil {
-		return nil, err
-	}
+func listReactions(c *call, m *message, _ *struct{}) (any, error) {
 	all := slices.Clone(m.Reactions)
 	if emoji := c.query("reaction_type"); emoji != "" {
 		all = slices.DeleteFunc(all, func(r Reaction) bool { return r.Emoji != emoji })

@@ -94,8 +94,7 @@ type Server struct {
 	apps       map[string]*app
 	users      map[string]*User
 	chats      map[string]*chat
-	order      []string         // ids of apps and users in the order of their creation
-	open       map[string]scope // by open_id: whose it is, and for which app
+	order      []string // ids of apps and users in the order of their creation
 	messages   map[string]*message
 	sent       []*message         // in order
 	threads    map[string]*thread // omt_…
@@ -129,7 +128,7 @@ func New(o Options) *Server {
 	s := &Server{
 		opts: o,
 		apps: map[string]*app{}, users: map[string]*User{}, chats: map[string]*chat{},
-		open: map[string]scope{}, messages: map[string]*message{}, threads: map[string]*thread{},
+		messages: map[string]*message{}, threads: map[string]*thread{},
 		cards: map[string]*card{}, tokens: map[string]*token{}, tickets: map[string]*ticket{},
 		uuids: map[string]sentOnce{}, changed: make(chan struct{}), watchers: map[chan Activity]struct{}{},
 		client: newWebhookClient(),

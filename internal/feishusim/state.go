@@ -79,9 +79,6 @@ func (c *chat) managedBy(entity string) bool {
 	return c.has(entity) && (c.owner == entity || slices.Contains(c.managers, entity))
 }
 
-// scope is the meaning of an open_id: entity, as viewer sees it.
-type scope struct{ viewer, entity string }
-
 type thread struct{ id, chat, root string }
 
 var appID = regexp.MustCompile(`^cli_[0-9a-f]{16}$`)
@@ -114,12 +111,6 @@ func (s *Server) addApp(a App) (App, error) {
 	a.Scopes, a.Events = slices.Clone(a.Scopes), slices.Clone(a.Events)
 	s.apps[a.ID] = &app{App: a}
 	s.order = append(s.order, a.ID)
-	for _, entity := range s.order {
-		s.open[s.openID(a.ID, entity)] = scope{a.ID, entity}
-		if s.apps[entity] != nil {
-			s.open[s.openID(entity, a.ID)] = scope{entity, a.ID}
-		}
-	}
 	return a, nil
 }
 
@@ -164,9 +155,6 @@ func (s *Server) addUser(name string) (User, error) {
 	u.UnionID = s.unionID(u.ID)
 	s.users[u.ID] = &u
 	s.order = append(s.order, u.ID)
-	for id := range s.apps {
-		s.open[s.openID(id, u.ID)] = scope{id, u.ID}
-	}
 	return u, nil
 }
 
@@ -410,6 +398,15 @@ func (s *Server) openID(app, entity string) string {
 	return "ou_" + digest(app, entity)
 }
 
+// seen is the bot or person that an app sees by an open_id; "": none.
+func (s *Server) seen(app, openID string) string {
+	i := slices.IndexFunc(s.order, func(entity string) bool { return s.openID(app, entity) == openID })
+	if i < 0 {
+		return ""
+	}
+	return s.order[i]
+}
+
 // Reid gives an app other open_ids, as after it was removed and added. The earlier ones name nobody.
 func (s *Server) Reid(app string) error {
 	s.mu.Lock()
@@ -422,13 +419,7 @@ func (s *Server) Reid(app string) error {
 	if a == nil {
 		return fmt.Errorf("%.60q is not an app", app)
 	}
-	for viewer := range s.apps {
-		delete(s.open, s.openID(viewer, entity))
-	}
 	a.added++
-	for viewer := range s.apps {
-		s.open[s.openID(viewer, entity)] = scope{viewer, entity}
-	}
 	return nil
 }
 

@@ -64,7 +64,7 @@ func bootstrap(c *call) (any, error) {
 	refuse := func(code int, msg string) (any, error) {
 		return nil, &apiError{status: http.StatusOK, code: code, msg: msg}
 	}
-	if c.read(&in) != nil || in.AppID == "" {
+	if json.Unmarshal(c.body, &in) != nil || in.AppID == "" {
 		return refuse(1000040344, "no credential")
 	}
 	s := c.s
