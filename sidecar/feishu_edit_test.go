@@ -5,7 +5,6 @@ package sidecar_test
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,34 +88,21 @@ func TestCardThatGoesOnIsEdited(t *testing.T) {
 	}
 	botC.mu.Unlock()
 
-	// The same edit again is a duplicate, and nobody edits another's message.
+	// The same edit again is a duplicate.
 	queue, err := os.ReadFile(filepath.Join(n.dir, "relay", "outbound.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var again map[string]any
 	for line := range strings.Lines(string(queue)) {
-		if strings.Contains(line, `"edit_of"`) && json.Unmarshal([]byte(line), &again) != nil {
-			t.Fatalf("the queue holds %s", line)
+		if strings.Contains(line, `"edit_of"`) {
+			must(t, json.Unmarshal([]byte(line), &again))
 		}
 	}
+	before := n.stops(b, "duplicate")
 	n.publishes(again)
-	forged := maps.Clone(again)
-	forged["relay_msg_id"], forged["message_id"] = "edit:forged", "edit:forged"
-	forged["sender_agent_name"], forged["sender_app_id"], forged["sender_bot_open_id"] = "agent_x", "cli_x", "ou_x"
-	forged["content"] = "42 is wrong"
-	n.publishes(forged)
-	next := n.says("next")
-	n.hears(botB, "next")
-	n.haveRead(next, b) // else the marker is one more message in a row
-	n.publishes(map[string]any{"relay_msg_id": "om_marker", "message_id": "om_marker", "channel": "feishu", "chat_id": n.chat,
-		"content": "a marker", "sender_bot_open_id": "ou_x", "sender_agent_name": "agent_x", "ts": time.Now().UnixMilli()})
-	n.hears(botB, "a marker")
-	botB.mu.Lock()
-	if times := len(slices.DeleteFunc(slices.Clone(botB.all), func(h heard) bool { return !strings.Contains(h.Text, "42") })); times != 1 {
-		t.Errorf("BotB was given the edit, or a forged one, %d times: %+v", times, botB.all)
+	n.until("it is dealt with", func() bool { return n.stops(b, "duplicate") > before })
+	if times := botB.count("42"); times != 1 {
+		t.Errorf("BotB was given the edit %d times", times)
 	}
-	botB.mu.Unlock()
 
 	var page struct {
 		Entries []struct {
@@ -128,7 +114,7 @@ func TestCardThatGoesOnIsEdited(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &page); err != nil {
 		t.Fatal(err)
 	}
-	if e := page.Entries; len(e) != 5 || e[1].MessageID != id || e[1].Content != "I look it up: 42" || e[1].Depth != 1 || e[2].Depth != 2 {
+	if e := page.Entries; len(e) != 3 || e[1].MessageID != id || e[1].Content != "I look it up: 42" || e[1].Depth != 1 || e[2].Depth != 2 {
 		t.Errorf("the transcript shows %s", body)
 	}
 }

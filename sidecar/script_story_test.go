@@ -28,7 +28,6 @@ type story struct {
 	t      *testing.T
 	script *script
 	redis  string // REDIS_URL; "" on files
-	prism  string // address of the Prism between actors and sidecars; "": none
 	own    bool   // each sidecar has folders of its own
 	home   string // all that is written lies below
 	queue  queueEnd

@@ -4,22 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"feishu-relay/internal/test/npmtest"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
 )
@@ -53,16 +46,13 @@ const storyLimit = 5 * time.Minute
 // behind all that was sent. Then everything a bot was given must have been
 // expected by a line of the script, once.
 //
-// With FOREIGN set each answer of a sidecar has to be as docs/openapi.yaml says.
+// Each answer of a sidecar has to be as docs/openapi.yaml says.
 func TestScripts(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	redis, passes := redistest.Start(t), ""
-	if os.Getenv("FOREIGN") != "" {
-		passes = startPrism(t)
-	}
+	redis := redistest.Start(t)
 	for i, path := range paths {
 		archive, err := txtar.ParseFile(path)
 		if err != nil {
@@ -81,33 +71,10 @@ func TestScripts(t *testing.T) {
 				}
 				t.Parallel()
 				s := newStory(t, script, variant, redis.URL())
-				s.prism = passes
 				s.tell(path)
 			})
 		}
 	}
-}
-
-// toSidecar is the header by which an actor says to whose sidecar Prism's call goes.
-const toSidecar = "X-Story-Sidecar"
-
-// startPrism returns the address of a Prism for all sidecars of all stories, which takes a while to start.
-func startPrism(t *testing.T) string {
-	t.Helper()
-	var calls atomic.Int64
-	sidecars := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: r.In.Header.Get(toSidecar)})
-			r.Out.Header.Del(toSidecar)
-			calls.Add(1)
-		},
-		Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}, // as the actors'
-	})
-	t.Cleanup(func() {
-		sidecars.Close()
-		t.Logf("%d calls through Prism", calls.Load())
-	})
-	return npmtest.Prism(t, "..", sidecars.URL, "--validate-request=false") // the scripts make mistakes on purpose
 }
 
 // script is a parsed archive.
@@ -217,7 +184,14 @@ func (s *story) doWithin(ctx context.Context, words []string) error {
 	if len(args) < c.args {
 		return fmt.Errorf("want at least %d arguments: %s", c.args, c.usage)
 	}
-	return c.run(s, ctx, args)
+	if !strings.HasPrefix(c.usage, "AGENT") {
+		return c.run(s, ctx, nil, args)
+	}
+	a, err := s.actor(args[0])
+	if err != nil {
+		return err
+	}
+	return c.run(s, ctx, a, args[1:])
 }
 
 // until repeats a command that looks at something no event tells of, until it

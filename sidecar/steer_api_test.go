@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/internal/test/apitest"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/sidecar"
 )
@@ -59,11 +57,7 @@ func (n *tenant) asks(s *running, method, path, body string) (status int, answer
 	defer resp.Body.Close()
 	answer, err = io.ReadAll(resp.Body)
 	must(n.t, err)
-	w := httptest.NewRecorder()
-	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
-	w.WriteHeader(resp.StatusCode)
-	w.Body.Write(answer)
-	apitest.Described(n.t, method, path, body, w)
+	asDescribed(n.t, method, path, body, resp, answer)
 	return resp.StatusCode, answer
 }
 

@@ -210,54 +210,52 @@ func TestSettingsAreKept(t *testing.T) {
 // reading on.
 func TestJunkMarksChangeNothing(t *testing.T) {
 	t.Parallel()
+	const secret = "the secret of all sidecars"
 	now := time.Now().UnixMilli()
-	command := fmt.Sprintf(`{"channel":"feishu","chat_id":"oc_1","agent":"agent_z","record":{"kind":"command","id":"x1","act":"set",`+
-		`"message_id":"notice:x","set":{"limit":{"at":%d,"id":"x1","v":9},"paused":{"at":%d,"id":"x1","v":{"until":null}}},"ts":%d}}`,
-		now, now, now)
-	set := command[strings.Index(command, `"set":`):strings.Index(command, `,"ts"`)]
-	value := func(key, v string) string { return fmt.Sprintf(`%q:{"at":%d,"id":"x2","v":%s}`, key, now, v) }
-	for _, backend := range backends {
-		for _, secret := range []string{"", "the secret of all sidecars"} {
-			t.Run(backend+"/"+fmt.Sprint(secret != ""), func(t *testing.T) {
-				t.Parallel()
-				c := newCircle(t, backend)
-				c.secret = sidecar.Secret(secret)
-				a, b := c.start(c.config("agent_a")), c.start(c.config("agent_b"))
-				c.agree("they know each other", withBots(2), a, b)
-				before := c.steeredGroup(a)
-				junk := []string{"", "no JSON", "[]", "{}", "null", `{"id":1}`, "\x00\xff\xfe", strings.Repeat("x", 300<<10),
-					strings.Replace(command, `"id":"x1"`, `"id":""`, 1),
-					strings.Replace(strings.Replace(command, "x1", "x4", 1), set, `"set":{`+value("limit", "-9")+`}`, 1),
-					strings.Replace(strings.Replace(command, "x1", "x2", 1), set, `"set":{`+strings.Join([]string{
-						value("answer", `"nobody"`), value("limit", `"9"`), value("threshold", "1e99"), value("judge", `"yes"`),
-						value("in:agent_y", "7"), value("muted:agent_a", `"x"`)}, ",")+`}`, 1),
-					strings.Replace(strings.Replace(command, "x1", "x3", 1), `"oc_1"`, `"oc_2"`, 1)}
-				if secret != "" {
-					other, err := relay.Sign([]byte(command), "another secret")
-					must(t, err)
-					signed, err := relay.Sign([]byte(command), secret)
-					must(t, err)
-					junk = append(junk, command, string(other), strings.Replace(string(signed), `"v":9`, `"v":8`, 1))
-				}
-				c.injects(junk...)
-				c.patch(a, `{"budget":7}`)
-				c.agree("what comes behind is read", func(g group.Group) bool { return g.Settings.Budget == 7 }, a, b)
-				b.stop()
-				b = c.start(c.config("agent_b"))
-				for _, s := range []*running{a, b} {
-					g := c.steeredGroup(s)
-					if g.Settings.Limit != before.Settings.Limit || g.Settings.Paused != nil || len(g.Settings.Muted) > 0 ||
-						g.Settings.Answer != before.Settings.Answer || len(g.Bots) != 2 {
-						t.Errorf("junk changed %+v to %+v", before, g)
-					}
-				}
-				if secret != "" {
-					c.until("the status says something of wrong signatures", func() bool {
-						return strings.Contains(c.get(a, "/v1/status"), `"part":"bad_signature"`)
-					})
-				}
-			})
+	command := func(id, chat string, values map[string]string) []byte {
+		set := []string{}
+		for key, v := range values {
+			set = append(set, fmt.Sprintf(`%q:{"at":%d,"id":%q,"v":%s}`, key, now, id, v))
 		}
+		return fmt.Appendf(nil, `{"channel":"feishu","chat_id":%q,"agent":"agent_z","record":{"kind":"command","id":%q,"act":"set",`+
+			`"message_id":"notice:x","set":{%s},"ts":%d}}`, chat, id, strings.Join(set, ","), now)
+	}
+	good := map[string]string{"limit": "9", "paused": `{"until":null}`}
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			signed := func(line []byte, secret string) string {
+				line, err := relay.Sign(line, secret)
+				must(t, err)
+				return string(line)
+			}
+			c := newCircle(t, backend)
+			c.secret = secret
+			a, b := c.start(c.config("agent_a")), c.start(c.config("agent_b"))
+			c.agree("they know each other", withBots(2), a, b)
+			before := c.steeredGroup(a)
+			c.injects("", "no JSON", "[]", "{}", "null", `{"id":1}`, "\x00\xff\xfe", strings.Repeat("x", 300<<10),
+				string(command("x1", "oc_1", good)), signed(command("x1", "oc_1", good), "another secret"),
+				strings.Replace(signed(command("x1", "oc_1", good), secret), `"v":9`, `"v":8`, 1),
+				signed(command("", "oc_1", good), secret), signed(command("x2", "oc_2", good), secret),
+				signed(command("x3", "oc_1", map[string]string{"limit": "-9"}), secret),
+				signed(command("x4", "oc_1", map[string]string{"answer": `"nobody"`, "limit": `"9"`, "threshold": "1.5", "judge": `"yes"`,
+					"in:agent_y": "7", "muted:agent_a": `"x"`}), secret))
+			c.patch(a, `{"budget":7}`)
+			c.agree("what comes behind is read", func(g group.Group) bool { return g.Settings.Budget == 7 }, a, b)
+			b.stop()
+			b = c.start(c.config("agent_b"))
+			for _, s := range []*running{a, b} {
+				g := c.steeredGroup(s)
+				if g.Settings.Limit != before.Settings.Limit || g.Settings.Paused != nil || len(g.Settings.Muted) > 0 ||
+					g.Settings.Answer != before.Settings.Answer || len(g.Bots) != 2 {
+					t.Errorf("junk changed %+v to %+v", before, g)
+				}
+			}
+			c.until("the status says something of wrong signatures", func() bool {
+				return strings.Contains(c.get(a, "/v1/status"), `"part":"bad_signature"`)
+			})
+		})
 	}
 }
 
