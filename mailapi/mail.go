@@ -3,9 +3,8 @@ package mailapi
 import (
 	"context"
 	"encoding/json"
-	"slices"
-	"time"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/internal/webapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
@@ -18,8 +17,8 @@ const maxReason = 4 << 10
 // Inbox is the answer of GET /v1/mailbox/inbox: the messages that wait for the bot. It
 // delivers none.
 type Inbox struct {
-	Messages []json.RawMessage `json:"messages"` // as the stores hold them, with the goal of each
-	Total    int               `json:"total"`
+	Messages []agent.Mail `json:"messages"`
+	Total    int          `json:"total"`
 }
 
 type inbox struct {
@@ -28,20 +27,7 @@ type inbox struct {
 
 func (a *API) inbox(ctx context.Context, in inbox) (Inbox, error) {
 	waiting, total, err := a.Mailbox.Inbox(ctx, in.Limit)
-	if err != nil {
-		return Inbox{}, err
-	}
-	messages, err := asJSON(waiting)
-	return Inbox{messages, total}, err
-}
-
-// Drained is the answer of POST /v1/mailbox/inbox/drain.
-type Drained struct {
-	Messages []json.RawMessage `json:"messages"`
-	Rendered string            `json:"rendered"`
-	Dropped  int               `json:"dropped"`
-	Waiting  int               `json:"waiting"`
-	Cursor   string            `json:"cursor"`
+	return Inbox{web.List(waiting), total}, err
 }
 
 type drain struct {
@@ -52,33 +38,13 @@ type drain struct {
 
 // drain returns messages, which wait until they are confirmed, such as by the cursor; with a limit of 0 it only
 // confirms.
-func (a *API) drain(ctx context.Context, in drain) (Drained, error) {
+func (a *API) drain(ctx context.Context, in drain) (agent.Drained, error) {
 	if in.Limit == 0 && in.Cursor == "" {
-		return Drained{}, mailbox.Invalid("limit", "want a number from 1 to 200, or a cursor")
+		return agent.Drained{}, mailbox.Invalid("limit", "want a number from 1 to 200, or a cursor")
 	}
 	d, err := a.Mailbox.Drain(ctx, in.Limit, string(in.Goal), in.Cursor)
-	if err != nil {
-		return Drained{}, err
-	}
-	messages, err := asJSON(d.Messages)
-	return Drained{messages, d.Rendered, d.Dropped, d.Waiting, d.Cursor}, err
-}
-
-// asJSON returns messages as the stores hold them, with the goal of each.
-func asJSON(mail []agent.Mail) ([]json.RawMessage, error) {
-	all := []json.RawMessage{}
-	for _, m := range mail {
-		envelope, err := mailbox.Encode(m.Envelope)
-		if err != nil {
-			return nil, err
-		}
-		goal, err := relay.Marshal(m.Goal)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, slices.Concat(envelope[:len(envelope)-1], []byte(`,"goal_id":`), goal, []byte{'}'}))
-	}
-	return all, nil
+	d.Messages = web.List(d.Messages)
+	return d, err
 }
 
 // envelope is an envelope of any type, of which most fields are optional.
@@ -156,18 +122,8 @@ func (a *API) nack(ctx context.Context, in nack) (Nack, error) {
 
 // DeadLetters is the answer of GET /v1/mailbox/dead-letters.
 type DeadLetters struct {
-	DeadLetters []DeadLetter `json:"dead_letters"`
-	Earlier     string       `json:"earlier,omitempty"`
-}
-
-// DeadLetter is a dead letter. Of the content its envelope has the beginning of the text only.
-type DeadLetter struct {
-	ID       string          `json:"id"`
-	Code     mailbox.Code    `json:"code"`
-	Reason   string          `json:"reason"`
-	Attempts int             `json:"attempts"`
-	DeadAt   time.Time       `json:"dead_at"`
-	Envelope json.RawMessage `json:"envelope"`
+	DeadLetters []agent.DeadLetter `json:"dead_letters"`
+	Earlier     string             `json:"earlier,omitempty"`
 }
 
 type deadLetters struct {
@@ -176,16 +132,7 @@ type deadLetters struct {
 }
 
 func (a *API) deadLetters(_ context.Context, in deadLetters) (out DeadLetters, err error) {
-	page, earlier, err := webapi.Page(a.Mailbox.DeadLetters(), webapi.Paged(in), func(d *agent.DeadLetter) webapi.Place {
-		return webapi.Place{At: d.DeadAt.UnixMilli(), Key: d.ID}
-	})
-	out = DeadLetters{[]DeadLetter{}, earlier}
-	for _, d := range page {
-		envelope, err := mailbox.Encode(d.Envelope)
-		if err != nil {
-			return out, err
-		}
-		out.DeadLetters = append(out.DeadLetters, DeadLetter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, envelope})
-	}
+	out.DeadLetters, out.Earlier, err = webapi.Page(a.Mailbox.DeadLetters(), webapi.Paged(in),
+		func(d *agent.DeadLetter) webapi.Place { return webapi.Place{At: d.DeadAt.UnixMilli(), Key: d.ID} })
 	return out, err
 }

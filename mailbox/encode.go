@@ -34,10 +34,8 @@ type wireTask struct {
 	Deadline string    `json:"deadline,omitempty"`
 }
 
-// Encode writes e as one line of JSON, without a newline: times in UTC with
-// milliseconds, no list null. It refuses more than [MaxEnvelope] bytes and data
-// that is no JSON; whether e is one that others accept is for [Signing.Seal] to say.
-func Encode(e Envelope) ([]byte, error) {
+// MarshalJSON writes e as docs/protocol.md 6.1 shows it: times in UTC with milliseconds, no list null.
+func (e Envelope) MarshalJSON() ([]byte, error) {
 	w := wireEnvelope{
 		ID: e.ID, From: e.From, To: e.To, Timestamp: formatTime(e.Timestamp), Type: e.Type,
 		Priority: e.Priority, Hops: e.Hops, Trace: orEmpty(e.Trace), Content: e.Content,
@@ -49,7 +47,13 @@ func Encode(e Envelope) ([]byte, error) {
 			w.Task.Deadline = formatTime(e.Task.Deadline)
 		}
 	}
-	line, err := relay.Marshal(w)
+	return relay.Marshal(w)
+}
+
+// Encode writes e as one line of JSON, without a newline. It refuses more than [MaxEnvelope] bytes and data
+// that is no JSON; whether e is one that others accept is for [Signing.Seal] to say.
+func Encode(e Envelope) ([]byte, error) {
+	line, err := e.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("encode envelope: %w", err)
 	}

@@ -67,7 +67,7 @@ type Options struct {
 }
 
 // Instructions tell a model, in a sentence for each, when to use which tool.
-var Instructions = texts["instructions"][""]
+var Instructions = texts["instructions"]["about"]
 
 type service struct{ Options }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.yaml.in/yaml/v3"
 
 	"feishu-relay/internal/runes"
 	"feishu-relay/mailbox"
@@ -28,25 +29,13 @@ const (
 	maxError = 4 << 10
 )
 
-//go:embed tools.txt
-var toolsText string
+//go:embed tools.yaml
+var toolsText []byte
 
-// texts are what models read: the sections of tools.txt by name, of each the title, the description under "" and the
-// fields' by name.
-var texts = func() map[string]map[string]string {
-	all := map[string]map[string]string{}
-	section, field := "", ""
-	for line := range strings.Lines(toolsText) {
-		line = strings.TrimSpace(line)
-		if name, title, begins := strings.Cut(strings.TrimPrefix(line, "== "), ":"); begins && strings.HasPrefix(line, "==") {
-			section, field = name, ""
-			all[section] = map[string]string{"title": strings.TrimSpace(title)}
-		} else if name, text, begins := strings.Cut(strings.TrimPrefix(line, "- "), ": "); begins && line[0] == '-' {
-			field = name
-			all[section][field] = text
-		} else if section != "" && line != "" {
-			all[section][field] = strings.TrimSpace(all[section][field] + " " + line)
-		}
+// texts are what models read: the sections of tools.yaml by name.
+var texts = func() (all map[string]map[string]string) {
+	if err := yaml.Unmarshal(toolsText, &all); err != nil {
+		panic(err) // it is part of the program
 	}
 	return all
 }()
@@ -57,7 +46,7 @@ type tool struct {
 	call func(s *service, ctx context.Context, arguments json.RawMessage) (any, error)
 }
 
-// define makes a tool of the function call, whose arguments are described in tools.txt.
+// define makes a tool of the function call, whose arguments are described in tools.yaml.
 func define[In, Out any](name string, hints *mcp.ToolAnnotations,
 	call func(*service, context.Context, In) (Out, error)) tool {
 	in, err := jsonschema.For[In](&jsonschema.ForOptions{TypeSchemas: shapes})
@@ -67,7 +56,7 @@ func define[In, Out any](name string, hints *mcp.ToolAnnotations,
 	for field, schema := range in.Properties {
 		schema.Description = texts[name][field]
 	}
-	t := &mcp.Tool{Name: name, Title: texts[name]["title"], Description: texts[name][""], Annotations: hints,
+	t := &mcp.Tool{Name: name, Title: texts[name]["title"], Description: texts[name]["about"], Annotations: hints,
 		InputSchema: in}
 	if len(in.Properties) == 0 { // some hosts need this, which the SDK leaves out
 		t.InputSchema = map[string]any{"type": "object", "properties": struct{}{}, "additionalProperties": false}

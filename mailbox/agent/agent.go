@@ -57,6 +57,7 @@ import (
 
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 // Times.
@@ -409,7 +410,17 @@ type TaskUpdate struct {
 // Mail is a message that waits for the bot.
 type Mail struct {
 	mailbox.Envelope
-	Goal string `json:"goal_id"`
+	Goal string // the session that it is for
+}
+
+// MarshalJSON writes the envelope with the goal in "goal_id".
+func (m Mail) MarshalJSON() ([]byte, error) {
+	envelope, err := mailbox.Encode(m.Envelope)
+	if err != nil {
+		return nil, err
+	}
+	goal, err := relay.Marshal(m.Goal)
+	return fmt.Appendf(envelope[:len(envelope)-1], `,"goal_id":%s}`, goal), err
 }
 
 // Drained is what read_inbox gives. It waits until it is confirmed ([Agent.Drain]).

@@ -27,7 +27,7 @@ type DeadLetter struct {
 	Reason   string       `json:"reason"`
 	Attempts int          `json:"attempts"` // how often it was sent
 	DeadAt   time.Time    `json:"dead_at"`
-	Expired  bool         `json:"expired,omitempty"` // its life ended before it was taken
+	Expired  bool         `json:"-"` // its life has just ended, before it was taken
 	// Envelope has the beginning of the text, and neither data nor files.
 	Envelope mailbox.Envelope `json:"envelope"`
 }

@@ -178,12 +178,10 @@ func joinStates(states []mailbox.TaskState, between string) string {
 // ledger is the tasks of the book in memory. What is set in it was committed before. Its methods
 // are safe for concurrent use; the Trace and Callback of a task are not to be changed.
 type ledger struct {
-	wake chan struct{} // has a value if something is due before next
+	wake chan struct{} // has a value if a task has changed
 
 	mu    sync.Mutex
-	tasks map[string]task // by key; guarded by mu, as the rest is
-	ended int             // of tasks
-	next  time.Time       // when something is due
+	tasks map[string]task // by key; guarded by mu
 }
 
 func newLedger() *ledger { return &ledger{wake: make(chan struct{}, 1), tasks: map[string]task{}} }
@@ -210,24 +208,14 @@ func (l *ledger) full() *mailbox.Error {
 func (l *ledger) set(t task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forget(t.key())
 	l.tasks[t.key()] = t
-	l.ended += count(!t.open())
-	if l.next.IsZero() || t.due().Before(l.next) || l.ended > maxEnded {
-		wait.Wake(l.wake)
-	}
-}
-
-func (l *ledger) forget(key string) {
-	before, known := l.tasks[key]
-	l.ended -= count(known && !before.open())
-	delete(l.tasks, key)
+	wait.Wake(l.wake)
 }
 
 func (l *ledger) remove(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forget(key)
+	delete(l.tasks, key)
 }
 
 // get returns one task.
@@ -295,9 +283,6 @@ func (l *ledger) due(now time.Time) (overdue, old []task, next time.Time) {
 	}
 	slices.SortFunc(ended, func(x, y task) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
 	old = append(old, ended[:max(0, len(ended)-maxEnded)]...)
-	l.mu.Lock()
-	l.next = next
-	l.mu.Unlock()
 	slices.SortFunc(overdue, func(x, y task) int { return x.due().Compare(y.due()) })
 	return overdue, old, next
 }
