@@ -135,16 +135,16 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 	return appendFields(line, m.Extra, metadataNames.has)
 }
 
-// UnmarshalJSON reads camelCase and snake_case, and keeps what it does not know.
+// UnmarshalJSON reads camelCase and snake_case, and keeps what it does not know. It does not hold values to their
+// bounds, which [Decode] does.
 func (m *Metadata) UnmarshalJSON(raw []byte) error {
 	in, err := parseFields(raw)
 	if err != nil {
 		return err
 	}
 	rename(in, metadataNames)
-	var r reader
-	*m = r.metadata(in)
-	return r.err
+	*m = (&reader{}).metadata(in)
+	return nil
 }
 
 // appendFields adds the fields of more to an encoded object that has some, in

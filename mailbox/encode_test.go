@@ -147,3 +147,13 @@ func FuzzDecode(f *testing.F) {
 		mailbox.Original(e)
 	})
 }
+
+// A program that looks at mail of others, such as dead letters, sees what is over a bound, too.
+func TestPlainJSONHasNoBounds(t *testing.T) {
+	const odd = `{"correlationId":"a\nb","ttl":-1,"retryCount":5000,"tags":["","x"],"lang":"en"}`
+	var m mailbox.Metadata
+	err := json.Unmarshal([]byte(odd), &m)
+	if err != nil || m.CorrelationID != "a\nb" || *m.TTL != -1 || m.RetryCount != 5000 || len(m.Tags) != 2 {
+		t.Errorf("read as %+v, %v", m, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,10 +46,8 @@ func (r *reader) text(value any, path string, required bool, check func(string) 
 // oneOf reads one of some words; "": it is missing.
 func oneOf[T ~string](r *reader, value any, path string, words []T) T {
 	s, _ := value.(string)
-	for _, word := range words {
-		if string(word) == s {
-			return word
-		}
+	if slices.Contains(words, T(s)) {
+		return T(s)
 	}
 	if value != nil {
 		r.fail(path, "want one of %s", strings.ReplaceAll(strings.Trim(fmt.Sprint(words), "[]"), " ", ", "))
@@ -84,14 +83,6 @@ func (r *reader) time(value any, path string, required bool) (t time.Time) {
 		}
 	}
 	return t
-}
-
-func (r *reader) flag(value any, path string) bool {
-	set, ok := value.(bool)
-	if value != nil && !ok {
-		r.fail(path, "want true or false")
-	}
-	return set
 }
 
 func (r *reader) list(value any, path string, most int) []any {
@@ -181,10 +172,13 @@ func (r *reader) part(value any, path string) (p Part) {
 
 func (r *reader) metadata(in fields) Metadata {
 	m := Metadata{CorrelationID: r.text(in["correlationId"], "metadata.correlationId", false, CheckID),
-		TTL:         r.whole(in["ttl"], "metadata.ttl", 0, MaxLife),
-		RequiresAck: r.flag(in["requiresAck"], "metadata.requiresAck"),
-		MaxRetries:  r.whole(in["maxRetries"], "metadata.maxRetries", 0, maxRetries),
-		Goal:        r.text(in["goal_id"], "metadata.goal_id", false, CheckID)}
+		TTL:        r.whole(in["ttl"], "metadata.ttl", 0, MaxLife),
+		MaxRetries: r.whole(in["maxRetries"], "metadata.maxRetries", 0, maxRetries),
+		Goal:       r.text(in["goal_id"], "metadata.goal_id", false, CheckID)}
+	var isFlag bool
+	if m.RequiresAck, isFlag = in["requiresAck"].(bool); !isFlag && in["requiresAck"] != nil {
+		r.fail("metadata.requiresAck", "want true or false")
+	}
 	if n := r.whole(in["retryCount"], "metadata.retryCount", 0, maxRetries); n != nil {
 		m.RetryCount = *n
 	}
@@ -192,16 +186,17 @@ func (r *reader) metadata(in fields) Metadata {
 		m.Tags = append(m.Tags, r.text(tag, at("metadata.tags", i), true, checkWord))
 	}
 	for name, value := range in {
-		switch {
-		case metadataNames.has(name):
-		case len(m.Extra) == MaxFields:
-			r.fail("metadata", "want at most %d fields besides ours", MaxFields)
-			return m
-		case m.Extra == nil:
-			m.Extra = map[string]json.RawMessage{name: encoded(value)}
-		default:
-			m.Extra[name] = encoded(value)
+		if metadataNames.has(name) {
+			continue
 		}
+		if len(m.Extra) == MaxFields {
+			r.fail("metadata", "want at most %d fields besides ours", MaxFields)
+			break
+		}
+		if m.Extra == nil {
+			m.Extra = map[string]json.RawMessage{}
+		}
+		m.Extra[name] = encoded(value)
 	}
 	return m
 }

@@ -410,7 +410,7 @@ type TaskUpdate struct {
 // Mail is a message that waits for the bot.
 type Mail struct {
 	mailbox.Envelope
-	Goal string // the session that it is for
+	Goal string `json:"goal_id"` // the session that it is for
 }
 
 // MarshalJSON writes the envelope with the goal in "goal_id".

@@ -55,20 +55,6 @@ func TestSendRefuses(t *testing.T) {
 	}
 }
 
-func TestMessageArrives(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.agent("a"), w.agent("b")
-		sent := a.say(b, "hello")
-		got := b.deliveries()
-		if len(got) != 1 || got[0].ID != sent.ID || got[0].Text() != "hello" || got[0].From != "a" || got[0].Conversation != nil {
-			t.Errorf("b was given %+v", got)
-		}
-		if sent.Note != "" {
-			t.Errorf("note %q about an agent that is there", sent.Note)
-		}
-	})
-}
-
 // A message to an agent that nobody knows waits for it, and so does one to an
 // agent that is away.
 func TestMessageWaits(t *testing.T) {
