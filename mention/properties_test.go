@@ -106,18 +106,6 @@ func TestOrderIsThatOfFirstAppearance(t *testing.T) {
 	})
 }
 
-func TestWhatResolveSaysFindFinds(t *testing.T) {
-	d := team()
-	each(t, func(t *testing.T, r *rand.Rand) {
-		text := mention.Text{Content: randomText(r), Refs: []mention.Ref{{Key: "@_user_1", Name: "Ann", OpenID: "ou_b"}, {Key: "@_user_12", Name: "Tom"}}}
-		before := d.Find(text)
-		text.Refs = d.Resolve(text)
-		if diff := cmp.Diff(before, d.Find(text)); diff != "" {
-			t.Errorf("%q (-before +after):\n%s", text.Content, diff)
-		}
-	})
-}
-
 func FuzzFind(f *testing.F) {
 	for _, p := range pieces {
 		f.Add(p, "", "")

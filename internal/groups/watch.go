@@ -1,7 +1,6 @@
 package groups
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -36,7 +35,7 @@ type Watcher struct {
 
 	current atomic.Pointer[File]
 	err     atomic.Pointer[error]
-	data    []byte // the last content read; nil: none
+	last    string // what Load has read, or why it has not
 	seen    bool   // the file existed once
 }
 
@@ -49,13 +48,32 @@ func New(path string, log *slog.Logger) *Watcher {
 	return w
 }
 
-// Load reads the file. A missing one means an empty [File] and no error. After
-// an error [Watcher.Current] is empty, too, and [Watcher.Run] waits for a
-// corrected file.
+// Load reads the file. A missing one means an empty [File] and no error, unless it was there before. After
+// an error [Watcher.Current] is what it was, and [Watcher.Run] waits for a corrected file.
 func (w *Watcher) Load() error {
 	data, err := w.read()
-	w.use(data, err)
-	return w.Err()
+	w.last = string(data) + fmt.Sprint(err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !w.seen:
+		err = nil
+	case errors.Is(err, fs.ErrNotExist):
+		err = errGone
+	case err == nil:
+		w.seen = true
+		var f *File
+		if f, err = Parse(data); err != nil {
+			break
+		}
+		w.current.Store(f)
+		if len(f.Unread) > 0 {
+			w.log.Warn("the groups file has unknown keys", "path", w.path, "keys", strings.Join(f.Unread, "; "))
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("groups file %s: %w", w.path, err)
+	}
+	w.err.Store(&err)
+	return err
 }
 
 // Current returns the last good file, or an empty one.
@@ -68,49 +86,19 @@ func (w *Watcher) Err() error { return *w.err.Load() }
 // once, with its mistakes and their places.
 func (w *Watcher) Run(ctx context.Context) {
 	for wait.Sleep(ctx, w.every) == nil {
-		data, err := w.read()
-		if err == nil && bytes.Equal(data, w.data) { // also one that was touched
+		if data, err := w.read(); string(data)+fmt.Sprint(err) == w.last { // also one that was touched
 			continue
 		}
-		if err == nil && wait.Sleep(ctx, settle) == nil {
-			data, err = w.read()
+		if wait.Sleep(ctx, settle) != nil {
+			return
 		}
-		before := w.Err()
-		changed := w.use(data, err)
-		switch err := w.Err(); {
-		case err != nil && (changed || before == nil || before.Error() != err.Error()):
+		if err := w.Load(); err != nil {
 			w.log.Error("the groups file is invalid; the previous one stays in use", "err", err)
-		case err == nil && (changed || before != nil):
-			f := w.Current()
-			w.log.Info("groups file loaded", "path", w.path, "agents", len(f.Agents), "groups", len(f.Groups))
+			continue
 		}
+		f := w.Current()
+		w.log.Info("groups file loaded", "path", w.path, "agents", len(f.Agents), "groups", len(f.Groups))
 	}
-}
-
-// use puts what was read in force, and reports whether it is new.
-func (w *Watcher) use(data []byte, err error) (changed bool) {
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = nil; w.seen {
-			err = errGone
-		}
-	} else if changed = err == nil && (w.data == nil || !bytes.Equal(data, w.data)); changed {
-		var f *File
-		if f, err = Parse(data); err == nil {
-			w.current.Store(f)
-			if len(f.Unread) > 0 {
-				w.log.Warn("the groups file has unknown keys", "path", w.path, "keys", strings.Join(f.Unread, "; "))
-			}
-		}
-		w.seen = true
-	} else if err == nil {
-		return false
-	}
-	w.data = data
-	if err != nil {
-		err = fmt.Errorf("groups file %s: %w", w.path, err)
-	}
-	w.err.Store(&err)
-	return changed
 }
 
 // read returns the file's content, at most MaxSize+1 bytes.
