@@ -141,9 +141,8 @@ func ParseBotInfo(answer []byte) (Self, error) {
 }
 
 // ParseChat reads Feishu's answer to GET im/v1/chats/{id}: a chat's kind and name
-// (docs/feishu.md 3.1). mode is Feishu's name of the kind, "" if the answer does not contain it; Kind is ""
-// for an unknown mode. Errors wrap [ErrNotAccepted].
-func ParseChat(answer []byte) (chat Chat, mode string, err error) {
+// (docs/feishu.md 3.1). An unknown kind counts as a group's. Errors wrap [ErrNotAccepted].
+func ParseChat(answer []byte) (chat Chat, err error) {
 	data, err := ReadAnswer[struct {
 		Mode string `json:"chat_mode"`
 		Name string `json:"name"`
@@ -156,14 +155,12 @@ func ParseChat(answer []byte) (chat Chat, mode string, err error) {
 		chat.In = No
 	}
 	switch data.Mode {
-	case "group":
-		chat.Kind = ChatGroup
-	case "topic":
-		chat.Kind, chat.Topic = ChatGroup, true
-	case "p2p":
-		chat.Kind = ChatP2P
+	case "", ChatP2P:
+		chat.Kind = data.Mode
+	default:
+		chat.Kind, chat.Topic = ChatGroup, data.Mode == "topic"
 	}
-	return chat, data.Mode, err
+	return chat, err
 }
 
 // chatBot is a bot in the answer to GET im/v1/chats/{id}/members/bots, in both spellings

@@ -22,9 +22,8 @@ import (
 )
 
 const (
-	// maxChatBots is how many bots of a chat are read.
-	maxChatBots = 500
-	pageSize    = 100 // Feishu's most
+	maxListed = 500 // bots of a chat, or people, that are read
+	pageSize  = 100 // Feishu's most
 )
 
 // ErrNoToken is returned if there are no credentials to call Feishu with: no app secret, and no
@@ -145,7 +144,7 @@ func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
 	if err != nil {
 		return Chat{}, err
 	}
-	chat, _, err := ParseChat(answer)
+	chat, err := ParseChat(answer)
 	chat.ID = id
 	return chat, err
 }
@@ -154,7 +153,7 @@ func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
 // GET im/v1/chats/{id}/members/bots (docs/feishu.md 4.2).
 func (a *API) ChatBots(ctx context.Context, id relay.ChatID) ([]Bot, error) {
 	var bots []Bot
-	for item, err := range pages[chatBot](ctx, a, chatPath(id)+"/members/bots", url.Values{}, maxChatBots) {
+	for item, err := range pages[chatBot](ctx, a, chatPath(id)+"/members/bots", url.Values{}, maxListed) {
 		if err != nil {
 			return nil, err
 		}
@@ -166,9 +165,6 @@ func (a *API) ChatBots(ctx context.Context, id relay.ChatID) ([]Bot, error) {
 	return bots, nil
 }
 
-// maxMembers is how many people of a chat are read.
-const maxMembers = 500
-
 // ChatMembers returns the names of a chat's people by their ids, at most 500:
 // GET im/v1/chats/{id}/members (docs/feishu.md 4.2). idType is open_id, union_id or user_id.
 func (a *API) ChatMembers(ctx context.Context, id relay.ChatID, idType string) (map[string]string, error) {
@@ -177,7 +173,7 @@ func (a *API) ChatMembers(ctx context.Context, id relay.ChatID, idType string) (
 	for item, err := range pages[struct {
 		ID   string `json:"member_id"`
 		Name string `json:"name"`
-	}](ctx, a, chatPath(id)+"/members", query, maxMembers) {
+	}](ctx, a, chatPath(id)+"/members", query, maxListed) {
 		if err != nil {
 			return nil, err
 		}
@@ -539,9 +535,6 @@ func readBody(res *http.Response) ([]byte, error) {
 func (a *API) token(ctx context.Context) (string, error) {
 	if token, ok := a.known(); ok {
 		return token, nil
-	}
-	if !a.Ready() {
-		return "", ErrNoToken
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

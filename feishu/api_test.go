@@ -121,7 +121,7 @@ func TestAPIAnswers(t *testing.T) {
 		t.Errorf("bot %+v, %v", self, err)
 	}
 	for id, want := range map[relay.ChatID]feishu.Chat{
-		"oc_group": {Kind: "group", Name: "群"}, "oc_topic": {Kind: "group", Topic: true, Name: "t"}, "oc_p2p": {Kind: "p2p"}, "oc_new": {},
+		"oc_group": {Kind: "group", Name: "群"}, "oc_topic": {Kind: "group", Topic: true, Name: "t"}, "oc_p2p": {Kind: "p2p"}, "oc_new": {Kind: "group"},
 		"oc_out": {In: feishu.No}, "oc_gone": {In: feishu.No},
 	} {
 		chat, err := a.Chat(ctx, id)

@@ -22,41 +22,57 @@ var errBusy = errors.New("too many questions to Feishu are under way")
 
 // reply is how a question was answered last.
 type reply struct {
-	at  time.Time
-	err error
+	at    time.Time
+	value any
+	err   error
 }
 
 // Ask has f ask Feishu the question that key names, on another goroutine, and waits for its end or that of ctx. f gets
 // a context of its own, of 10 s. Who asks while the question is under way waits for the same answer. If it was asked
 // within a time, or Feishu could not be reached in the last 10 s, it counts as answered as it was then.
 func (d *Directory) Ask(ctx context.Context, key string, within time.Duration, f func(context.Context) error) error {
-	if last, ok := d.recent(key, within); ok {
-		return last.err
+	_, err := Known(ctx, d, key, within, func(ctx context.Context) (any, error) { return nil, f(ctx) })
+	return err
+}
+
+// Known is [Directory.Ask] for a question with an answer, which is remembered; also what f returns with an error.
+func Known[T any](ctx context.Context, d *Directory, key string, within time.Duration,
+	f func(context.Context) (T, error)) (answer T, err error) {
+	last, ok := d.recent(key, within)
+	switch {
+	case ok:
+	case !d.api.Ready():
+		return answer, ErrNoToken
+	default:
+		last = d.ask(ctx, key, within, func(ctx context.Context) (any, error) { return f(ctx) })
 	}
-	if !d.api.Ready() {
-		return ErrNoToken
-	}
+	answer, _ = last.value.(T)
+	return answer, last.err
+}
+
+func (d *Directory) ask(ctx context.Context, key string, within time.Duration,
+	f func(context.Context) (any, error)) reply {
 	done := d.questions.DoChan(key, func() (any, error) {
 		if last, ok := d.recent(key, within); ok {
-			return nil, last.err
+			return last, nil
 		}
 		select {
 		case d.asking <- struct{}{}:
 			defer func() { <-d.asking }()
 		default:
-			return nil, errBusy
+			return reply{err: errBusy}, nil
 		}
 		ctx, cancel := context.WithTimeout(d.ctx, askWait)
 		defer cancel()
-		err := d.answer(ctx, f)
-		d.asked.Add(key, reply{time.Now(), err})
-		return nil, err
+		r := d.answer(ctx, f)
+		d.asked.Add(key, r)
+		return r, nil
 	})
 	select {
 	case r := <-done:
-		return r.Err
+		return r.Val.(reply)
 	case <-ctx.Done():
-		return ctx.Err()
+		return reply{err: ctx.Err()}
 	}
 }
 
@@ -70,14 +86,16 @@ func (d *Directory) recent(key string, within time.Duration) (reply, bool) {
 }
 
 // answer calls f. A panic, as on an answer that nobody has thought of, is an error: the bot's calls go on.
-func (d *Directory) answer(ctx context.Context, f func(context.Context) error) (err error) {
+func (d *Directory) answer(ctx context.Context, f func(context.Context) (any, error)) (r reply) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.Error("a panic was caught in a question to Feishu", "stack", string(debug.Stack()))
-			err = errors.New("asking Feishu panicked")
+			r.err = errors.New("asking Feishu panicked")
 		}
+		r.at = time.Now()
 	}()
-	return f(ctx)
+	r.value, r.err = f(ctx)
+	return r
 }
 
 // AskSelf learns who the bot is.
@@ -161,8 +179,8 @@ func (d *Directory) member(ctx context.Context, id relay.ChatID) (Membership, er
 	if err == nil {
 		return is[in], nil
 	}
-	bots, botsErr := d.api.ChatBots(ctx, id)
-	if self := d.Self().OpenID; botsErr == nil && self != "" {
+	if bots, err := d.api.ChatBots(ctx, id); err == nil && d.Self().OpenID != "" {
+		self := d.Self().OpenID
 		return is[slices.ContainsFunc(bots, func(b Bot) bool { return b.OpenID == self })], nil
 	}
 	return Unknown, err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -75,14 +76,14 @@ type Directory struct {
 	names   *simplelru.LRU[string, Who]        // by open_id, union_id, user_id or app_id; guarded by mu
 	version uint64                             // guarded by mu
 	renamed uint64                             // guarded by mu
-	kept    bool                               // the last change is in the store; guarded by mu
+	trouble rate.Sometimes                     // logs that the disk refuses changes; guarded by mu
 }
 
 // NewDirectory returns the directory that is kept in a store; nil: in memory only. What cannot be read is learned again.
 // Close it.
 func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
 	d := &Directory{api: api, log: cmp.Or(log, slog.New(slog.DiscardHandler)), asking: make(chan struct{}, maxAsking),
-		members: rate.NewLimiter(2, 10)}
+		members: rate.NewLimiter(2, 10), trouble: rate.Sometimes{Interval: time.Minute}}
 	d.asked, _ = lru.New[string, reply](maxAsked) // these fail only for a size below 1
 	d.chats, _ = simplelru.NewLRU(maxChats, func(id relay.ChatID, _ Chat) { d.changed(kindChat, string(id), nil) })
 	d.names, _ = simplelru.NewLRU(maxNames, func(id string, _ Who) { d.changed(kindName, id, nil) })
@@ -90,7 +91,7 @@ func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
 	err := store.Each(func(kind, key string, value json.RawMessage) {
 		switch kind {
 		case kindSelf:
-			load(value, func(self Self) { d.LearnSelf(self) })
+			load(value, d.LearnSelf)
 		case kindBots:
 			load(value, func(bots []Bot) {
 				for _, bot := range bots {
@@ -106,7 +107,7 @@ func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
 	if err != nil {
 		d.log.Warn("the stored ids of bots and chats cannot be read; they are learned again", "err", err)
 	}
-	d.store, d.kept = store, true // from now on what is learned is kept
+	d.store = store // from now on what is learned is kept
 	return d
 }
 
@@ -122,7 +123,7 @@ func load[T any](value json.RawMessage, learn func(T)) {
 }
 
 // Forget forgets everything, as where the app is another one.
-func (d *Directory) Forget() error {
+func (d *Directory) Forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range d.chats.Keys() {
@@ -134,7 +135,6 @@ func (d *Directory) Forget() error {
 	d.self, d.bots = Self{}, nil
 	d.changed(kindSelf, "", nil)
 	d.changed(kindBots, "", nil)
-	return nil
 }
 
 // Self returns what is known of the own bot.
@@ -147,26 +147,20 @@ func (d *Directory) Self() Self {
 // IsApp reports whether app is the own one.
 func (d *Directory) IsApp(app string) bool { return app != "" && app == d.Self().AppID }
 
-// LearnSelf sets the fields that s has. It reports whether anything changed;
-// another app than the known one is ignored.
-func (d *Directory) LearnSelf(s Self) (changed bool) {
-	if checkIDs("", s.AppID, "", string(s.OpenID), "", s.Tenant) != nil {
-		return false
-	}
+// LearnSelf sets the fields that s has. Another app than the known one is ignored.
+func (d *Directory) LearnSelf(s Self) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s.AppID != "" && d.self.AppID != "" && s.AppID != d.self.AppID {
-		return false
+	if checkIDs("", s.AppID, "", string(s.OpenID), "", s.Tenant) != nil || differ(s.AppID, d.self.AppID) {
+		return
 	}
 	now := Self{AppID: cmp.Or(s.AppID, d.self.AppID), Name: cmp.Or(bounded(s.Name), d.self.Name),
 		OpenID: cmp.Or(s.OpenID, d.self.OpenID), Tenant: cmp.Or(s.Tenant, d.self.Tenant)}
-	if now == d.self {
-		return false
+	if now != d.self {
+		d.self = now
+		d.bots = slices.DeleteFunc(d.bots, d.isSelf)
+		d.changed(kindSelf, "", now)
 	}
-	d.self = now
-	d.bots = slices.DeleteFunc(d.bots, d.isSelf)
-	d.changed(kindSelf, "", now)
-	return true
 }
 
 // isSelf reports whether bot is the own one. The caller holds mu.
@@ -332,11 +326,10 @@ func (d *Directory) changed(kind, key string, value any) {
 	if kind != kindName {
 		d.version++
 	}
-	if err := d.store.Put(kind, key, value); err != nil && d.kept {
-		d.log.Error("what is known of Feishu cannot be written; it is kept in memory, and else learned again", "err", err)
-		d.kept = false
-	} else if err == nil {
-		d.kept = true
+	if err := d.store.Put(kind, key, value); err != nil {
+		d.trouble.Do(func() {
+			d.log.Error("what is known of Feishu cannot be written; it is kept in memory, or learned again", "err", err)
+		})
 	}
 }
 

@@ -66,7 +66,7 @@ func TestParseEventOtherTypes(t *testing.T) {
 		{"recalled, of no message", header("im.message.recalled_v1") + `{"chat_id":"oc_1"}}`,
 			feishu.Event{ID: "e", Type: "im.message.recalled_v1", AppID: "cli_a", ChatID: "oc_1"}},
 		{"reaction of a bot", header("im.message.reaction.created_v1") + `{"message_id":"om_1","reaction_type":{"emoji_type":"OK"},"operator_type":"app","app_id":"cli_b"}}`,
-			feishu.Event{ID: "e", Type: "im.message.reaction.created_v1", AppID: "cli_a", Reaction: &feishu.Reaction{ID: "om_1", Emoji: "OK", ByApp: true, AppID: "cli_b"}}},
+			feishu.Event{ID: "e", Type: "im.message.reaction.created_v1", AppID: "cli_a", Reaction: &feishu.Reaction{ID: "om_1", Emoji: "OK", ByApp: true}}},
 		{"reaction of a person", header("im.message.reaction.deleted_v1") + `{"message_id":"om_1","reaction_type":{"emoji_type":"OK"},"operator_type":"user","user_id":{"open_id":"ou_u"}}}`,
 			feishu.Event{ID: "e", Type: "im.message.reaction.deleted_v1", AppID: "cli_a", Reaction: &feishu.Reaction{ID: "om_1", Emoji: "OK"}}},
 		{"unknown, with an event that is a list", header("x.y_v9") + `[1,2]}`, feishu.Event{ID: "e", Type: "x.y_v9", AppID: "cli_a"}},

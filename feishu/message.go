@@ -131,7 +131,6 @@ type Reaction struct {
 	ID    relay.MessageID // of the message
 	Emoji string          // such as "OK"
 	ByApp bool            // by a bot
-	AppID string          // of that bot
 }
 
 type wireEvent struct {
@@ -150,7 +149,6 @@ type wireEvent struct {
 		MessageID    string        `json:"message_id"`
 		RecallTime   lenientMillis `json:"recall_time"`
 		OperatorType string        `json:"operator_type"`
-		AppID        string        `json:"app_id"`
 		ReactionType struct {
 			Emoji string `json:"emoji_type"`
 		} `json:"reaction_type"`
@@ -195,8 +193,7 @@ func ParseEvent(data []byte) (Event, error) {
 		return e, nil
 	case EventReacted, EventReactionEnded:
 		if id != "" {
-			e.Reaction = &Reaction{ID: id, Emoji: w.Event.ReactionType.Emoji, ByApp: w.Event.OperatorType == SenderApp,
-				AppID: w.Event.AppID}
+			e.Reaction = &Reaction{ID: id, Emoji: w.Event.ReactionType.Emoji, ByApp: w.Event.OperatorType == SenderApp}
 		}
 		return e, nil
 	default:

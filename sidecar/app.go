@@ -68,9 +68,7 @@ func openApp(b *base, c *chats) (*app, error) {
 		// Another app: every open_id in the directory is another one's.
 		b.log.Warn("FEISHU_APP_ID has changed; the stored chats and bots of the previous app are not used",
 			"before", known)
-		if err := a.book.Forget(); err != nil {
-			return nil, err
-		}
+		a.book.Forget()
 		a.changed = true
 	}
 	a.book.LearnSelf(feishu.Self{AppID: b.cfg.AppID, Name: b.cfg.BotName, OpenID: b.cfg.BotOpenID})

@@ -85,7 +85,7 @@ func (f *front) open(cfg *Config, opts gateway.Options, failures *attempts.Failu
 	if err := f.bind(cfg, opts.Webhook, opts.Logger); err != nil {
 		return &setting{err}
 	}
-	opts.Listens, opts.Certified = f.listen.Addr(), f.certified
+	opts.Listens = f.listen.Addr()
 	if f.gateway, err = gateway.New(opts); err != nil {
 		return &setting{fmt.Errorf("gateway: %w", err)}
 	}
@@ -142,9 +142,6 @@ func (f *front) bind(cfg *Config, hook *webhook.Options, log *slog.Logger) (err 
 func bindError(variable string, err error) error {
 	return fmt.Errorf("%s: %w; set it to a free address of this host, or end the program that uses it", variable, err)
 }
-
-// certified is [entry.Entry.Certified] of the entry, which is made after the gateway.
-func (f *front) certified(host string) bool { return f.entry.Certified(host) }
 
 // close closes what stop left open.
 func (f *front) close() error {

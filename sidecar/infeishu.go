@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -149,29 +150,19 @@ func (s *Sidecar) mayEdit(ctx context.Context, m *relay.Message, union string) b
 	}
 }
 
-// admins are who Feishu said at a time that owns and manages a group.
-type admins struct {
-	ids   []relay.OpenID
-	asked time.Time
-}
-
 // managersFresh is how long Feishu's answer is believed who a group's owner and managers are.
 const managersFresh = time.Minute
 
 // managers are a group's owner and managers as this bot's app sees them; none: Feishu does not say.
 func (s *Sidecar) managers(ctx context.Context, chat relay.ChatID) []relay.OpenID {
-	if known, ok := s.admins.Get(chat); ok && time.Since(known.asked) < managersFresh {
-		return known.ids
-	}
-	if !s.app.api.Ready() {
-		return nil
-	}
-	owner, managers, err := s.app.api.Managers(ctx, chat)
-	if err != nil {
+	managers, err := feishu.Known(ctx, s.app.book, "managers "+string(chat), managersFresh,
+		func(ctx context.Context) ([]relay.OpenID, error) {
+			owner, managers, err := s.app.api.Managers(ctx, chat)
+			return append(managers, owner), err
+		})
+	if err != nil && !errors.Is(err, feishu.ErrNoToken) {
 		s.problems.set("steer", err)
 		return nil
 	}
-	managers = append(managers, owner)
-	s.admins.Add(chat, admins{managers, time.Now()})
 	return managers
 }

@@ -69,7 +69,6 @@ type Sidecar struct {
 	bot       botState
 	copies    *copies
 	passed    *lru.Cache[relay.MessageID, struct{}] // what the bot has from Feishu, though it was to wait
-	admins    *lru.Cache[relay.ChatID, admins]      // who owns and manages a group
 	differing sync.Map                              // what was reported of sidecars that differ
 }
 
@@ -94,7 +93,6 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	b := newBase(cfg, opts)
 	s := &Sidecar{base: b, started: time.Now(), events: &httpapi.Events{}, copies: newCopies()}
 	s.passed, _ = lru.New[relay.MessageID, struct{}](maxCopies) // fails only for a size below 1
-	s.admins, _ = lru.New[relay.ChatID, admins](maxCopies)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())

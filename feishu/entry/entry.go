@@ -214,9 +214,8 @@ func New(o Options) (*Entry, error) {
 // mode is auto.
 func (e *Entry) CA() []byte { return e.ca }
 
-// Certified reports whether there is a certificate for host. Where an attacker answers
-// DNS look-ups, a browser refuses the answer of a host that has none.
-func (e *Entry) Certified(host string) bool {
+// certified reports whether there is a certificate for host.
+func (e *Entry) certified(host string) bool {
 	host = canonicalHost(host)
 	if e.certs == nil || e.opts.Mode == ModeAuto {
 		return e.certs != nil && slices.Contains(e.names, host)

@@ -102,7 +102,7 @@ func (e *Entry) connect(w http.ResponseWriter, r *http.Request, c *conn) {
 	}
 	open := e.opens(host, port)
 	switch {
-	case e.isOurs(c.LocalAddr(), host, port), open && (port == "80" || e.Certified(host)):
+	case e.isOurs(c.LocalAddr(), host, port), open && (port == "80" || e.certified(host)):
 		e.enter(w, host)
 	case open:
 		e.once("a tunnel to Feishu passes unseen, since there is no certificate for its host: set GATEWAY_TLS=auto "+

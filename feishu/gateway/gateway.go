@@ -60,7 +60,6 @@ import (
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/feishu/webhook"
 	"feishu-relay/internal/weborigin"
-	"feishu-relay/mention"
 	"feishu-relay/relay"
 )
 
@@ -96,9 +95,8 @@ type Options struct {
 	Upstream  *url.URL // FEISHU_BASE_URL
 	PublicURL *url.URL // GATEWAY_PUBLIC_URL; nil: from the request
 	Address   func(*http.Request) (scheme, host string)
-	Certified func(host string) bool // does the listener have a certificate for the host? nil: for none
-	Loopback  bool                   // the listener is loopback only
-	Listens   net.Addr               // where the gateway itself listens; nil: not known, and a loop is not noticed
+	Loopback  bool     // the listener is loopback only
+	Listens   net.Addr // where the gateway itself listens; nil: not known, and a loop is not noticed
 
 	// Book knows the bot's app; if it does not, that is the first whose secret or token Feishu accepts. Its store keeps
 	// the drafts.
@@ -130,26 +128,25 @@ type Options struct {
 
 // Gateway is the front door of one bot. Make it with [New].
 type Gateway struct {
-	opts    Options
-	log     *slog.Logger
-	count   func(feishu.Counted)
-	proxy   *httputil.ReverseProxy
-	client  *http.Client // to Feishu
-	close   func()       // idle connections to Feishu
-	events  *link.Events
-	conn    *link.Server
-	hook    *webhook.Server            // nil: none
-	tokens  *lru.Cache[string, string] // token: app id; in memory only
-	others  sync.Once                  // logs that there are calls of other apps
-	users   sync.Once                  // logs that there are calls of users
-	guard   guard
-	mux     *http.ServeMux      // see routes
-	memory  *semaphore.Weighted // for what is held of calls
-	drafts  *drafts
-	recent  *recents
-	rosters *lru.Cache[relay.ChatID, *mention.Directory] // who can be mentioned in the chats that the bot writes names in
-	ctx     context.Context                              // of questions to Feishu; ended by Close
-	cancel  context.CancelFunc
+	opts   Options
+	log    *slog.Logger
+	count  func(feishu.Counted)
+	proxy  *httputil.ReverseProxy
+	client *http.Client // to Feishu
+	close  func()       // idle connections to Feishu
+	events *link.Events
+	conn   *link.Server
+	hook   *webhook.Server            // nil: none
+	tokens *lru.Cache[string, string] // token: app id; in memory only
+	others sync.Once                  // logs that there are calls of other apps
+	users  sync.Once                  // logs that there are calls of users
+	guard  guard
+	mux    *http.ServeMux      // see routes
+	memory *semaphore.Weighted // for what is held of calls
+	drafts *drafts
+	recent *recents
+	ctx    context.Context // of questions to Feishu; ended by Close
+	cancel context.CancelFunc
 }
 
 // New makes a gateway. It reads the drafts of an earlier run, and starts
@@ -179,8 +176,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, guard: guard, close: transport.CloseIdleConnections,
 		client: &http.Client{Transport: transport, Timeout: bootstrapWait},
-		memory: semaphore.NewWeighted(maxHeld), rosters: newLRU[relay.ChatID, *mention.Directory](maxRosters),
-		tokens: newLRU[string, string](maxTokens)}
+		memory: semaphore.NewWeighted(maxHeld), tokens: newLRU[string, string](maxTokens)}
 	g.recent = &recents{chats: newLRU[relay.MessageID, relay.ChatID](maxRecent),
 		sent: newLRU[relay.MessageID, feishu.Message](maxRecent), typing: newLRU[string, relay.MessageID](maxRecent),
 		gone: newLRU[relay.MessageID, struct{}](maxRecent)}
@@ -388,8 +384,8 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, anyHost bool) b
 
 // ownHost reports whether r is for a host of the gateway's: this machine, the
 // address that its connection reached, a name without a dot, as in Compose, Docker's
-// name for the host, the host of GATEWAY_PUBLIC_URL, over TLS one of a certificate,
-// and Feishu's own hosts, for bots that use the gateway as a proxy or by an alias.
+// name for the host, the host of GATEWAY_PUBLIC_URL, over TLS any, since a browser has checked the
+// certificate, and Feishu's own hosts, for bots that use the gateway as a proxy or by an alias.
 // Whatever another name resolves to, it is somebody else's.
 func (g *Gateway) ownHost(r *http.Request, local net.Addr) bool {
 	host := weborigin.Name(r.Host)
@@ -401,7 +397,7 @@ func (g *Gateway) ownHost(r *http.Request, local net.Addr) bool {
 		return ok && tcp.AddrPort().Addr().Unmap().WithZone("") == ip
 	}
 	return plainName.MatchString(host) || host == "" && !r.ProtoAtLeast(1, 1) || host == "host.docker.internal" ||
-		feishu.IsOpenHost(host) || r.TLS != nil && g.opts.Certified != nil && g.opts.Certified(host)
+		feishu.IsOpenHost(host) || r.TLS != nil
 }
 
 // plainName is a host name without a dot.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,13 +95,12 @@ func (g *Gateway) selfAnswer(t *call) {
 	}
 }
 
-// chatAnswer reads what kind a chat is (docs/feishu.md 3.1). An unknown mode counts as a group.
+// chatAnswer reads what kind a chat is (docs/feishu.md 3.1).
 func (g *Gateway) chatAnswer(t *call) {
-	chat, mode, err := feishu.ParseChat(t.answer)
-	if t.status != http.StatusOK || err != nil || mode == "" {
+	chat, err := feishu.ParseChat(t.answer)
+	if t.status != http.StatusOK || err != nil || chat.Kind == "" {
 		return
 	}
-	chat.Kind = cmp.Or(chat.Kind, feishu.ChatGroup)
 	chat.ID = relay.ChatID(t.path.PathValue("chat"))
 	g.opts.Book.SetChat(chat)
 }

@@ -81,21 +81,6 @@ func cut(s string) (before, after string, found bool) {
 	return s, "", false
 }
 
-func TestBasicBatchIsCompleted(t *testing.T) {
-	r := lookupRig(t)
-	r.up.say("GET /open-apis/bot/v3/bots/basic_batch", 200, `{"code":0,"msg":"success","data":{"bots":{"ou_c":{"bot_id":"ou_c","name":"C","extra":1}},"failed_bots":{"ou_b":{"code":20002,"reason":"not found"},"ou_d":{"code":20003,"reason":"cross tenant"}}}}`)
-	_, body := r.call("GET", "/open-apis/bot/v3/bots/basic_batch?bot_ids=ou_b&bot_ids=ou_c&bot_ids[]=ou_d", "{}")
-	want := `{"code":0,"data":{"bots":{"ou_b":{"bot_id":"ou_b","name":"BotB","i18n_names":{"en_us":"BotB","zh_cn":"BotB"}},"ou_c":{"bot_id":"ou_c","name":"C","extra":1}},"failed_bots":{"ou_d":{"code":20003,"reason":"cross tenant"}}},"msg":"success"}`
-	if body != want {
-		t.Errorf("got  %s\nwant %s", body, want)
-	}
-	whole := `{"code":0, "data":{"bots":{"ou_b":{"bot_id":"ou_b","name":"Real"}}}}`
-	r.up.say("GET /open-apis/bot/v3/bots/basic_batch", 200, whole)
-	if _, body := r.call("GET", "/open-apis/bot/v3/bots/basic_batch?bot_ids=ou_b", "{}"); body != whole {
-		t.Errorf("Feishu's own answer was altered: %s", body)
-	}
-}
-
 func TestLookUpsReadBySDK(t *testing.T) {
 	r := lookupRig(t)
 	r.up.say("GET /open-apis/contact/v3/users/ou_b", 400, `{"code":41050,"msg":"no user authority error"}`)
@@ -119,32 +104,6 @@ func TestLookUpsReadBySDK(t *testing.T) {
 			*m.Sender.Id != "cli_b" || *m.Sender.SenderType != "app" || *m.Mentions[0].Id != wantID || *m.Mentions[0].IdType != wantType {
 			t.Errorf("%s", got.RawBody)
 		}
-	}
-}
-
-func TestMgetIsCompleted(t *testing.T) {
-	r := lookupRig(t)
-	r.up.say("GET /open-apis/im/v1/messages/mget", 200, `{"code":0,"data":{"items":[{"message_id":"om_1"}]}}`)
-	_, body := r.call("GET", "/open-apis/im/v1/messages/mget?message_ids=om_1&message_ids=om_injected", "{}")
-	var ans struct {
-		Data struct {
-			Items []struct {
-				ID string `json:"message_id"`
-			}
-		}
-	}
-	if json.Unmarshal([]byte(body), &ans) != nil || len(ans.Data.Items) != 2 || ans.Data.Items[1].ID != "om_injected" {
-		t.Errorf("got %s", body)
-	}
-}
-
-func TestLookUpByPanickingHost(t *testing.T) {
-	r := lookupRig(t)
-	r.host.peer = func(relay.OpenID) (feishu.Bot, bool) { panic("boom") }
-	want := `{"code":41050,"msg":"x"}`
-	r.up.say("GET /open-apis/contact/v3/users/ou_b", 400, want)
-	if status, body := r.call("GET", "/open-apis/contact/v3/users/ou_b", "{}"); status != 400 || body != want {
-		t.Errorf("the bot got %d %s", status, body)
 	}
 }
 

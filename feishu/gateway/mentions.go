@@ -21,7 +21,6 @@ import (
 const (
 	rosterWait  = time.Second      // for names that Feishu was not asked for before; then the send passes unchanged
 	rosterFresh = 10 * time.Minute // then Feishu is asked again, if the names are used
-	maxRosters  = 500              // chats
 )
 
 // roster returns who can be mentioned in a chat by their names, as far as Feishu has returned it in time.
@@ -30,7 +29,8 @@ func (g *Gateway) roster(chat relay.ChatID) *mention.Directory {
 	defer cancel()
 	// A bot with another name or id is asked about at once.
 	question := fmt.Sprintf("roster %d %s", g.opts.Book.Renamed(), chat)
-	err := g.opts.Book.Ask(ctx, question, rosterFresh, func(ctx context.Context) error {
+	names, err := feishu.Known(ctx, g.opts.Book, question, rosterFresh, func(ctx context.Context) (
+		*mention.Directory, error) {
 		people, err := g.opts.API.ChatMembers(ctx, chat, "open_id")
 		if err != nil {
 			g.log.Warn("the members of a chat are not known: plain names stay plain", "chat", chat, "err", err)
@@ -40,13 +40,11 @@ func (g *Gateway) roster(chat relay.ChatID) *mention.Directory {
 			g.log.Debug("the bots of a chat are not known; those met before are used", "chat", chat, "err", botsErr)
 			bots = g.opts.Book.Bots()
 		}
-		g.rosters.Add(chat, g.mentionable(people, bots))
-		return err
+		return g.mentionable(people, bots), err
 	})
 	if err != nil {
 		g.log.Debug("not all names of a chat are known", "chat", chat, "err", err)
 	}
-	names, _ := g.rosters.Get(chat)
 	return cmp.Or(names, mention.NewDirectory(nil))
 }
 

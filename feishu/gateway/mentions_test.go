@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,90 +30,6 @@ const (
 	ann  = `{"member_id":"ou_ann","name":"Ann"}`
 	botB = `{"bot_id":"ou_b","bot_name":"BotB"}`
 )
-
-// lastSend is the last request that sent something, as Feishu got it.
-func (r *rig) lastSend() seen {
-	r.t.Helper()
-	all := r.up.seen()
-	for i := len(all) - 1; i >= 0; i-- {
-		if all[i].Method == "POST" && strings.Contains(all[i].URI, "/im/v1/messages") {
-			return all[i]
-		}
-	}
-	r.t.Fatal("nothing was sent")
-	panic("unreachable")
-}
-
-func TestPlainNamesBecomeMentions(t *testing.T) {
-	r := newRig(t, rewriting).knowGroup()
-	r.login()
-	r.members(ann+`,{"member_id":"ou_t1","name":"Twin"},{"member_id":"ou_t2","name":"Twin"}`, botB)
-	const path = "/open-apis/im/v1/messages?receive_id_type=chat_id"
-	for _, c := range []struct{ name, path, body, want string }{
-		{"a text", path, `{ "receive_id":"oc_group", "new":1.50, "msg_type":"text","content":"{\"text\":\"@BotB 请 @Ann\"}" ,"uuid":"u"}`,
-			`{"content":"{\"text\":\"<at user_id=\\\"ou_b\\\">BotB</at> 请 <at user_id=\\\"ou_ann\\\">Ann</at>\"}","msg_type":"text","new":1.50,"receive_id":"oc_group","uuid":"u"}`},
-		{"a card", path, `{"receive_id":"oc_group","msg_type":"interactive","content":"{\"elements\":[{\"tag\":\"markdown\",\"content\":\"@BotB\"}]}"}`,
-			`{"content":"{\"elements\":[{\"content\":\"<at id=ou_b></at>\",\"tag\":\"markdown\"}]}","msg_type":"interactive","receive_id":"oc_group"}`},
-		{"nobody, or several, or in code", path, `{"receive_id":"oc_group","msg_type":"text","content":"{\"text\":\"@Nobody @Twin @all ` + "`@BotB`" + ` \\u4f60\"}"}`, ""},
-		{"to a person", strings.Replace(path, "chat_id", "open_id", 1), `{"receive_id":"oc_group","msg_type":"text","content":"{\"text\":\"@BotB\"}"}`, ""},
-		{"to a private chat", path, `{"receive_id":"oc_private","msg_type":"text","content":"{\"text\":\"@BotB\"}"}`, ""},
-		{"content that is no string", path, `{"receive_id":"oc_group","msg_type":"text","content":{"text":"@BotB"}}`, ""},
-		{"content twice", path, `{"receive_id":"oc_group","msg_type":"text","content":"{}","Content":"{\"text\":\"@BotB\"}"}`, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r.call("POST", c.path, c.body)
-			want := c.want
-			if want == "" {
-				want = c.body
-			}
-			if got := r.lastSend(); got.Body != want || got.Header.Get("Content-Length") != strconv.Itoa(len(want)) {
-				t.Errorf("Feishu got  %s\nwant %s", got.Body, want)
-			}
-		})
-	}
-	if n := r.counts.of("mention_written"); n != 2 {
-		t.Errorf("written %d", n)
-	}
-}
-
-func TestNamesInRepliesBecomeMentions(t *testing.T) {
-	r := newRig(t, rewriting).knowGroup()
-	r.login()
-	r.members("", botB)
-	r.tapEvent([]byte(eventOf(r.app, "user", "ou_u", "om_q", group, "group", "hi")))
-	body := `{"msg_type":"text","content":"{\"text\":\"@BotB\"}"}`
-	r.call("POST", "/open-apis/im/v1/messages/om_q/reply", body)
-	if got := r.lastSend().Body; !strings.Contains(got, "ou_b") {
-		t.Errorf("Feishu got %s", got)
-	}
-	r.call("POST", "/open-apis/im/v1/messages/om_unknown/reply", body)
-	if got := r.lastSend().Body; got != body {
-		t.Errorf("to an unknown message Feishu got %s", got)
-	}
-}
-
-// Where Feishu tells nobody's name the bot's message passes as it is; bots that were met count.
-func TestNamesThatFeishuDoesNotTell(t *testing.T) {
-	r := newRig(t, rewriting).knowGroup()
-	r.login()
-	for _, path := range []string{"/members", "/members/bots"} {
-		r.up.say("GET /open-apis/im/v1/chats/"+group+path, 400, `{"code":99991672,"msg":"no scope"}`)
-	}
-	r.text("@BotB hi")
-	if got := r.lastSend().Body; strings.Contains(got, "<at") {
-		t.Errorf("Feishu got %s", got)
-	}
-	other := newRig(t, rewriting).knowGroup()
-	other.login()
-	for _, path := range []string{"/members", "/members/bots"} {
-		other.up.say("GET /open-apis/im/v1/chats/"+group+path, 400, `{"code":99991672,"msg":"no scope"}`)
-	}
-	other.book.LearnBot(feishu.Bot{OpenID: "ou_b", Name: "BotB", Agent: "agent_b"})
-	other.text("@agent_b hi")
-	if got := other.lastSend().Body; !strings.Contains(got, `<at user_id=\\\"ou_b\\\">BotB</at> hi`) {
-		t.Errorf("Feishu got %s", got)
-	}
-}
 
 // What Feishu refuses is sent once more as the bot wrote it; a failure is the bot's to deal with.
 func TestMentionsThatFeishuRefuses(t *testing.T) {

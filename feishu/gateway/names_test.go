@@ -3,14 +3,12 @@ package gateway
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
 	"feishu-relay/feishu"
-	"feishu-relay/relay"
 )
 
 // A card mentions by id alone. The chat's bots and members are asked for the
@@ -113,55 +111,5 @@ func TestNamesOfAnswersAreRemembered(t *testing.T) {
 	r.send("interactive", card)
 	if m := r.said(); m.Text != "@BotB look" {
 		t.Errorf("after a restart, published %q", m.Text)
-	}
-}
-
-// The answer to a card may name whom the card mentions; a template shows its
-// mentions nowhere else.
-func TestMentionsOfTheAnswerToACard(t *testing.T) {
-	for name, content := range map[string]string{
-		"inline":   `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"<at id=ou_b></at> look"}]}}`,
-		"template": `{"type":"template","data":{"template_id":"x","template_variable":{"title":"Tpl"}}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil).knowGroup()
-			r.up.say("POST /open-apis/im/v1/messages", 200, fmt.Sprintf(`{"code":0,"data":{"message_id":"om_m","chat_id":"%s","msg_type":"interactive",
-				"sender":{"id":"%s","id_type":"app_id","sender_type":"app"},"body":{"content":"{}"},
-				"mentions":[{"key":"@_user_1","id":"ou_b","id_type":"open_id","name":"BotB"}]}}`, group, r.app))
-			r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", js(map[string]any{"receive_id": group, "msg_type": "interactive", "content": content}))
-			m := r.said()
-			if len(m.Mentions) != 1 || m.Mentions[0].OpenID != "ou_b" || m.Mentions[0].Name != "BotB" {
-				t.Errorf("mentions %+v", m.Mentions)
-			}
-			if strings.Contains(m.Text, "<at") {
-				t.Errorf("published %q", m.Text)
-			}
-		})
-	}
-}
-
-// Feishu does not know an id that the sidecar made up for a bot, so that its answer
-// leaves the mention out.
-func TestMentionsOfStandIns(t *testing.T) {
-	const id = "ou_0123456789abcdef0123456789abcdef"
-	for msgType, content := range map[string]string{
-		"text":        js(map[string]any{"text": `<at user_id="` + id + `"></at> look`}),
-		"post":        js(map[string]any{"zh_cn": map[string]any{"content": []any{[]any{map[string]any{"tag": "at", "user_id": id}, map[string]any{"tag": "text", "text": " look"}}}}}),
-		"post md":     js(map[string]any{"zh_cn": map[string]any{"content": []any{[]any{map[string]any{"tag": "md", "text": `<at user_id="` + id + `"></at> look`}}}}}),
-		"interactive": js(map[string]any{"elements": []any{map[string]any{"tag": "markdown", "content": "<at id=" + id + "></at> look"}}}),
-	} {
-		t.Run(msgType, func(t *testing.T) {
-			r := newRig(t, nil).knowGroup()
-			r.book.LearnName(id, feishu.Who{Name: "BotB", Agent: "agent_b"})
-			msgType, _, _ := strings.Cut(msgType, " ")
-			shown := map[string]string{"text": `{"text":"@ look"}`, "post": `{"title":"","content":[[{"tag":"at","user_id":"@","user_name":""},{"tag":"text","text":" look"}]]}`, "interactive": "{}"}
-			r.up.say("POST /open-apis/im/v1/messages", 200, fmt.Sprintf(`{"code":0,"data":{"message_id":"om_m","chat_id":"%s","msg_type":"%s",
-				"sender":{"id":"%s","id_type":"app_id","sender_type":"app"},"body":{"content":%s}}}`, group, msgType, r.app, js(shown[msgType])))
-			r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", js(map[string]any{"receive_id": group, "msg_type": msgType, "content": content}))
-			m := r.said()
-			if m.Text != "@BotB look" || len(m.Mentions) != 1 || m.Mentions[0].OpenID != relay.OpenID(id) || m.Mentions[0].Name != "BotB" {
-				t.Errorf("published %q, mentions %+v", m.Text, m.Mentions)
-			}
-		})
 	}
 }

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +9,6 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/webhook"
-	"feishu-relay/relay"
 )
 
 // What other bots said goes only to a caller whose token is our app's, as Feishu
@@ -58,38 +56,6 @@ func TestLookUpsAnswerOurOwnAppOnly(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// Another app that may not write to our chat says nothing about our bot.
-func TestARefusalOfAnotherAppIsNotOurs(t *testing.T) {
-	r := newRig(t, nil).knowGroup()
-	r.book.LearnSelf(feishu.Self{OpenID: relay.OpenID("ou_self_" + r.app)})
-	r.up.say("POST /open-apis/im/v1/messages", 400, `{"code":230002,"msg":"x"}`)
-	send := func(token string) {
-		r.as(token, "POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{}"}`)
-	}
-	send("t-cli_other")
-	if r.book.Chat(group).In == feishu.No || len(r.host.leftChats) != 0 {
-		t.Errorf("told %v", r.host.leftChats)
-	}
-	send("t-" + r.app)
-	if len(r.host.leftChats) != 1 {
-		t.Errorf("told %v", r.host.leftChats)
-	}
-}
-
-// A stranger may call with a token of his own before the bot does.
-func TestAnUnknownTokenTeachesNothing(t *testing.T) {
-	r := newRig(t, nil)
-	r.as("t-cli_other", "GET", "/open-apis/bot/v3/info", "")
-	if self := r.book.Self(); self.OpenID != "" {
-		t.Errorf("learned %+v", self)
-	}
-	r.call("POST", "/open-apis/auth/v3/tenant_access_token/internal", fmt.Sprintf(`{"app_id":%q,"app_secret":"s"}`, r.app))
-	r.call("GET", "/open-apis/bot/v3/info", "")
-	if self := r.book.Self(); self.OpenID != relay.OpenID("ou_self_"+r.app) {
-		t.Errorf("learned %+v", self)
 	}
 }
 

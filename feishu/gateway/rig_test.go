@@ -337,20 +337,27 @@ func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *ri
 	lastApp++
 	app := fmt.Sprintf("cli_%016x", lastApp) // the SDK caches tokens per app and process
 	apps.Unlock()
-	base, _ := url.Parse(up.URL)
-	r := &rig{t: t, up: up, host: &host{said: make(chan Sent, 256)}, app: app, counts: &counts{m: map[string]int{}},
+	r := startRig(t, dir, up.URL, app, change)
+	r.up = up
+	return r
+}
+
+// startRig starts a gateway to a Feishu.
+func startRig(t testing.TB, dir, upstream, app string, change func(*Options)) *rig {
+	t.Helper()
+	r := &rig{t: t, host: &host{said: make(chan Sent, 256)}, app: app, counts: &counts{m: map[string]int{}},
 		client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	store, err := feishu.OpenStore(dir+"/book", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.store = store
-	r.api = feishu.NewAPI(up.URL, app, "")
+	r.api = feishu.NewAPI(upstream, app, "")
 	r.book = feishu.NewDirectory(store, r.api, nil)
 	if r.book.LearnSelf(feishu.Self{AppID: app}); !r.book.IsApp(app) {
 		r.app = r.book.Self().AppID // of the run before
 	}
-	o := Options{Upstream: base, Book: r.book, API: r.api, Host: r.host, Loopback: true,
+	o := Options{Upstream: mustURL(upstream), Book: r.book, API: r.api, Host: r.host, Loopback: true,
 		Settle: 20 * time.Millisecond, EditSettle: 40 * time.Millisecond, MaxAge: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Counter: r.counts.add}
 	if change != nil {
@@ -380,7 +387,7 @@ func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *ri
 
 // forApp makes the gateway serve another app.
 func forApp(o *Options, app string) {
-	_ = o.Book.Forget()
+	o.Book.Forget()
 	o.Book.LearnSelf(feishu.Self{AppID: app})
 }
 
