@@ -57,7 +57,6 @@ import (
 
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
-	"feishu-relay/relay"
 )
 
 // Times.
@@ -419,7 +418,7 @@ func (m Mail) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	goal, err := relay.Marshal(m.Goal)
+	goal, err := json.Marshal(m.Goal)
 	return fmt.Appendf(envelope[:len(envelope)-1], `,"goal_id":%s}`, goal), err
 }
 
