@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -86,15 +87,28 @@ func TestForeignHands(t *testing.T) {
 	})
 }
 
-func TestLockThatIsNeverFreed(t *testing.T) {
+// A process that is paused while it has the lock of a chat's file delays nothing but new messages of that chat, and
+// those for ten seconds.
+func TestLockThatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // ten seconds pass at once
 		dir := t.TempDir()
-		unlock := locked(t, open(t, dir, nil))
 		s := open(t, dir, nil)
+		add(t, s, true, message(0))
+		unlock := locked(t, open(t, dir, nil))
+		expectTail(t, s, 5, messages(0, 1)) // readers do not wait
+		add(t, s, false, message(0))        // nor does what is known
+		if added, err := s.Append("feishu", "oc_y", message(0)); !added || err != nil {
+			t.Error("another chat waits", err)
+		}
 		if added, err := s.Append("feishu", "oc_x", message(1)); added || !errors.Is(err, ErrBusy) {
 			t.Errorf("append: %t, %v, want ErrBusy", added, err)
 		}
-		unlock()
+		other := open(t, dir, nil)
+		time.AfterFunc(time.Second, func() { must(t, other.Close()) })
+		if _, err := other.Append("feishu", "oc_x", message(2)); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("append during Close: %v, want os.ErrClosed", err)
+		}
+		time.AfterFunc(time.Second, unlock)
 		add(t, s, true, message(1))
 	})
 }

@@ -4,7 +4,6 @@ package transcript
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -211,42 +210,6 @@ func TestKilledWritersLoseNothing(t *testing.T) {
 	}
 	expectEachOnce(t, ids, len(ids))
 	t.Logf("%d kills: %d acknowledged, %d recorded, %d torn lines", rounds*writers, len(acknowledged), len(ids), junk)
-}
-
-func TestStoppedHolderOfTheLock(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir, nil)
-	add(t, s, true, message(0))
-	h := startHelper(t, "hold-lock", dir, "oc_x")
-	h.expect(t, "ready")
-
-	expectTail(t, s, 5, messages(0, 1)) // readers do not wait
-	add(t, s, false, message(0))        // nor does what is known
-	if added, err := s.Append("feishu", "oc_y", message(0)); !added || err != nil {
-		t.Error("another chat waits", err)
-	}
-	result := make(chan error)
-	go func() {
-		_, err := s.Append("feishu", "oc_x", message(1))
-		result <- err
-	}()
-	h.wait(t)
-	must(t, <-result)
-	expectTail(t, s, 5, messages(0, 2))
-
-	// Close ends the waiting.
-	h = startHelper(t, "hold-lock", dir, "oc_x")
-	h.expect(t, "ready")
-	other := open(t, dir, nil)
-	go func() {
-		_, err := other.Append("feishu", "oc_x", message(2))
-		result <- err
-	}()
-	must(t, other.Close())
-	if err := <-result; !errors.Is(err, os.ErrClosed) {
-		t.Errorf("append during Close: %v, want os.ErrClosed", err)
-	}
-	h.wait(t)
 }
 
 func TestFullDisk(t *testing.T) {

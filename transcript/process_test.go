@@ -93,12 +93,6 @@ func playRole(role, dir, chat string, args []string) {
 			check(err)
 			fmt.Println(id)
 		}
-	case "hold-lock": // appends nothing and keeps the lock until its input ends
-		l := s.lock(chatKey{"feishu", chat})
-		check(l.log.Do(func(int64) error {
-			waitForGo()
-			return nil
-		}))
 	case "full-disk":
 		onFullDisk(s, dir, chat)
 	}

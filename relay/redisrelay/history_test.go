@@ -3,20 +3,16 @@
 package redisrelay
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 
 	"feishu-relay/internal/test/netfault"
 	"feishu-relay/internal/test/redistest"
@@ -149,34 +145,6 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	}
 }
 
-// claims is what several saw who claimed the same keys.
-type claims struct {
-	clock atomic.Int64
-	mu    sync.Mutex
-	ops   map[string][]porcupine.Operation // by key; guarded by mu
-}
-
-// claimModel is a key that belongs to who claims it first.
-var claimModel = porcupine.Model{
-	Init: func() any { return "" },
-	Step: func(state, input, output any) (bool, any) {
-		holder := cmp.Or(state.(string), input.(string))
-		return output == "" || output == holder, holder // "": no answer came
-	},
-}
-
-func (c *claims) claim(q *Queue, key, owner string) {
-	called := c.clock.Add(1)
-	holder, err := q.Claim(context.Background(), key, owner, time.Hour)
-	returned := c.clock.Add(1)
-	if err != nil {
-		returned = math.MaxInt64 // it may yet take effect
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ops[key] = append(c.ops[key], porcupine.Operation{Input: owner, Output: holder, Call: called, Return: returned})
-}
-
 // traffic is a publisher and a reader at work, and what they saw.
 type traffic struct {
 	t    *testing.T
@@ -244,7 +212,7 @@ func (tr *traffic) finish() {
 	tr.t.Logf("%d messages", tr.sent.accepted)
 }
 
-// Messages, positions and claims on Redis keep their promises under each network fault.
+// Messages and positions on Redis keep their promises under each network fault.
 func TestHistoryOfAQueue(t *testing.T) {
 	verify.Only(t)
 	t.Parallel()
@@ -258,16 +226,7 @@ func TestHistoryOfAQueue(t *testing.T) {
 			url := "redis://" + path.Addr()
 			probe := open(t, url, "probe", t.TempDir(), nil)
 			listenTo(t, probe, true)
-			tr, claimed := startTraffic(t, url, testChannel), &claims{ops: map[string][]porcupine.Operation{}}
-			for i := range 3 {
-				q := tr.open(fmt.Sprint("claimer", i))
-				tr.working.Go(func() {
-					for n := 0; !tr.stopped.Load(); n++ {
-						claimed.claim(q, fmt.Sprint("key", n/3), fmt.Sprint("owner", i))
-						<-time.After(10 * time.Millisecond)
-					}
-				})
-			}
+			tr := startTraffic(t, url, testChannel)
 			tr.more(20)
 			must(t, path.Begin(f))
 			if f.Stops {
@@ -281,11 +240,6 @@ func TestHistoryOfAQueue(t *testing.T) {
 			tr.live()
 			tr.more(20)
 			tr.finish()
-			for key, ops := range claimed.ops {
-				if !porcupine.CheckOperations(claimModel, ops) {
-					t.Errorf("%s was claimed twice", key)
-				}
-			}
 		})
 	}
 }
