@@ -9,9 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"feishu-relay/group"
-	"feishu-relay/relay"
 )
 
 // The commands of a group, by nothing but the program, at the one sidecar; the other one has
@@ -110,17 +107,6 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 	}
 	if code, _, stderr := call("127.0.0.1:1", ""); code != 1 || !strings.Contains(stderr, "no sidecar answers") {
 		t.Errorf("without a sidecar: status %d, %s", code, stderr)
-	}
-}
-
-func TestFindGroup(t *testing.T) {
-	groups := []group.Group{{Channel: "feishu", ChatID: "oc_a", Name: "研发"}, {Channel: "feishu", ChatID: "oc_b", Name: "测试"},
-		{Channel: "feishu", ChatID: "oc_c", Name: "测试"}, {Channel: "feishu", ChatID: "oc_d", Name: "oc_a"}}
-	for text, want := range map[string]relay.ChatID{"oc_a": "oc_a", "feishu/oc_b": "oc_b", "研发": "oc_a", "测试": "", "": "", "oc_": ""} {
-		got, err := findGroup(groups, text)
-		if err == nil != (want != "") || err == nil && got.ChatID != want {
-			t.Errorf("%q: %v, %v", text, got, err)
-		}
 	}
 }
 

@@ -3,17 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"runtime/debug"
 	"strings"
 	"time"
 
-	"feishu-relay/internal/selftest"
 	"feishu-relay/internal/words"
 	"feishu-relay/sidecar"
 )
@@ -88,7 +85,7 @@ type healthCommand struct {
 }
 
 func (c *healthCommand) run(p *cli, _ []string) error {
-	target, err := sidecarAddr(c.Addr)
+	a, err := c.client(p, false, words.Words{})
 	if err != nil {
 		return err
 	}
@@ -98,15 +95,10 @@ func (c *healthCommand) run(p *cli, _ []string) error {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, 3*time.Second)
 	defer cancel()
-	resp, data, err := selftest.Fetch(ctx, selftest.Direct, http.MethodGet, "http://"+target+path, "", nil, 1<<20)
-	if err != nil {
-		return fmt.Errorf("no sidecar answers: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %d: %s", path, resp.StatusCode, errorMessage(data))
-	}
 	var answer struct{ Status string }
-	_ = json.Unmarshal(data, &answer) // the status code decides
-	fmt.Fprintln(p.stdout, answer.Status)
-	return nil
+	if err := a.get(ctx, path, &answer); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(p.stdout, answer.Status)
+	return err
 }

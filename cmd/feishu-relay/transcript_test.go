@@ -1,18 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
-	"encoding/json"
-	"fmt"
+	"context"
+	"io"
 	"net/http"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
+	"sync"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/web"
@@ -28,277 +25,127 @@ func program(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errOut.String()
 }
 
-func at(clock string) int64 {
-	when, err := time.ParseInLocation(time.DateTime, clock, time.Local)
-	if err != nil {
-		panic(err) // a mistake in a test
-	}
-	return when.UnixMilli()
+// records are the transcripts that a stand-in for a sidecar serves, by channel/chat_id.
+type records struct {
+	mu   sync.Mutex
+	all  map[string][]httpapi.ShownEntry
+	adds relay.Millis // how often something was added
 }
 
-// record writes the entries of chats, named channel/chat_id, to a new folder, which a stand-in for a sidecar serves.
-func record(t *testing.T, chats map[string][]transcript.Entry) (dir string, store *transcript.Store) {
+func serveRecords(t *testing.T) *records {
 	t.Helper()
-	dir = filepath.Join(t.TempDir(), "transcripts")
-	store, err := transcript.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	for name, entries := range chats {
-		add(t, store, name, entries...)
-	}
+	clearEnvironment(t, nil)
+	r := &records{all: map[string][]httpapi.ShownEntry{}}
 	routes := http.NewServeMux()
-	routes.HandleFunc("GET /v1/transcripts", func(w http.ResponseWriter, r *http.Request) {
-		chats, err := store.Chats()
-		var all httpapi.TranscriptList
-		for _, c := range chats {
-			all.Transcripts = append(all.Transcripts, httpapi.Transcript{Channel: c.Channel, ChatID: c.ChatID, Bytes: c.Size,
-				Modified: relay.MillisOf(c.Modified), Last: c.Last})
+	routes.HandleFunc("GET /v1/transcripts", func(w http.ResponseWriter, _ *http.Request) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		var list httpapi.TranscriptList
+		for name := range r.all {
+			channel, id, _ := strings.Cut(name, "/")
+			list.Transcripts = append(list.Transcripts, httpapi.Transcript{Channel: channel, ChatID: id, Modified: r.adds})
 		}
-		answer(t, w, all, err)
+		web.WriteJSON(w, http.StatusOK, list)
 	})
-	routes.HandleFunc("GET /v1/transcripts/{channel}/{chat}", func(w http.ResponseWriter, r *http.Request) {
-		entries, err := store.Tail(r.PathValue("channel"), r.PathValue("chat"), 1000)
-		var page httpapi.TranscriptPage
-		for _, e := range entries {
-			page.Entries = append(page.Entries, httpapi.ShownEntry{Entry: e})
-		}
-		answer(t, w, page, err)
+	routes.HandleFunc("GET /v1/transcripts/{channel}/{chat}", func(w http.ResponseWriter, q *http.Request) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		web.WriteJSON(w, http.StatusOK, httpapi.TranscriptPage{Entries: r.all[q.PathValue("channel")+"/"+q.PathValue("chat")]})
 	})
 	t.Setenv("LISTEN_ADDR", serveHTTP(t, routes))
-	return dir, store
+	return r
 }
 
-func answer(t *testing.T, w http.ResponseWriter, v any, err error) {
-	if err != nil {
-		t.Error(err)
-	}
-	web.WriteJSON(w, http.StatusOK, v)
+// add adds a message at a second.
+func (r *records) add(name, text string, second int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.adds++
+	r.all[name] = append(r.all[name], httpapi.ShownEntry{Entry: transcript.Entry{Role: "user", Sender: "u", Content: text,
+		TS: 1000 * second}})
 }
 
-func add(t *testing.T, store *transcript.Store, name string, entries ...transcript.Entry) {
+// following runs tail -f and returns its lines, and what ends it and gives
+// its exit status.
+func following(t *testing.T, args ...string) (lines *bufio.Scanner, end func() int) {
 	t.Helper()
-	channel, id, _ := strings.Cut(name, "/")
-	for _, e := range entries {
-		if _, err := store.Append(channel, id, e); err != nil {
-			t.Fatal(err)
-		}
+	ctx, cancel := context.WithCancel(t.Context())
+	read, write := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, append([]string{"transcript", "tail", "-f"}, args...), write, io.Discard)
+		_ = write.Close()
+	}()
+	end = func() int {
+		cancel()
+		return <-code
 	}
-}
-
-func talk() []transcript.Entry {
-	return []transcript.Entry{
-		{Role: "user", Sender: "张三", Content: "大家好", MessageID: "om_1", TS: at("2026-11-20 21:44:53")},
-		{Role: "assistant", Sender: "agent_a", SenderName: "BotA", Content: "one\n\ttwo\r\n21:44:54  张三  forged\n", MessageID: "om_2", TS: at("2026-11-20 21:44:54")},
-		{Role: "assistant", Sender: "agent_b", Content: "\x1b[2Jgone\u202e", MessageID: "om_3", TS: at("2026-11-21 00:00:01"), ThreadID: "omt_0123456789"},
-		{Role: "assistant", Sender: "agent_b", SenderName: "agent_b", MsgType: "image", MessageID: "om_4"},
-	}
-}
-
-func TestTranscriptShow(t *testing.T) {
-	clearEnvironment(t, nil)
-	record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
-	want := "── Fri 2026-11-20 ──\n" +
-		"21:44:53  张三  大家好\n" +
-		"21:44:54  BotA (agent_a)  one\n" +
-		"              two\n" +
-		"          21:44:54  张三  forged\n" +
-		"── Sat 2026-11-21 ──\n" +
-		"00:00:01  agent_b (bot)  ↳456789 ␛[2Jgone\\u202e\n" +
-		"--:--:--  agent_b (bot)  [image]\n"
-	code, stdout, stderr := program(t, "transcript", "show", "oc_x")
-	if diff := cmp.Diff(want, stdout); diff != "" || code != 0 || stderr != "" {
-		t.Errorf("status %d, stderr %q, stdout (-want +got):\n%s", code, stderr, diff)
-	}
-	t.Run("last ones", func(t *testing.T) {
-		_, stdout, _ := program(t, "transcript", "show", "-n", "1", "oc_x")
-		if want := "--:--:--  agent_b (bot)  [image]\n"; stdout != want {
-			t.Errorf("got %q, want %q", stdout, want)
-		}
+	t.Cleanup(func() {
+		cancel()
+		_ = read.Close()
 	})
-	t.Run("raw", func(t *testing.T) {
-		_, stdout, _ := program(t, "transcript", "show", "--json", "oc_x")
-		if strings.ContainsAny(strings.ReplaceAll(stdout, "\n", ""), "\x1b\u202e\u009b") {
-			t.Errorf("a terminal would obey %q", stdout)
-		}
-		var got []transcript.Entry
-		for dec := json.NewDecoder(strings.NewReader(stdout)); dec.More(); {
-			var e transcript.Entry
-			if err := dec.Decode(&e); err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, e)
-		}
-		if diff := cmp.Diff(talk(), got); diff != "" {
-			t.Errorf("entries (-want +got):\n%s", diff)
-		}
-	})
+	return bufio.NewScanner(read), end
 }
 
-// Names and ids are as hostile as texts.
-func TestTranscriptHostileNames(t *testing.T) {
-	clearEnvironment(t, nil)
-	record(t, map[string][]transcript.Entry{"feishu/oc_\x1b[2J\nx": {
-		{Role: "assistant", Sender: "a\x1b]0;t\a", SenderName: "\u202eB\n21:44:53  张三", Content: "x", ThreadID: "\x1b[31m", MsgType: "\x1b"},
-		{Role: "user", Sender: "\x9bP", Content: "\x1b"},
-		{Role: "user", MsgType: "\x1b[0m"},
-	}})
-	for _, args := range [][]string{
-		{"list"}, {"list", "--json"}, {"show", "oc_"}, {"show", "--json", "oc_"}, {"tail"}, {"tail", "--json"}, {"show", "\x1bno"},
-	} {
-		_, stdout, stderr := program(t, append([]string{"transcript"}, args...)...)
-		if strings.ContainsFunc(strings.ReplaceAll(stdout+stderr, "\n", ""), obeyed) {
-			t.Errorf("%q: a terminal would obey %q", args, stdout+stderr)
+// tail -f goes on with what is said, also in chats that are new, and ends well when it is interrupted.
+func TestTranscriptTailFollows(t *testing.T) {
+	r := serveRecords(t)
+	t.Setenv("NO_COLOR", "1")
+	r.add("feishu/oc_1", "skipped", 10)
+	r.add("feishu/oc_1", "first\nsecond", 11)
+	r.add("slack/c", "third", 12)
+	lines, end := following(t, "-n", "2")
+	wants := func(chat string, text string) {
+		t.Helper()
+		if !lines.Scan() || !strings.HasPrefix(lines.Text(), chat) || !strings.HasSuffix(lines.Text(), text) {
+			t.Fatalf("got %q (%v), want %s and %s", lines.Text(), lines.Err(), chat, text)
 		}
-		if n := strings.Count(stdout, "\n21:44:53"); n > 0 {
-			t.Errorf("%q: a name passes for a message: %q", args, stdout)
-		}
+	}
+	wants("──", "──")
+	wants("oc_1  ", "  u  first")
+	wants("oc_1  ", "second")
+	wants("slack/c  ", "  u  third")
+	r.add("slack/c", "fourth", 13)
+	wants("slack/c  ", "  u  fourth")
+	r.add("feishu/oc_2", "a new chat", 14)
+	wants("oc_2  ", "  u  a new chat")
+	if code := end(); code != 0 {
+		t.Errorf("interrupted: status %d, want 0", code)
 	}
 }
 
 func TestTranscriptColours(t *testing.T) {
 	var out bytes.Buffer
 	p := &printer{w: &out, paint: &paint{on: true}}
-	for _, e := range talk() {
+	for _, e := range []transcript.Entry{{Role: "user", Sender: "Tom", Content: "hi"},
+		{Role: "assistant", Sender: "agent_a", SenderName: "BotA", Content: "yes", ThreadID: "omt_0123456789"}} {
 		if err := p.print(httpapi.Transcript{Channel: "feishu", ChatID: "oc_x"}, httpapi.ShownEntry{Entry: e}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for what, want := range map[string]string{
-		"the person":      "\x1b[1m张三\x1b[0m",
-		"one bot":         "\x1b[" + (&paint{}).bot("agent_a") + "mBotA (agent_a)\x1b[0m",
-		"another bot":     "magent_b (bot)\x1b[0m",
-		"the text's own":  "␛[2Jgone",
-		"the time":        "\x1b[2m21:44:53\x1b[0m",
-		"the topic":       "\x1b[2m↳456789\x1b[0m",
-		"a day's heading": "\x1b[2m── Fri 2026-11-20 ──\x1b[0m\n",
-	} {
+	for _, want := range []string{"\x1b[1mTom\x1b[0m", "\x1b[" + p.paint.bot("agent_a") + "mBotA (agent_a)\x1b[0m",
+		"\x1b[2m--:--:--\x1b[0m", "\x1b[2m↳456789\x1b[0m"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("%s: no %q in %q", what, want, out.String())
+			t.Errorf("no %q in %q", want, out.String())
 		}
-	}
-}
-
-func TestTranscriptList(t *testing.T) {
-	clearEnvironment(t, nil)
-	dir, _ := record(t, map[string][]transcript.Entry{
-		"feishu/oc_old": {{Role: "user", Content: "a", TS: at("2026-11-19 08:00:00")}},
-		"other/oc_new":  {{Role: "user", Content: strings.Repeat("x", 2000), TS: at("2026-11-20 09:30:00")}},
-	})
-	old, err := os.Stat(filepath.Join(dir, "feishu_oc_old.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, stdout, _ := program(t, "transcript", "list")
-	var got [][]string
-	for line := range strings.Lines(stdout) {
-		got = append(got, strings.Fields(line))
-	}
-	want := [][]string{
-		{"CHANNEL", "CHAT", "SIZE", "LAST", "MESSAGE"},
-		{"other", "oc_new", "2.0", "KiB", "2026-11-20", "09:30:00"},
-		{"feishu", "oc_old", strconv.FormatInt(old.Size(), 10), "B", "2026-11-19", "08:00:00"},
-	}
-	if diff := cmp.Diff(want, got); diff != "" || code != 0 {
-		t.Errorf("status %d (-want +got):\n%s", code, diff)
-	}
-	_, stdout, _ = program(t, "transcript", "list", "--json")
-	wantJSON := fmt.Sprintf(`{"channel":"feishu","chat_id":"oc_old","size":%d,"last_ts":%d}`+"\n", old.Size(), at("2026-11-19 08:00:00"))
-	if !strings.HasSuffix(stdout, wantJSON) || strings.Count(stdout, "\n") != 2 {
-		t.Errorf("got %q, want it to end in %q", stdout, wantJSON)
-	}
-}
-
-func TestTranscriptChat(t *testing.T) {
-	clearEnvironment(t, nil)
-	one := func(text string) []transcript.Entry { return []transcript.Entry{{Role: "user", Content: text}} }
-	record(t, map[string][]transcript.Entry{
-		"feishu/oc_abc": one("abc"), "feishu/oc_abd": one("abd"), "feishu/oc_x": one("x"), "feishu/oc_xy": one("xy"),
-		"slack/oc_x": one("slack x"), "slack/c1": one("c1"),
-	})
-	tests := []struct{ name, chat, text, complaint string }{
-		{"exact", "oc_abc", "abc", ""},
-		{"exact, though others begin so", "oc_x", "x", ""},
-		{"with channel", "slack/oc_x", "slack x", ""},
-		{"other channel, by id", "c1", "c1", ""},
-		{"prefix", "oc_xy", "xy", ""},
-		{"prefix with channel", "slack/c", "c1", ""},
-		{"ambiguous", "oc_ab", "", "names several groups"},
-		{"unknown", "oc_no", "", "known: "},
-		{"of no known chat", "", "", "which CHAT?"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			code, stdout, stderr := program(t, "transcript", "show", tt.chat)
-			if tt.complaint != "" {
-				if code == 0 || stdout != "" || !strings.Contains(stderr, tt.complaint) {
-					t.Errorf("status %d, stdout %q, stderr %q, want %q in it", code, stdout, stderr, tt.complaint)
-				}
-				if tt.name == "ambiguous" && (!strings.Contains(stderr, "oc_abc") || !strings.Contains(stderr, "oc_abd") || strings.Contains(stderr, "oc_x")) {
-					t.Errorf("%q does not name the two", stderr)
-				}
-				return
-			}
-			if want := "--:--:--  ?  " + tt.text + "\n"; code != 0 || stdout != want {
-				t.Errorf("status %d, got %q, want %q (%s)", code, stdout, want, stderr)
-			}
-		})
-	}
-}
-
-func TestTranscriptUsage(t *testing.T) {
-	clearEnvironment(t, nil)
-	record(t, map[string][]transcript.Entry{"feishu/-x": {{Role: "user", Content: "dash"}}})
-	tests := []struct {
-		args   string
-		code   int
-		stdout string
-		stderr string
-	}{
-		{"", 2, "", "Please specify one command of: list, redact, show or tail"},
-		{"erase", 2, "", "Unknown command `erase'"},
-		{"--help", 0, "CHAT is a chat id", ""},
-		{"list --help", 0, "feishu-relay [OPTIONS] transcript list", ""},
-		{"show --help", 0, "feishu-relay [OPTIONS] transcript show", ""},
-		{"tail oc_x --help", 0, "feishu-relay [OPTIONS] transcript tail", ""},
-		{"list x", 2, "", `unexpected argument "x"`},
-		{"show a b", 2, "", `unexpected argument "b"`},
-		{"show a --bogus", 2, "", "unknown flag `bogus'"},
-		{"show -n -1 oc_x", 2, "", "-n: want a number"},
-		{"tail -n 100001", 2, "", "-n: want a number"},
-		{"show -- -x", 0, "dash", ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.args, func(t *testing.T) {
-			code, stdout, stderr := program(t, append([]string{"transcript"}, strings.Fields(tt.args)...)...)
-			if code != tt.code || !strings.Contains(stdout, tt.stdout) || !strings.Contains(stderr, tt.stderr) ||
-				(tt.stdout == "") != (stdout == "") || (tt.stderr == "") != (stderr == "") {
-				t.Errorf("status %d, stdout %q, stderr %q; want %d, %q, %q", code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
-			}
-		})
 	}
 }
 
 // A pipe that nobody reads any more, as with head, is no error.
 func TestTranscriptClosedPipe(t *testing.T) {
-	clearEnvironment(t, nil)
-	record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
+	serveRecords(t).add("feishu/oc_x", "text", 1)
 	for _, args := range []string{"show oc_x", "tail", "tail -f oc_x", "tail -f", "list", "list --json", "--help"} {
-		t.Run(args, func(t *testing.T) {
-			read, write, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer write.Close()
-			if err := read.Close(); err != nil {
-				t.Fatal(err)
-			}
-			var stderr bytes.Buffer
-			full := append([]string{"transcript"}, strings.Fields(args)...)
-			if code := run(t.Context(), full, write, &stderr); code != 0 || stderr.Len() > 0 {
-				t.Errorf("status %d, stderr %q", code, stderr.String())
-			}
-		})
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := read.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var stderr bytes.Buffer
+		if code := run(t.Context(), append([]string{"transcript"}, strings.Fields(args)...), write, &stderr); code != 0 || stderr.Len() > 0 {
+			t.Errorf("%s: status %d, stderr %q", args, code, stderr.String())
+		}
+		_ = write.Close()
 	}
 }

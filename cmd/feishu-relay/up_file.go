@@ -37,7 +37,7 @@ const (
 type botsFile struct {
 	path     string
 	bots     []*upBot
-	mistakes []error  // of the whole file: nothing can be started
+	mistakes []string // of the whole file: nothing can be started
 	warnings []notice // about files with secrets
 }
 
@@ -46,7 +46,7 @@ type upBot struct {
 	name     string
 	settings map[string]string // its own and the shared ones
 	lines    map[string]string // where each setting is: file, or file:line
-	mistakes []error
+	mistakes []string
 }
 
 // readBotsFile reads and checks a bots file. The mistakes of a bot are that bot's own.
@@ -73,8 +73,9 @@ func readBotsFile(ctx context.Context, path string) (*botsFile, error) {
 
 func (f *botsFile) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", f.path, n.Line) }
 
-func (f *botsFile) mistake(n *yaml.Node, format string, args ...any) error {
-	return fmt.Errorf("%s: %s", f.at(n), fmt.Sprintf(format, args...))
+// mistake notes one at a node.
+func (f *botsFile) mistake(list *[]string, n *yaml.Node, format string, args ...any) {
+	*list = append(*list, f.at(n)+": "+fmt.Sprintf(format, args...))
 }
 
 const botsForm = "want `bots:` with a name for each bot and its settings below, and optionally `shared:`; " +
@@ -82,7 +83,7 @@ const botsForm = "want `bots:` with a name for each bot and its settings below, 
 
 func (f *botsFile) read(doc *yaml.Node) {
 	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
-		f.mistakes = append(f.mistakes, fmt.Errorf("%s:1: %s", f.path, botsForm))
+		f.mistakes = append(f.mistakes, f.path+":1: "+botsForm)
 		return
 	}
 	shared, bots := &upBot{settings: map[string]string{}, lines: map[string]string{}}, &yaml.Node{}
@@ -93,28 +94,26 @@ func (f *botsFile) read(doc *yaml.Node) {
 		case "bots":
 			bots = value
 		default:
-			f.mistakes = append(f.mistakes, f.mistake(key, "there is no %q here%s", key.Value,
-				didYouMean(key.Value, []string{"bots", "shared"})))
+			f.mistake(&f.mistakes, key, "there is no %q here%s", key.Value, didYouMean(key.Value, []string{"bots", "shared"}))
 		}
 	}
 	f.mistakes = append(f.mistakes, shared.mistakes...)
-	if bots.Kind != yaml.MappingNode || len(bots.Content) == 0 {
-		f.mistakes = append(f.mistakes, fmt.Errorf("%s: %s", f.path, botsForm))
-		return
-	}
 	for key, value := range f.pairs(bots, &f.mistakes) {
 		b := &upBot{name: key.Value, settings: maps.Clone(shared.settings), lines: maps.Clone(shared.lines)}
 		b.settings["AGENT_NAME"], b.lines["AGENT_NAME"] = b.name, f.at(key)
 		f.settings(value, b)
 		f.bots = append(f.bots, b)
 	}
-	if len(f.bots) > maxBots {
-		f.mistakes = append(f.mistakes, fmt.Errorf("%s: more than %d bots", f.path, maxBots))
+	switch {
+	case bots.Kind != yaml.MappingNode || len(f.bots) == 0:
+		f.mistakes = append(f.mistakes, f.path+": "+botsForm)
+	case len(f.bots) > maxBots:
+		f.mistakes = append(f.mistakes, fmt.Sprintf("%s: more than %d bots", f.path, maxBots))
 	}
 }
 
 // pairs are the keys and values of a mapping. A key that is there twice is a mistake.
-func (f *botsFile) pairs(n *yaml.Node, mistakes *[]error) iter.Seq2[*yaml.Node, *yaml.Node] {
+func (f *botsFile) pairs(n *yaml.Node, mistakes *[]string) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		first := map[string]int{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -123,11 +122,8 @@ func (f *botsFile) pairs(n *yaml.Node, mistakes *[]error) iter.Seq2[*yaml.Node, 
 				value = value.Alias
 			}
 			if line, twice := first[key.Value]; twice {
-				*mistakes = append(*mistakes, f.mistake(key, "%q is in line %d already", key.Value, line))
-				continue
-			}
-			first[key.Value] = key.Line
-			if !yield(key, value) {
+				f.mistake(mistakes, key, "%q is in line %d already", key.Value, line)
+			} else if first[key.Value] = key.Line; !yield(key, value) {
 				return
 			}
 		}
@@ -140,7 +136,7 @@ func (f *botsFile) settings(n *yaml.Node, to *upBot) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		to.mistakes = append(to.mistakes, f.mistake(n, "want settings, one NAME: value a line"))
+		f.mistake(&to.mistakes, n, "want settings, one NAME: value a line")
 		return
 	}
 	known, set := append(variableNames(), "env_file"), map[string]string{}
@@ -159,7 +155,7 @@ func (f *botsFile) settings(n *yaml.Node, to *upBot) {
 			set[key.Value], to.lines[key.Value] = text, f.at(key)
 		}
 		if err != nil {
-			to.mistakes = append(to.mistakes, f.mistake(key, "%v", err))
+			f.mistake(&to.mistakes, key, "%v", err)
 		}
 	}
 	maps.Copy(to.settings, set)
@@ -211,31 +207,31 @@ func scalar(n *yaml.Node) (string, error) {
 
 // check has each bot's settings checked as its sidecar will, and finds what two bots cannot both have.
 func (f *botsFile) check(ctx context.Context) {
-	owners, used, free := map[string]string{}, map[string]*upBot{}, firstPort
+	owners, free := map[string]string{}, firstPort // of values: SETTING of BOT
 	for _, b := range f.bots {
 		b.gatewayAddress()
 		b.checkAlone(ctx)
 		for _, setting := range []string{"FEISHU_APP_ID", "WEBHOOK_ADDR", "LISTEN_ADDR", "GATEWAY_ADDR"} {
 			value := b.get(setting)
-			other := used[value]
-			if value == "" || strings.HasSuffix(value, ":0") || other == b { // two of its own: it has found that itself
+			owner := owners[value]
+			if owner == "" {
+				owners[value] = setting + " of " + b.name
+			}
+			if owner == "" || value == "" || strings.HasSuffix(value, ":0") ||
+				strings.HasSuffix(owner, " of "+b.name) { // two of its own: it has found that itself
 				continue
 			}
-			if other == nil {
-				used[value], owners[value] = b, setting
-				continue
-			}
-			text := fmt.Sprintf("%s: %s is %s of %s already; want another one", setting, value, owners[value], other.name)
-			if setting != "LISTEN_ADDR" {
-				b.mistake(setting, text)
-				continue
-			}
-			for f.uses(localAddr(free)) || f.uses(localAddr(free+1)) {
+			text := fmt.Sprintf("%s: %s is %s already; want another one", setting, value, owner)
+			if setting == "LISTEN_ADDR" {
+				for f.uses(localAddr(free)) || f.uses(localAddr(free+1)) {
+					free += portStep
+				}
+				text += ", such as " + localAddr(free)
 				free += portStep
 			}
-			b.mistake(setting, text+", such as "+localAddr(free))
-			free += portStep
-			break // its GATEWAY_ADDR may follow from it
+			if b.mistake(setting, text); setting == "LISTEN_ADDR" {
+				break // its GATEWAY_ADDR may follow from it
+			}
 		}
 	}
 	first := f.bots[0]
@@ -331,28 +327,24 @@ func (b *upBot) checkAlone(ctx context.Context) {
 // mistake notes a mistake in a setting, at its line or else at that of the bot.
 func (b *upBot) mistake(setting, text string) {
 	line := cmp.Or(b.lines[setting], b.lines["AGENT_NAME"])
-	b.mistakes = append(b.mistakes, fmt.Errorf("%s: %s: %s", line, b.name, text))
+	b.mistakes = append(b.mistakes, line+": "+b.name+": "+text)
 }
 
-// report prints the mistakes, and returns how many bots have none.
+// report prints the mistakes, and returns how many bots can be started.
 func (f *botsFile) report(w io.Writer) (good int) {
 	for _, n := range f.warnings {
 		one := n.in(words.Words{})
 		fmt.Fprintf(w, "! %s: %s\n", neutral(one.Detail), neutral(one.Mend))
 	}
-	for _, err := range f.mistakes {
-		fmt.Fprintf(w, "✗ %s\n", neutral(err.Error()))
-	}
+	all := f.mistakes
 	for _, b := range f.bots {
-		for _, err := range b.mistakes {
-			fmt.Fprintf(w, "✗ %s\n", neutral(err.Error()))
-		}
-		if len(b.mistakes) == 0 {
+		all = append(all, b.mistakes...)
+		if len(b.mistakes)+len(f.mistakes) == 0 {
 			good++
 		}
 	}
-	if len(f.mistakes) > 0 {
-		return 0
+	for _, mistake := range all {
+		fmt.Fprintf(w, "✗ %s\n", neutral(mistake))
 	}
 	return good
 }
