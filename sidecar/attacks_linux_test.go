@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/programtest"
 	"feishu-relay/internal/test/verify"
 )
 
@@ -27,11 +28,7 @@ import (
 func releaseProgram(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "feishu-relay")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/feishu-relay")
-	cmd.Dir, cmd.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	must(t, programtest.Build(programtest.Relay, program))
 	return program
 }
 

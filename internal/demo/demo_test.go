@@ -17,20 +17,14 @@ import (
 	"testing"
 
 	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/test/programtest"
 	"feishu-relay/internal/test/verify"
 )
 
 // program builds feishu-relay, once for all tests.
 var program = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(buildDir, "feishu-relay.exe")
-	// As `make build`, which need not compile again.
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", path,
-		"feishu-relay/cmd/feishu-relay")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", errors.New(string(out))
-	}
-	return path, nil
+	return path, programtest.Build(programtest.Relay, path)
 })
 
 var buildDir string

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/internal/test/programtest"
 	"feishu-relay/relay"
 	"feishu-relay/relay/redisrelay"
 )
@@ -34,14 +35,9 @@ var programsDir string
 var programs = sync.OnceValues(func() (dir string, err error) {
 	dir, err = os.MkdirTemp("", "programs")
 	programsDir = dir
-	for name, pkg := range map[string]string{"feishu-relay": "cmd/feishu-relay", "bare": "internal/test/bench/testdata/bare"} {
-		if err != nil {
-			return dir, err
-		}
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), "./"+pkg)
-		cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
-		if out, build := cmd.CombinedOutput(); build != nil {
-			err = fmt.Errorf("build %s: %w\n%s", pkg, build, out)
+	for _, pkg := range []string{programtest.Relay, "feishu-relay/internal/test/bench/testdata/bare"} {
+		if err == nil {
+			err = programtest.Build(pkg, filepath.Join(dir, filepath.Base(pkg)))
 		}
 	}
 	return dir, err

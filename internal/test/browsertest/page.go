@@ -306,14 +306,7 @@ func (p *Page) Resize(width, height int64) {
 	p.Do(chromedp.EmulateViewport(width, height))
 }
 
-// Capture keeps a picture of what the window shows.
-func (p *Page) Capture(file string) {
-	p.t.Helper()
-	if err := p.capture(file); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
+// capture keeps a picture of what the window shows.
 func (p *Page) capture(file string) error {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()

@@ -28,9 +28,9 @@ const offsetEnv = "TEST_CLOCK_OFFSET"
 // as libfaketime, does not reach a Go program: it makes the system calls itself.
 func buildWithClock(t *testing.T, dir string) (program string) {
 	t.Helper()
-	var goroot string
-	must(t, output(exec.Command("go", "env", "GOROOT"), &goroot))
-	original := filepath.Join(goroot, "src", "time", "time.go")
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	must(t, err)
+	original := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time", "time.go")
 	source, err := os.ReadFile(original)
 	must(t, err)
 	const reads = "\tsec, nsec, mono := runtimeNow()\n"
@@ -48,7 +48,7 @@ func buildWithClock(t *testing.T, dir string) (program string) {
 	must(t, err)
 	must(t, os.WriteFile(overlay, replace, 0o600))
 	program = filepath.Join(dir, "feishu-relay")
-	must(t, build(root, program, raceDetector, "-overlay", overlay))
+	must(t, build(program, "-overlay", overlay))
 	return program
 }
 

@@ -1,18 +1,13 @@
 package endurance
 
 import (
-	"bytes"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
-)
 
-// root is the top of the repository, as seen from this package's tests.
-const root = "../../.."
+	"feishu-relay/internal/test/programtest"
+)
 
 // raceDetector is whether the tests run with the race detector. Then this version of the program does
 // too: its packages are compiled already.
@@ -24,7 +19,7 @@ var present = sync.OnceValues(func() (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(presentDir, "feishu-relay")
-	return program, build(root, program, raceDetector)
+	return program, build(program)
 })
 
 var presentDir string // "" until present was called
@@ -44,29 +39,10 @@ func presentProgram(t *testing.T) string {
 	return program
 }
 
-// build compiles the program of a source folder, as `make build` does or with the race detector.
-func build(source, program string, race bool, flags ...string) error {
-	args, env := []string{"build", "-buildvcs=false", "-o", program}, os.Environ()
-	if race {
-		args = append(args, "-race")
-	} else {
-		args, env = append(args, "-trimpath"), append(env, "CGO_ENABLED=0")
+// build compiles this version of the program.
+func build(program string, flags ...string) error {
+	if raceDetector {
+		flags = append(flags, "-race")
 	}
-	cmd := exec.Command("go", append(append(args, flags...), "./cmd/feishu-relay")...)
-	cmd.Dir, cmd.Env = source, env
-	return output(cmd, nil)
-}
-
-// output runs a command and stores what it prints, without white space around it.
-func output(cmd *exec.Cmd, into *string) error {
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if into != nil {
-		*into = strings.TrimSpace(string(out))
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w\n%s%s", strings.Join(cmd.Args, " "), err, out, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return nil
+	return programtest.Build(programtest.Relay, program, flags...)
 }

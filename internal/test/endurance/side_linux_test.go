@@ -10,18 +10,17 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/subprocess"
 	"feishu-relay/internal/wait"
 )
 
@@ -65,11 +64,10 @@ type side struct {
 	client  *http.Client
 	ahead   atomic.Int64 // nanoseconds that its clock is ahead
 
-	mu     sync.Mutex
-	life   int           // 1 is the first; guarded by mu
-	killed map[int]bool  // lives that ended with SIGKILL; guarded by mu
-	cmd    *exec.Cmd     // of the present life; guarded by mu
-	exited chan struct{} // closed when it has ended; guarded by mu
+	mu      sync.Mutex
+	life    int                 // 1 is the first; guarded by mu
+	killed  map[int]bool        // lives that ended with SIGKILL; guarded by mu
+	process *subprocess.Process // of the present life; nil: there is none; guarded by mu
 }
 
 func newSide(t *testing.T, name, dir string, env map[string]string) *side {
@@ -87,48 +85,30 @@ func newSide(t *testing.T, name, dir string, env map[string]string) *side {
 }
 
 // start begins a life. It may be called from any goroutine.
-func (s *side) start() error {
+func (s *side) start() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.life++
-	log, err := os.OpenFile(s.log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close() // the process has its own
-	cmd := exec.Command(s.program, "run")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(s.log), "GORACE=atexit_sleep_ms=0"}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(s.log), "GORACE=atexit_sleep_ms=0"}
 	for name, value := range s.env {
-		cmd.Env = append(cmd.Env, name+"="+value)
+		env = append(env, name+"="+value)
 	}
 	if s.hook != "" {
-		cmd.Env = append(cmd.Env, "INJECT_URL="+s.hook+"/"+strconv.Itoa(s.life))
+		env = append(env, "INJECT_URL="+s.hook+"/"+strconv.Itoa(s.life))
 	}
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it must not outlive the test
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	s.cmd, s.exited = cmd, make(chan struct{})
-	exited := s.exited
-	go func() {
-		defer close(exited)
-		_ = cmd.Wait() // ProcessState has the result
-	}()
-	return nil
+	s.process, err = subprocess.Start("", s.log, env, s.program, "run")
+	return err
 }
 
 // kill ends the present life with SIGKILL, if there is one.
 func (s *side) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cmd == nil {
-		return
+	if s.process != nil {
+		s.killed[s.life] = true
+		s.process.Kill()
+		s.process = nil
 	}
-	s.killed[s.life] = true
-	_ = s.cmd.Process.Kill() // fails only when it has ended
-	<-s.exited
-	s.cmd = nil
 }
 
 // stop ends the present life in order.
@@ -136,16 +116,10 @@ func (s *side) stop() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-s.exited:
-	case <-time.After(patience):
-		s.t.Fatalf("%s does not stop", s.name)
+	if err := s.process.Stop(patience); err != nil {
+		s.t.Errorf("%s: %v", s.name, err)
 	}
-	if !s.cmd.ProcessState.Success() {
-		s.t.Errorf("%s stopped with %v", s.name, s.cmd.ProcessState)
-	}
-	s.cmd = nil
+	s.process = nil
 }
 
 // as lets the next lives be of another version.
@@ -154,7 +128,7 @@ func (s *side) as(program string) { s.program = program }
 func (s *side) pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cmd.Process.Pid
+	return s.process.Pid()
 }
 
 // wasKilled reports whether a life ended with SIGKILL.
@@ -167,18 +141,16 @@ func (s *side) wasKilled(life int) bool {
 // ready waits until the sidecar takes messages.
 func (s *side) ready(ctx context.Context) {
 	s.t.Helper()
-	eventually(ctx, s.t, s.name+" is ready", func() bool {
-		s.mu.Lock()
-		exited := s.exited
-		s.mu.Unlock()
-		select {
-		case <-exited:
-			s.t.Fatalf("%s ended", s.name)
-		default:
-		}
+	s.mu.Lock()
+	process := s.process
+	s.mu.Unlock()
+	err := process.Ready(ctx, func(ctx context.Context) bool {
 		status, _, err := s.call(ctx, http.MethodGet, "/readyz", nil, nil)
 		return err == nil && status == http.StatusOK
 	})
+	if err != nil {
+		s.t.Fatalf("%s: %v", s.name, err)
+	}
 }
 
 // call makes one call of the API; an answer of 2xx is stored in into.

@@ -1,5 +1,4 @@
-// Package redistest runs a real redis-server for tests, benchmarks and the
-// demo: in a folder of its own, on a port of the loopback that nobody else gets
+// Package redistest runs a real redis-server for tests and benchmarks: in a folder of its own, on a port of the loopback that nobody else gets
 // ([loopback.Addr]) or on a Unix socket, without persistence unless asked for.
 //
 //	srv := redistest.Start(t)
@@ -10,7 +9,7 @@
 // # A missing redis-server
 //
 // A test never skips: without the program, [Start] fails it and says what to
-// install. [Launch] is for programs and returns the error.
+// install.
 //
 // # What it ends
 //
@@ -45,7 +44,7 @@ const (
 )
 
 // TB is what [Start] needs of a *testing.T or *testing.B. The testing package
-// itself is not imported, so that the demo's binary does not carry it.
+// itself is not imported: package scale is a program.
 type TB interface {
 	Helper()
 	Fatal(args ...any)
@@ -99,11 +98,6 @@ func started(tb TB, unix bool, a *Authority, args []string) *Server {
 	}
 	tb.Cleanup(s.Stop)
 	return s
-}
-
-// Launch runs a server with its files in dir until [Server.Stop].
-func Launch(dir string, args ...string) (*Server, error) {
-	return launch(dir, false, nil, args)
 }
 
 func launch(dir string, unix bool, a *Authority, args []string) (*Server, error) {
