@@ -120,41 +120,6 @@ func upgrade(t *testing.T, rawURL string) *http.Request {
 	return req
 }
 
-func TestASilentFeishuIsFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipes(), nil)
-		bot, feishu := r.ready()
-		bot.ping()
-		at := time.Now()
-		<-bot.gone
-		if code, _ := bot.closed(); code != websocket.StatusGoingAway {
-			t.Errorf("got %d", code)
-		}
-		feishu.closed()
-		if took := time.Since(at); took != 2*time.Minute+30*time.Second || r.counted("silent") != 1 {
-			t.Errorf("found after %v", took)
-		}
-	})
-}
-
-func TestASilentBotIsFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipes(), nil)
-		r.feishu.says(http.StatusOK, strings.Replace(r.feishu.answer, `"PingInterval":120`, `"PingInterval":20`, 1), nil)
-		bot, feishu := r.ready()
-		at := time.Now()
-		for range 5 { // Feishu's words do not count
-			time.Sleep(10 * time.Second)
-			feishu.write(pongFrame(""))
-			bot.want(pongFrame(""))
-		}
-		<-feishu.gone
-		if took := time.Since(at); took != 3*20*time.Second+30*time.Second || r.counted("bot_silent") != 1 {
-			t.Errorf("found after %v", took)
-		}
-	})
-}
-
 func TestPingsKeepTheLinkUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)

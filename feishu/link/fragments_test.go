@@ -58,26 +58,6 @@ func TestPiecesInAnyOrderAreSeenWholeAndPassAsTheyCame(t *testing.T) {
 	}
 }
 
-func TestOddPiecesPassUnseen(t *testing.T) {
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte) {
-		t.Errorf("seen: %q", event)
-		return feishu.Keep, nil
-	}))
-	bot, feishu := r.ready()
-	first := pieceFrame("m", "x", 2, 0)
-	for _, odd := range []struct{ sum, seq int }{{2, 2}, {2, -1}, {3, 1}, {1 << 30, 1}} {
-		feishu.write(first)
-		bot.nothingBefore(feishu)
-		f := pieceFrame("m", "y", odd.sum, odd.seq)
-		feishu.write(f)
-		bot.want(first) // what it may belong to goes with it
-		bot.want(f)
-	}
-	f := pieceFrame("", "no id", 2, 0)
-	feishu.write(f)
-	bot.want(f)
-}
-
 // What never becomes whole nobody can read; Feishu delivers it again. As many as are kept, newer ones are read.
 func TestWhatNeverBecomesWholeIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
