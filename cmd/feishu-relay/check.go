@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,7 +11,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/selftest"
@@ -18,9 +18,6 @@ import (
 	"feishu-relay/internal/words"
 	"feishu-relay/sidecar"
 )
-
-// testWithin bounds the tests of a running sidecar, which take less than 15 seconds.
-const testWithin = 20 * time.Second
 
 // notice is a warning about the configuration: a text of the catalogue, and its fix.
 type notice struct {
@@ -42,14 +39,8 @@ type checkCommand struct {
 }
 
 func (*checkCommand) showsNotices() {}
-func (*checkCommand) takesArgs()    {}
 
-func (c *checkCommand) run(p *cli, args []string) error {
-	if len(args) > 0 && isBotsFile(args[0]) {
-		return p.misused("check takes no file of bots: try them with `feishu-relay up --try %s`", args[0])
-	} else if len(args) > 0 {
-		return p.misused("unexpected argument %q", args[0])
-	}
+func (c *checkCommand) run(p *cli, _ []string) error {
 	ctx, w := p.ctx, c.words()
 	out := newFindings(p.stdout, c.JSON, w)
 	out.quiet, out.only = c.Quiet, list(c.Only)
@@ -68,10 +59,15 @@ func (c *checkCommand) run(p *cli, args []string) error {
 		out.add(n.in(w))
 	}
 	if err == nil && !slices.Equal(out.only, []string{"Configuration"}) {
-		check := checking{cfg: &cfg, words: w}
+		check := checking{cfg: &cfg, words: w, api: &client{addr: sidecar.Reachable(cfg.ListenAddr),
+			token: string(cfg.APIToken), words: w}}
 		local := check.localAPI(ctx)
 		out.wait()
-		if check.running == nil || !check.askForTests(ctx, out.add) {
+		var tests selfTest
+		if check.running != nil {
+			_ = check.api.get(ctx, "/v1/selftest?lang="+languages[w.Chinese], &tests) // else it is tested from here
+		}
+		if out.add(tests.Findings...); len(tests.Findings) == 0 {
 			selftest.Run(ctx, selftest.Options{Config: cfg.Config, Version: versionText(), Running: check.running, Words: w,
 				Only: out.only}, out.add)
 		}
@@ -102,6 +98,7 @@ func checkOf(ctx context.Context, environ []string, areas string, w words.Words)
 type checking struct {
 	cfg     *config
 	words   words.Words
+	api     *client         // at LISTEN_ADDR
 	running *sidecar.Status // the sidecar of this agent that runs; nil: none
 }
 
@@ -121,16 +118,16 @@ func (c *checking) localAPI(ctx context.Context) []selftest.Finding {
 		return c.found(selftest.OK, "local API", "address free", addr)
 	}
 	var health struct{ Status string }
-	if code, err := c.ask(ctx, "/healthz", &health); err != nil || code != http.StatusOK || health.Status != "alive" {
+	if err := c.api.get(ctx, "/healthz", &health); err != nil || health.Status != "alive" {
 		return c.found(selftest.Fail, "local API", "address taken", taken, "LISTEN_ADDR")
 	}
 	var running sidecar.Status
-	code, err := c.ask(ctx, "/v1/status", &running)
+	err := c.api.get(ctx, "/v1/status", &running)
 	switch agent := running.Identity.Agent; {
-	case code == http.StatusUnauthorized:
+	case errors.Is(err, errToken):
 		return c.found(selftest.Warn, "local API", "other token", addr)
-	case err != nil || code != http.StatusOK:
-		return c.found(selftest.Warn, "local API", "no status", addr, code)
+	case err != nil:
+		return c.found(selftest.Warn, "local API", "no status", addr, err)
 	case agent != c.cfg.Agent:
 		return c.found(selftest.Fail, "local API", "other agent", agent, addr)
 	}
@@ -140,26 +137,6 @@ func (c *checking) localAPI(ctx context.Context) []selftest.Finding {
 		out = append(out, c.found(selftest.Warn, "sidecar version", "other version", running.Version, versionText())...)
 	}
 	return append(out, c.compare()...)
-}
-
-// ask asks the sidecar at LISTEN_ADDR.
-func (c *checking) ask(ctx context.Context, path string, answer any) (code int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, testWithin)
-	defer cancel()
-	url := "http://" + sidecar.Reachable(c.cfg.ListenAddr) + path
-	resp, data, err := selftest.Fetch(ctx, selftest.Direct, http.MethodGet, url, string(c.cfg.APIToken), nil, maxAPIAnswer)
-	if err != nil {
-		return 0, err
-	}
-	return resp.StatusCode, json.Unmarshal(data, answer)
-}
-
-// askForTests has the running sidecar test itself. It reports whether that did.
-func (c *checking) askForTests(ctx context.Context, show func(...selftest.Finding)) bool {
-	var answer struct{ Findings []selftest.Finding }
-	code, err := c.ask(ctx, "/v1/selftest?lang="+languages[c.words.Chinese], &answer)
-	show(answer.Findings...)
-	return err == nil && code == http.StatusOK && len(answer.Findings) > 0
 }
 
 // compare compares this environment with the settings of the running sidecar.
@@ -189,11 +166,14 @@ func (c *checking) shown(value string) string {
 	return runes.Fit(neutral(value), cellWidth)
 }
 
+// selfTest is the answer of GET /v1/selftest.
+type selfTest struct {
+	Findings []selftest.Finding `json:"findings"`
+}
+
 // testSelf answers GET /v1/selftest of the running sidecar.
 func (c *config) testSelf(out http.ResponseWriter, r *http.Request, status sidecar.Status) {
-	var answer struct {
-		Findings []selftest.Finding `json:"findings"`
-	}
+	var answer selfTest
 	o := selftest.Options{Config: c.Config, Version: versionText(), Running: &status,
 		Words: words.In(r.URL.Query().Get("lang"))}
 	selftest.Run(r.Context(), o, func(found ...selftest.Finding) { answer.Findings = append(answer.Findings, found...) })

@@ -141,159 +141,95 @@ func TestCheckFeishuCredentials(t *testing.T) {
 	}
 }
 
-func TestCheckFeishuBot(t *testing.T) {
+// What is found out about the app, and what to do about it.
+func TestCheckFeishuFinds(t *testing.T) {
+	type prepare = func(t *testing.T, in *tenant)
+	without := func(gone ...string) []string {
+		return slices.DeleteFunc(feishusim.DefaultScopes(), func(s string) bool { return slices.Contains(gone, s) })
+	}
+	env := func(pairs ...string) prepare { return func(t *testing.T, _ *tenant) { setenv(t, pairs...) } }
+	answers := func(end, body string) prepare { return func(_ *testing.T, in *tenant) { in.answers[end] = body } }
+	info := func(state int) prepare {
+		return answers("/bot/v3/info", fmt.Sprintf(`{"code":0,"bot":{"activate_status":%d,"app_name":"BotA","open_id":"ou_x"}}`, state))
+	}
+	releases := func(list ...release) prepare { return func(_ *testing.T, in *tenant) { in.releases(list...) } }
+	events := []string{"im.message.receive_v1", "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1",
+		"im.message.recalled_v1"}
+	const ok, warn, fail, unknown = selftest.OK, selftest.Warn, selftest.Fail, selftest.Unknown
 	for _, tt := range []struct {
-		name   string
-		answer string // to bot/v3/info; "": the stand-in's own
-		env    map[string]string
-		status selftest.Status
-		says   string
+		finding, name string
+		scopes        []string
+		prepare       prepare
+		status        selftest.Status // "": nothing is found
+		says          string
 	}{
-		{"another name", "", map[string]string{"BOT_NAME": "BotB"}, selftest.Warn, "BOT_NAME='BotA', or leave it out"},
-		{"another id", "", map[string]string{"BOT_OPEN_ID": "ou_other"}, selftest.Warn, "BOT_OPEN_ID=ou_"},
-		{"no ability", `{"code":11205,"msg":"app do not have bot"}`, nil, selftest.Fail, "turn on the bot ability (Add Features: Bot) and publish a version: https://open.feishu.cn/app/cli_"},
-		{"no bot", `{"code":0,"msg":"ok","bot":{}}`, nil, selftest.Fail, "turn on the bot ability"},
-		{"disabled", `{"code":0,"msg":"ok","bot":{"activate_status":1,"app_name":"BotA","open_id":"ou_x"}}`, nil, selftest.Fail, "BotA is disabled in the tenant (activate_status 1)"},
-		{"not installed", `{"code":0,"msg":"ok","bot":{"activate_status":0,"app_name":"BotA","open_id":"ou_x"}}`, nil, selftest.Fail, "not installed yet"},
-		{"an upgrade waits", `{"code":0,"msg":"ok","bot":{"activate_status":4,"app_name":"BotA","open_id":"ou_x"}}`, nil, selftest.Warn, "waiting for an upgrade"},
-		{"a web page", `<html>`, nil, selftest.Fail, "what answers is not Feishu"},
+		{"Feishu bot", "another name", nil, env("BOT_NAME", "BotB"), warn, "BOT_NAME='BotA', or leave it out"},
+		{"Feishu bot", "another id", nil, env("BOT_OPEN_ID", "ou_other"), warn, "BOT_OPEN_ID=ou_"},
+		{"Feishu bot", "no ability", nil, answers("/bot/v3/info", `{"code":11205,"msg":"app do not have bot"}`), fail,
+			"turn on the bot ability (Add Features: Bot) and publish a version: https://open.feishu.cn/app/cli_"},
+		{"Feishu bot", "no bot", nil, answers("/bot/v3/info", `{"code":0,"msg":"ok","bot":{}}`), fail, "turn on the bot ability"},
+		{"Feishu bot", "disabled", nil, info(1), fail, "BotA is disabled in the tenant (activate_status 1)"},
+		{"Feishu bot", "not installed", nil, info(0), fail, "not installed yet"},
+		{"Feishu bot", "an upgrade waits", nil, info(4), warn, "waiting for an upgrade"},
+		{"Feishu bot", "a web page", nil, answers("/bot/v3/info", `<html>`), fail, "what answers is not Feishu"},
+		{"Feishu scopes", "a reply needs no reaction", without("im:message", "im:message.reactions:write_only"),
+			env("STOP_NOTICE", "text"), ok, "are granted"},
+		{"Feishu scopes", "only @", without("im:message.group_msg"), nil, ok,
+			"only what is addressed to it (im:message.group_msg"},
+		{"Feishu scopes", "commands", without("im:message.group_msg"), nil, ok, "a command and a continue need a mention in front"},
+		{"Feishu scopes", "mute", without("im:message", "im:message:send_as_bot"), nil, fail, "send messages"},
+		{"Feishu scopes", "no reactions", without("im:message", "im:message.reactions:write_only"), nil, warn,
+			"show by a reaction that bots were stopped"},
+		{"Feishu scopes", "no reading", without("im:message", "im:message:readonly"), nil, warn, "read messages again"},
+		{"Feishu scopes", "applied for", nil, answers("/v6/scopes", `{"code":0,"data":{"scopes":[
+			{"scope_name":"im:message.group_msg","grant_status":2,"scope_type":"tenant"}]}}`), fail,
+			"it is applied for and not granted"},
+		{"Feishu scopes", "of users", nil, answers("/v6/scopes", `{"code":0,"data":{"scopes":[
+			{"scope_name":"im:message","grant_status":1,"scope_type":"user"}]}}`), fail,
+			"add im:message:send_as_bot and publish a version"},
+		{"Feishu scopes", "not installed", nil, answers("/v6/scopes", `{"code":212100,"msg":"app not install"}`), warn,
+			"have the tenant's administrator approve"},
+		{"Feishu events", "none published", nil, releases(release{"2", 4, true, events}), fail, "no version of the app is published"},
+		{"Feishu events", "deaf", nil, releases(release{"2", 1, true, nil}), fail,
+			"version 2 does not subscribe im.message.receive_v1"},
+		{"Feishu events", "no bot", nil, releases(release{"2", 1, false, events}), fail, "version 2 has no bot"},
+		{"Feishu events", "no such call", nil, func(_ *testing.T, in *tenant) { delete(in.answers, versionsPath) }, unknown,
+			"cannot be seen from here (code 99991201"},
+		{"Feishu events", "no right to look", nil, answers(versionsPath, `{"code":99991672,
+			"msg":"One of the following scopes is required: [application:application:self_manage]."}`), unknown,
+			"Events & Callbacks must subscribe im.message.receive_v1"},
+		{"Feishu connections", "none", nil, nil, "", ""},
+		{"Feishu connections", "another program", nil, answers("/event/v1/connection",
+			`{"code":0,"data":{"online_instance_cnt":2}}`), warn, "the app has 2 long connections"},
+		{"Feishu groups", "the page that grants a scope", []string{"im:message"}, nil, warn,
+			"add the scope and publish a version: https://open.feishu.cn/app/cli_"},
+		{"Feishu groups", "the scopes that are missing", []string{"im:message"}, nil, warn,
+			"/auth?q=im:chat,im:chat:readonly,im:chat:read&op_from=openapi"},
+		{"Feishu clock", "ahead", nil, func(_ *testing.T, in *tenant) {
+			in.date = time.Now().Add(2 * time.Hour).UTC().Format(http.TimeFormat)
+		}, warn, " behind that of Feishu"},
+		{"group managers", "can be read", nil, env("STEER_BY", "admins"), ok, "can be read"},
+		{"group managers", "cannot be read", without("im:chat:readonly"), env("STEER_BY", "admins"), warn,
+			"nobody can change a group's settings"},
+		{"group managers", "members steer", without("im:chat:readonly"), env("STEER_BY", "members"), "", ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			in := newTenant(t)
-			if tt.answer != "" {
-				in.answers["/bot/v3/info"] = tt.answer
-			}
-			for name, value := range tt.env {
-				t.Setenv(name, value)
+		t.Run(tt.finding+", "+tt.name, func(t *testing.T) {
+			in := newTenant(t, tt.scopes...)
+			in.AddGroup("Lab", in.AddUser("Ann").ID, in.app.ID)
+			if tt.prepare != nil {
+				tt.prepare(t, in)
 			}
 			_, found := checked(t)
-			wants(t, found, "Feishu bot", tt.status, tt.says)
-			if tt.status == selftest.Fail && len(found["Feishu scopes"]) > 0 {
+			if tt.status == "" && found[tt.finding] != nil {
+				t.Errorf("found %v", found[tt.finding])
+			} else if tt.status != "" {
+				wants(t, found, tt.finding, tt.status, tt.says)
+			}
+			if tt.finding == "Feishu bot" && tt.status == fail && found["Feishu scopes"] != nil {
 				t.Errorf("the check went on: %v", found["Feishu scopes"])
 			}
 		})
 	}
-}
-
-func TestCheckNoticesAndManagers(t *testing.T) {
-	without := func(gone ...string) []string {
-		return slices.DeleteFunc(feishusim.DefaultScopes(), func(s string) bool { return slices.Contains(gone, s) })
-	}
-	for _, tt := range []struct {
-		name, notice, by string
-		scopes           []string
-		probe            string
-		status           selftest.Status // "": nothing is found
-		says             string
-	}{
-		{"a reply needs no reaction", "text", "members", without("im:message", "im:message.reactions:write_only"), "Feishu scopes", selftest.OK, "are granted"},
-		{"managers can be read", "reaction", "admins", nil, "group managers", selftest.OK, "can be read"},
-		{"managers cannot be read", "reaction", "admins", without("im:chat:readonly"), "group managers", selftest.Warn,
-			"nobody can change a group's settings"},
-		{"members steer", "reaction", "members", without("im:chat:readonly"), "group managers", "", ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			in := newTenant(t, tt.scopes...)
-			in.AddGroup("Lab", in.AddUser("Ann").ID, in.app.ID)
-			t.Setenv("STOP_NOTICE", tt.notice)
-			t.Setenv("STEER_BY", tt.by)
-			_, found := checked(t)
-			if tt.status == "" {
-				if len(found[tt.probe]) > 0 {
-					t.Errorf("found %v", found[tt.probe])
-				}
-				return
-			}
-			wants(t, found, tt.probe, tt.status, tt.says)
-		})
-	}
-}
-
-func TestCheckFeishuScopes(t *testing.T) {
-	without := func(gone ...string) []string {
-		return slices.DeleteFunc(feishusim.DefaultScopes(), func(s string) bool { return slices.Contains(gone, s) })
-	}
-	for _, tt := range []struct {
-		name   string
-		scopes []string
-		status selftest.Status
-		says   string
-	}{
-		{"only @", without("im:message.group_msg"), selftest.OK, "only what is addressed to it (im:message.group_msg"},
-		{"only @, commands", without("im:message.group_msg"), selftest.OK, "a command and a continue need a mention in front"},
-		{"mute", without("im:message", "im:message:send_as_bot"), selftest.Fail, "send messages"},
-		{"no reactions", without("im:message", "im:message.reactions:write_only"), selftest.Warn, "show by a reaction that bots were stopped"},
-		{"no reading", without("im:message", "im:message:readonly"), selftest.Warn, "read messages again"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			newTenant(t, tt.scopes...)
-			code, found := checked(t)
-			wants(t, found, "Feishu scopes", tt.status, tt.says)
-			if (code == 1) != (tt.status == selftest.Fail) {
-				t.Errorf("status %d: %v", code, found)
-			}
-		})
-	}
-	t.Run("applied for", func(t *testing.T) {
-		in := newTenant(t)
-		in.answers["/v6/scopes"] = `{"code":0,"data":{"scopes":[
-			{"scope_name":"im:message.group_msg","grant_status":2,"scope_type":"tenant"},
-			{"scope_name":"im:message","grant_status":1,"scope_type":"user"}]}}`
-		_, found := checked(t)
-		wants(t, found, "Feishu scopes", selftest.Fail, "it is applied for and not granted")
-		wants(t, found, "Feishu scopes", selftest.Fail, "add im:message:send_as_bot and publish a version") // a user's scope is none of the app's
-	})
-	t.Run("not installed", func(t *testing.T) {
-		in := newTenant(t)
-		in.answers["/v6/scopes"] = `{"code":212100,"msg":"app not install"}`
-		_, found := checked(t)
-		wants(t, found, "Feishu scopes", selftest.Warn, "have the tenant's administrator approve")
-	})
-}
-
-func TestCheckFeishuEvents(t *testing.T) {
-	all := []string{"im.message.receive_v1", "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1",
-		"im.message.recalled_v1"}
-	for _, tt := range []struct {
-		name     string
-		releases []release
-		status   selftest.Status
-		says     string
-	}{
-		{"none published", []release{{"2", 4, true, all}}, selftest.Fail, "no version of the app is published"},
-		{"deaf", []release{{"2", 1, true, nil}}, selftest.Fail, "version 2 does not subscribe im.message.receive_v1"},
-		{"not told of removal", []release{{"2", 1, true, all[:2]}}, selftest.Warn, "removed from a group is known late"},
-		{"no bot", []release{{"2", 1, false, all}}, selftest.Fail, "version 2 has no bot"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			in := newTenant(t)
-			in.releases(tt.releases...)
-			_, found := checked(t)
-			wants(t, found, "Feishu events", tt.status, tt.says)
-		})
-	}
-}
-
-// An app with several connections is reported: another program takes a part of its events.
-func TestCheckConnections(t *testing.T) {
-	in := newTenant(t)
-	if _, found := checked(t); found["Feishu connections"] != nil {
-		t.Errorf("an app that is connected nowhere: %v", found["Feishu connections"])
-	}
-	in.answers["/event/v1/connection"] = `{"code":0,"data":{"online_instance_cnt":2}}`
-	_, found := checked(t)
-	wants(t, found, "Feishu connections", selftest.Warn, "the app has 2 long connections")
-}
-
-// What cannot be seen from here is said, with what to look for.
-func TestCheckFeishuSaysWhatItCannotSee(t *testing.T) {
-	in := newTenant(t)
-	delete(in.answers, versionsPath)
-	_, found := checked(t) // the stand-in has no such call
-	wants(t, found, "Feishu events", selftest.Unknown, "cannot be seen from here (code 99991201")
-	in.answers[versionsPath] = `{"code":99991672,"msg":"Access denied. One of the following scopes is required: [application:application:self_manage]."}`
-	_, found = checked(t)
-	wants(t, found, "Feishu events", selftest.Unknown, "Events & Callbacks must subscribe im.message.receive_v1")
 }
 
 func TestCheckFeishuGroups(t *testing.T) {
@@ -321,25 +257,6 @@ func TestCheckFeishuGroups(t *testing.T) {
 	in.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "GET /open-apis/im/v1/chats", Code: 232025, Msg: "Bot ability is not activated."})
 	_, found = checked(t)
 	wants(t, found, "Feishu groups", selftest.Warn, "turn on the bot ability")
-}
-
-// A missing scope is named as Feishu names it, also where it stands only in the
-// text, with the page that grants it.
-func TestCheckFeishuMissingScope(t *testing.T) {
-	newTenant(t, "im:message")
-	_, found := checked(t)
-	wants(t, found, "Feishu groups", selftest.Warn, "add the scope and publish a version: https://open.feishu.cn/app/cli_")
-	wants(t, found, "Feishu groups", selftest.Warn, "/auth?q=im:chat,im:chat:readonly,im:chat:read&op_from=openapi")
-}
-
-func TestCheckFeishuClock(t *testing.T) {
-	in := newTenant(t)
-	in.date = time.Now().Add(2 * time.Hour).UTC().Format(http.TimeFormat)
-	code, found := checked(t)
-	wants(t, found, "Feishu clock", selftest.Warn, " behind that of Feishu")
-	if code != 0 {
-		t.Errorf("status %d, want 0", code)
-	}
 }
 
 func TestCheckFeishuUnreached(t *testing.T) {

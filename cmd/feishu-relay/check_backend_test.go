@@ -43,19 +43,6 @@ func TestCheckRedis(t *testing.T) {
 		t.Errorf("the check published on %v (%v)", m, err)
 	}
 
-	if err := client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
-		t.Fatal(err)
-	}
-	_, found = checked(t)
-	wants(t, found, "redis memory", selftest.Warn, "maxmemory-policy noeviction")
-	wants(t, found, "redis memory", selftest.Warn, "inboxes with mail that waits")
-
-	if err := client.Set(t.Context(), "nanobot:feishu:outbound:log", "x", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	_, found = checked(t)
-	wants(t, found, "redis", selftest.Fail, "not a stream")
-
 	t.Setenv("REDIS_URL", strings.Replace(srv.URL(), "redis://", "redis://:wrong@", 1))
 	_, found = checked(t)
 	wants(t, found, "redis", selftest.Fail, "refuses the user or the password")

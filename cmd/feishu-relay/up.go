@@ -238,8 +238,3 @@ func (n *namedLines) end() {
 		n.rest = nil
 	}
 }
-
-// isBotsFile reports whether an argument names a file as `up` takes it.
-func isBotsFile(arg string) bool {
-	return strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml")
-}
