@@ -49,7 +49,7 @@ func (s *Stream) Start(ctx context.Context, in relay.Inbound) (written <-chan st
 	stop := context.AfterFunc(ctx, cancel)
 	go func() {
 		defer cancel()
-		end <- s.Offer(offering, id, in, func(<-chan struct{}) {
+		end <- s.Offer(offering, 0, id, in, func() {
 			stop()
 			close(wrote)
 		})

@@ -46,7 +46,7 @@ func (a *api) file(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusOK)
-	if _, err := io.Copy(&patient{w, ctl}, f.Body); err != nil {
+	if _, err := io.Copy(patient{w, ctl}, f.Body); err != nil {
 		if r.Context().Err() == nil {
 			a.Logger.Warn("a file was not sent to its end", "err", err)
 		}
@@ -79,7 +79,7 @@ type patient struct {
 	ctl *http.ResponseController
 }
 
-func (p *patient) Write(data []byte) (int, error) {
+func (p patient) Write(data []byte) (int, error) {
 	_ = p.ctl.SetWriteDeadline(time.Now().Add(web.WriteTimeout)) // supported by connections of net/http
 	return p.w.Write(data)
 }

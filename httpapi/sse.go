@@ -112,13 +112,10 @@ func (a *api) readAcks(conn *websocket.Conn) {
 }
 
 // eventWriter writes server-sent events.
-type eventWriter struct {
-	w   http.ResponseWriter
-	ctl *http.ResponseController
-}
+type eventWriter struct{ patient }
 
 func newEventWriter(w http.ResponseWriter) (*eventWriter, error) {
-	e := &eventWriter{w, http.NewResponseController(w)}
+	e := &eventWriter{patient{w, http.NewResponseController(w)}}
 	// The server's timeout for reading a request would end the connection.
 	if err := e.ctl.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("stream events: %w", err)
@@ -150,10 +147,7 @@ func (e *eventWriter) event(kind, id string, data []byte) error {
 func (e *eventWriter) comment() error { return e.write(": still here\n\n") }
 
 func (e *eventWriter) write(text string) error {
-	if err := e.ctl.SetWriteDeadline(time.Now().Add(web.WriteTimeout)); err != nil {
-		return err
-	}
-	if _, err := e.w.Write([]byte(text)); err != nil {
+	if _, err := e.Write([]byte(text)); err != nil {
 		return err
 	}
 	return e.ctl.Flush()

@@ -115,18 +115,10 @@ func NewStream(o StreamOptions) (*Stream, error) {
 	return s, nil
 }
 
-// Offer writes a message to the current reader and returns nil when it is
+// Offer writes a message to the reader of one connection, 0: of any, and returns nil when it is
 // delivered: written and flushed or, if the reader acknowledges, acknowledged.
-// written is called before it waits for that; its channel is closed with the
-// connection. Offer returns [ErrNoReader], [ErrReaderGone] or the error of ctx.
-func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound,
-	written func(ended <-chan struct{})) error {
-	return s.OfferOn(ctx, 0, id, in, written)
-}
-
-// OfferOn is Offer to the reader of one connection, 0: of any. Another reader is none.
-func (s *Stream) OfferOn(ctx context.Context, conn uint64, id relay.MessageID, in relay.Inbound,
-	written func(ended <-chan struct{})) error {
+// written is called before it waits for that. Offer returns [ErrNoReader], [ErrReaderGone] or the error of ctx.
+func (s *Stream) Offer(ctx context.Context, conn uint64, id relay.MessageID, in relay.Inbound, written func()) error {
 	data, err := relay.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("encode inbound message: %w", err)
@@ -156,7 +148,7 @@ func (s *Stream) OfferOn(ctx context.Context, conn uint64, id relay.MessageID, i
 	if isDelivered {
 		return nil
 	}
-	written(r.ctx.Done())
+	written()
 	select {
 	case <-r.ctx.Done():
 		return ErrReaderGone

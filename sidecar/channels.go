@@ -90,7 +90,7 @@ func (streamDoor) Serial() bool                        { return false }
 func (streamDoor) Pauses() (first, most time.Duration) { return webhookFirst, webhookMax }
 
 func (d streamDoor) Write(ctx context.Context, in *core.Input, _ bool, written func()) error {
-	err := d.OfferOn(ctx, in.Conn, in.ID, in.Inbound, func(<-chan struct{}) { written() })
+	err := d.Offer(ctx, in.Conn, in.ID, in.Inbound, written)
 	switch {
 	case errors.Is(err, httpapi.ErrNoReader):
 		return &core.ResultError{Result: deliver.NotWritten, Err: err}
