@@ -155,33 +155,23 @@ func (k *card) text(c *converter) string {
 // cardText resolves the mentions in a card's markdown, for the event and for
 // display.
 func (c *converter) cardText(in string) (received, shown string) {
-	var r, t strings.Builder
-	at := 0
-	for _, w := range cardAt.FindAllStringSubmatchIndex(in, -1) {
-		attr, label := in[w[2]:w[3]], in[w[6]:w[7]]
-		ids := strings.Trim(in[w[4]:w[5]], `"'`)
-		r.WriteString(in[at:w[0]])
-		t.WriteString(in[at:w[0]])
-		at = w[1]
-		if attr != "ids" {
-			c.cardTag(&r, &t, ids, label)
-			continue
+	return replaceTags(cardAt, in, func(tag []string) (received, shown string) {
+		ids, label := []string{strings.Trim(tag[2], `"'`)}, tag[3]
+		if tag[1] == "ids" {
+			ids, label = strings.Split(ids[0], ","), ""
 		}
-		for id := range strings.SplitSeq(ids, ",") {
-			c.cardTag(&r, &t, strings.TrimSpace(id), "")
+		for _, id := range ids {
+			id = strings.TrimSpace(id)
+			key, name := c.at(id, label)
+			shown += name
+			if strings.HasPrefix(key, "@_user_") {
+				received += "<at id=" + id + " mention_key=" + key + "></at>"
+			} else {
+				received += "<at id=" + id + "></at>"
+			}
 		}
-	}
-	return r.String() + in[at:], t.String() + in[at:]
-}
-
-func (c *converter) cardTag(received, shown *strings.Builder, id, label string) {
-	key, name := c.at(id, label)
-	shown.WriteString(name)
-	if strings.HasPrefix(key, "@_user_") {
-		received.WriteString("<at id=" + id + " mention_key=" + key + "></at>")
-		return
-	}
-	received.WriteString("<at id=" + id + "></at>")
+		return received, shown
+	})
 }
 
 // card returns a copy of tree with its mentions resolved.

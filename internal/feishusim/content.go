@@ -99,29 +99,24 @@ func (c *converter) text(in string) (received, shown string) {
 	if c.literal {
 		return c.typed(in)
 	}
-	in = styles.ReplaceAllString(in, "")
-	return c.tags(textAt, in, func(groups []string) (id, label string) { return groups[1], groups[2] })
+	return replaceTags(textAt, styles.ReplaceAllString(in, ""), func(tag []string) (key, name string) {
+		if strings.HasPrefix(tag[1], "cli_") { // Feishu shows such a tag as it is
+			return tag[0], tag[0]
+		}
+		return c.at(tag[1], tag[2])
+	})
 }
 
-// tags replaces each match of re: by its key in received, by its name in shown.
-func (c *converter) tags(re *regexp.Regexp, in string, parts func([]string) (id, label string)) (received, shown string) {
-	var r, t strings.Builder
-	at := 0
-	for _, where := range re.FindAllStringSubmatchIndex(in, -1) {
-		groups := make([]string, len(where)/2)
-		for i := range groups {
-			groups[i] = in[where[2*i]:where[2*i+1]]
-		}
-		id, label := parts(groups)
-		key, name := c.at(id, label)
-		if strings.HasPrefix(id, "cli_") && re == textAt { // Feishu shows such a tag as it is
-			key, name = groups[0], groups[0]
-		}
-		r.WriteString(in[at:where[0]] + key)
-		t.WriteString(in[at:where[0]] + name)
-		at = where[1]
-	}
-	return r.String() + in[at:], t.String() + in[at:]
+// replaceTags replaces each match of re: by its key in received, by its name in shown. tag is the match and its groups.
+func replaceTags(re *regexp.Regexp, in string, by func(tag []string) (key, name string)) (received, shown string) {
+	received = re.ReplaceAllStringFunc(in, func(tag string) string {
+		key, _ := by(re.FindStringSubmatch(tag))
+		return key
+	})
+	return received, re.ReplaceAllStringFunc(in, func(tag string) string {
+		_, name := by(re.FindStringSubmatch(tag))
+		return name
+	})
 }
 
 // typed converts a text typed by a person: "@Name" of a member is a mention.

@@ -34,7 +34,7 @@ func TestChatsAndMembers(t *testing.T) {
 	if err := r.Join("Lab", "Bob"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.UpdateGroup(Group{Name: "Lab", Owner: "Bob", Managers: []string{"Ann", "BotB", "Ann"}}); err != nil {
+	if _, err := r.UpdateGroup(Group{Name: "Lab", Owner: "Bob", Managers: []string{"Ann", "BotB"}}); err != nil {
 		t.Fatal(err)
 	}
 	chat, err = c.Im.V1.Chat.Get(t.Context(), larkim.NewGetChatReqBuilder().ChatId(r.group.ID).UserIdType("union_id").Build())

@@ -212,41 +212,38 @@ func (s *Server) UpdateGroup(g Group) (Group, error) {
 	if g.Topic || g.Members != nil {
 		return Group{}, errors.New("only the owner and the managers of a group can be changed here; see join and leave")
 	}
-	managers := g.Managers
-	if managers == nil {
-		managers = c.managers
-	}
-	if err := s.manage(c, cmp.Or(g.Owner, c.owner), managers); err != nil {
+	if err := s.manage(c, g.Owner, g.Managers); err != nil {
 		return Group{}, err
 	}
 	return c.group(), nil
 }
 
-// manage sets a group's owner and managers, who must be members. The caller holds s.mu.
+// manage sets a group's owner and managers; "" and nil change nothing. The caller holds s.mu.
 func (s *Server) manage(c *chat, owner string, managers []string) error {
-	named := make([]string, 0, len(managers))
-	for i, ref := range slices.Concat([]string{owner}, managers) {
-		if i == 0 && ref == "" {
-			continue
-		}
+	var named []string
+	for _, ref := range slices.Concat(managers, []string{cmp.Or(owner, s.ownerOf(c))}) {
 		entity, err := s.entity(ref)
-		if err != nil {
+		if err == nil && !c.has(entity) {
+			err = fmt.Errorf("%s is not in that chat", s.name(entity))
+		}
+		if err != nil && ref != "" { // "" in a group without members
 			return err
 		}
-		switch {
-		case !c.has(entity):
-			return fmt.Errorf("%s is not in that chat", s.name(entity))
-		case i == 0:
-			owner = entity
-		case !slices.Contains(named, entity):
-			named = append(named, entity)
-		}
+		named = append(named, entity)
 	}
-	if people, bots := s.split(c); owner == "" && len(c.members) > 0 {
-		owner = slices.Concat(people, bots)[0]
+	if c.owner = named[len(managers)]; managers != nil {
+		c.managers = named[:len(managers)]
 	}
-	c.owner, c.managers = owner, named
 	return nil
+}
+
+// ownerOf is the member who was made a group's owner, else the first person, without people the first bot.
+func (s *Server) ownerOf(c *chat) string {
+	if c.has(c.owner) {
+		return c.owner
+	}
+	people, bots := s.split(c)
+	return append(slices.Concat(people, bots), "")[0]
 }
 
 // p2p returns the private chat of a user and an app, creating it on first use.
@@ -271,7 +268,7 @@ func (s *Server) Join(group, member string) error {
 		return nil
 	}
 	c.members = append(c.members, entity)
-	_ = s.manage(c, c.owner, c.managers) // they are members
+	c.owner = s.ownerOf(c)
 	s.memberEvent(c, entity, true)
 	return nil
 }
@@ -290,9 +287,7 @@ func (s *Server) Leave(group, member string) error {
 	}
 	c.members = slices.Delete(c.members, at, at+1)
 	c.managers = slices.DeleteFunc(c.managers, func(m string) bool { return m == entity })
-	if c.owner == entity {
-		_ = s.manage(c, "", c.managers) // they are members
-	}
+	c.owner = s.ownerOf(c)
 	s.memberEvent(c, entity, false)
 	return nil
 }
