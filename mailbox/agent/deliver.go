@@ -202,8 +202,8 @@ func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bo
 // answered; an error means that it has to be tried again.
 func (a *Agent) deliverOne(ctx context.Context, m *queued, on Progress) error {
 	e, ok, err := a.fetch(ctx, m)
-	if err == nil && !ok && m.givesTask {
-		a.queue.nextTask(m.from)
+	if err == nil && !ok && e.Type.GivesTask() {
+		a.queue.opened() // there may be a channel for what waited for this one to end
 	}
 	if err != nil || !ok {
 		return err

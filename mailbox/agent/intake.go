@@ -149,8 +149,7 @@ func (a *Agent) unwanted(e mailbox.Envelope) *mailbox.Error {
 func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 	m := queued{keys: []string{item.Key}, stamps: []string{a.stamp(e)}, size: len(item.Raw), id: e.ID, key: messageKey(e),
 		name: e.ID, session: cmp.Or(e.Metadata.Goal, string(a.opts.Self)), from: e.From, priority: e.Priority,
-		sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks(),
-		givesTask: e.Type.GivesTask()}
+		sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks()}
 	if c := a.conversation(e); c != nil {
 		m.inChat, m.conversation = true, c.Channel+"/"+c.Chat()
 	}

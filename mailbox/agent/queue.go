@@ -14,20 +14,19 @@ import (
 // queued is a message that is ready for the bot. Its text stays in the store: an inbox may
 // hold [mailbox.MaxInbox] of them, and what left it meanwhile is not delivered.
 type queued struct {
-	id        string // of the envelope; other programs' messages may share one
-	key       string // what Seen and ready know the message by (messageKey)
-	name      string // the id that the bot gets: no other message has it
-	from      mailbox.AgentID
-	priority  mailbox.Priority
-	sent      time.Time
-	expires   time.Time // zero: never
-	arrived   int
-	size      int    // of the envelope
-	goal      string // of a message through send_to_peer that may be dropped
-	session   string // the goal that it is for, the agent's name where it names no goal
-	asks      bool   // a result may answer it
-	givesTask bool   // it gives a task: it may wait until another one of its sender has ended
-	inChat    bool   // it belongs in a conversation: those and the others do not wait for each other
+	id       string // of the envelope; other programs' messages may share one
+	key      string // what Seen and ready know the message by (messageKey)
+	name     string // the id that the bot gets: no other message has it
+	from     mailbox.AgentID
+	priority mailbox.Priority
+	sent     time.Time
+	expires  time.Time // zero: never
+	arrived  int
+	size     int    // of the envelope
+	goal     string // of a message through send_to_peer that may be dropped
+	session  string // the goal that it is for, the agent's name where it names no goal
+	asks     bool   // a result may answer it
+	inChat   bool   // it belongs in a conversation: those and the others do not wait for each other
 
 	conversation string   // the next message of it waits until this one is written, or answered
 	keys         []string // the store's for it; its sender may have sent it again
@@ -281,28 +280,16 @@ func (q *queue) release(m *queued) {
 }
 
 // reopen makes it the turn of an agent's message of that id that waits, so that it is
-// cleared away: the task that it gave has ended. Then the agent's next task follows.
+// cleared away: the task that it gave has ended. There may be a channel for the agent's next task now.
 func (q *queue) reopen(from mailbox.AgentID, id string) {
 	q.update(func() {
-		q.openings++ // for one that is found to have no channel just now
 		for _, m := range q.list {
 			if m.from == from && m.id == id {
 				m.state, m.over = deliverable, true
 			}
 		}
 	})
-	q.nextTask(from)
-}
-
-// nextTask makes it the turn of an agent's next message that gives a task, where it waits for a
-// channel: there may be one now. All else that waits for one is left alone, as it may be thousands.
-func (q *queue) nextTask(from mailbox.AgentID) {
-	q.update(func() {
-		i := slices.IndexFunc(q.list, func(m *queued) bool { return m.givesTask && m.from == from && m.state == noChannel })
-		if i >= 0 {
-			q.list[i].state = deliverable
-		}
-	})
+	q.opened()
 }
 
 // remove forgets a message, and returns its keys that no other message has taken.

@@ -38,7 +38,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/semaphore"
 
 	"feishu-relay/internal/safefile"
@@ -59,8 +58,8 @@ type Store struct {
 	settled    atomic.Uint64 // since the last pruning
 
 	mu     sync.Mutex
-	counts *lru.LRU[mailbox.AgentID, *count] // guarded by mu
-	named  int64                             // the time in the newest name of ours, in nanoseconds; guarded by mu
+	counts map[mailbox.AgentID]*count // guarded by mu
+	named  int64                      // the time in the newest name of ours, in nanoseconds; guarded by mu
 
 	turn *semaphore.Weighted // of who changes the registry
 }
@@ -70,13 +69,12 @@ var _ mailbox.Store = (*Store)(nil)
 // Open returns a store in the folder dir, which is made where it is missing. What was
 // quarantined, fixed or removed is logged; nil: it is not.
 func Open(dir string, log *slog.Logger) (*Store, error) {
-	counts, _ := lru.NewLRU[mailbox.AgentID, *count](maxCounts, nil) // fails only for a size below 1
 	s := &Store{
 		dir:      safefile.Folder{Path: dir, Closed: errClosed},
 		log:      cmp.Or(log, slog.New(slog.DiscardHandler)),
 		recheck:  recheck,
 		lockWait: lockWait,
-		counts:   counts,
+		counts:   map[mailbox.AgentID]*count{},
 		turn:     semaphore.NewWeighted(1),
 	}
 	if _, err := s.dir.Open(true); err != nil {

@@ -30,8 +30,6 @@ const (
 	// not seen: with n of them writing, up to n·countEvery more than
 	// mailbox.MaxInbox may wait; with one it is exact.
 	countEvery = 256
-	// maxCounts bounds the inboxes whose numbers are remembered.
-	maxCounts = 10_000
 	// maxStem is what is kept of a name that gets an addition.
 	maxStem = 200
 
@@ -220,14 +218,14 @@ type count struct{ counted, since int }
 func (s *Store) room(to mailbox.AgentID, box *os.Root) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, _ := s.counts.Get(to)
+	c := s.counts[to]
 	if c == nil || c.since >= countEvery || c.counted+c.since >= mailbox.MaxInbox {
 		list, err := safefile.Names(box)
 		if err != nil {
 			return err
 		}
 		c = &count{counted: len(slices.DeleteFunc(list, func(name string) bool { return !isMail(name) }))}
-		s.counts.Add(to, c)
+		s.counts[to] = c
 	}
 	if c.counted+c.since >= mailbox.MaxInbox {
 		return mailbox.ErrFull
