@@ -101,14 +101,10 @@ func newBenchRig(b *testing.B, backend string) *benchRig {
 func (r *benchRig) start(b *testing.B, cfg Config, agent relay.AgentName, name string) *Sidecar {
 	b.Helper()
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	cfg.Agent, cfg.BotName, cfg.BotOpenID = agent, name, relay.OpenID("ou_"+agent)
 	s, err := New(cfg, Options{Logger: slog.New(slog.NewJSONHandler(null, nil)), channels: []core.Channel{signal(r.arrived)}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -128,9 +124,7 @@ func (r *benchRig) start(b *testing.B, cfg Config, agent relay.AgentName, name s
 func barePubSub(b *testing.B, url string) carrier {
 	b.Helper()
 	opts, err := redis.ParseURL(url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	client := redis.NewClient(opts)
 	ctx := context.Background()
 	sub := client.Subscribe(ctx, "bare")
@@ -169,20 +163,14 @@ func bareInotify(b *testing.B) carrier {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "bare.jsonl")
 	write, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	read, err := os.Open(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		err = watcher.Add(filepath.Dir(path))
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	arrived := make(chan struct{}, 1<<16)
 	done := make(chan struct{})
 	go func() {
@@ -359,9 +347,7 @@ type durableLoop struct {
 func newDurableLoop(b *testing.B, url string) *durableLoop {
 	b.Helper()
 	opts, err := redis.ParseURL(url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	d := &durableLoop{client: redis.NewClient(opts)}
 	b.Cleanup(func() { _ = d.client.Close() })
 	dir := b.TempDir()

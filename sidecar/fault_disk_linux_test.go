@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -128,28 +126,5 @@ func TestFaultFullTranscripts(t *testing.T) {
 	empty()
 	c.h.reported("om_u", "u", "oc_1", content)
 	c.talk(ctx, 1, "oc_1")
-	c.verify(ctx)
-}
-
-// No file of a sidecar may grow: the same as a full disk where nothing can be
-// mounted.
-func TestFaultFileSize(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, setup{bots: 2, separate: true})
-	c.torn = 2 * rounds
-	ctx := limited(t)
-	for range rounds {
-		for _, b := range c.bots {
-			_, err := b.say(ctx, "oc_1")
-			must(t, err)
-		}
-		var before unix.Rlimit
-		pid := c.bots[0].side.pid()
-		must(t, unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &before))
-		must(t, unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 10, Max: before.Max}, nil))
-		again := c.bots[0].refused(t, "oc_1")
-		must(t, unix.Prlimit(pid, unix.RLIMIT_FSIZE, &before, nil))
-		again()
-	}
 	c.verify(ctx)
 }

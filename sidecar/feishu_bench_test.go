@@ -54,17 +54,13 @@ func benchmarkSend(b *testing.B, takes time.Duration) {
 	}))
 	defer up.Close()
 	base, err := url.Parse(up.URL)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	dir := b.TempDir()
 	s, err := New(Config{Agent: "agent_a", AppID: app, ListenAddr: "127.0.0.1:0", BaseURL: base, DataDir: dir,
 		Gateway: GatewayConfig{Addr: "127.0.0.1:0"}, Backend: "file", RelayDir: filepath.Join(dir, "relay"),
 		TranscriptDir: filepath.Join(dir, "transcripts"), MaxAge: 10 * time.Minute, GroupPolicy: "auto", MembershipCheck: "auto",
 		Limits: policy.Limits{MaxDepth: 3, Threshold: 1}}, Options{Logger: slog.New(slog.NewJSONHandler(io.Discard, nil))})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { _ = s.Run(ctx) })
@@ -79,9 +75,7 @@ func benchmarkSend(b *testing.B, takes time.Duration) {
 	send := func(to string) {
 		body := `{"receive_id":"` + chat + `","msg_type":"text","content":"{\"text\":\"hello\"}"}`
 		req, err := http.NewRequest(http.MethodPost, to+"/open-apis/im/v1/messages?receive_id_type=chat_id", strings.NewReader(body))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		req.Header.Set("Authorization", "Bearer t-bench")
 		resp, err := client.Do(req)
 		if err != nil {
@@ -141,8 +135,6 @@ func benchmarkSend(b *testing.B, takes time.Duration) {
 // cpuTime is what this process has taken of the processors so far.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -55,9 +56,7 @@ func newTenant(t *testing.T, o feishusim.Options, apps ...feishusim.App) (*tenan
 	n := &tenant{Server: feishusim.New(o), t: t, dir: t.TempDir()}
 	t.Cleanup(func() { _ = n.Close() })
 	base, err := n.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n.url, err = url.Parse(base); err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +91,7 @@ func (n *tenant) start(cfg sidecar.Config) *running { return n.startTraced(cfg, 
 func (n *tenant) startTraced(cfg sidecar.Config, trace func(step string)) *running {
 	n.t.Helper()
 	s, err := sidecar.New(cfg, sidecar.Options{Trace: trace, Logger: slog.New(slog.NewTextHandler(tenantLog{n}, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -353,48 +350,74 @@ func (n *tenant) mentioned(b *sdkBot, h heard) bool {
 	return false
 }
 
+// taken makes an error of what Feishu refuses.
+func taken[R interface{ Success() bool }](answer R, err error) (R, error) {
+	if err == nil && !answer.Success() {
+		err = fmt.Errorf("answered %+v", answer)
+	}
+	return answer, err
+}
+
 // reply answers a message with a text; at is an app to mention first.
 func (n *tenant) reply(b *sdkBot, to heard, at, text string) {
 	if at != "" {
 		text = fmt.Sprintf(`<at user_id="%s"></at> %s`, n.OpenID(b.app.ID, at), text)
 	}
-	resp, err := b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().MessageId(to.ID).
-		Body(larkim.NewReplyMessageReqBodyBuilder().MsgType("text").Content(quoted("text", text)).Build()).Build())
-	if err != nil || !resp.Success() {
-		n.t.Errorf("reply of %s: %v %+v", b.app.Name, err, resp)
+	if _, err := b.answer(to.ID, "text", quoted("text", text)); err != nil {
+		n.t.Errorf("reply of %s: %v", b.app.Name, err)
 	}
+}
+
+// answer replies to a message, and returns the reply's id.
+func (b *sdkBot) answer(to, msgType, content string) (id string, err error) {
+	said, err := taken(b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().MessageId(to).
+		Body(larkim.NewReplyMessageReqBodyBuilder().MsgType(msgType).Content(content).Build()).Build()))
+	if err != nil {
+		return "", err
+	}
+	return *said.Data.MessageId, nil
 }
 
 // stream answers with a card that grows, as frameworks do with what a model
 // writes.
 func (n *tenant) stream(b *sdkBot, to heard, steps ...string) {
-	ctx := context.Background()
-	fail := func(step string, err error, ok bool) {
-		if err != nil || !ok {
-			n.t.Errorf("%s of %s: %v", step, b.app.Name, err)
-		}
+	card, err := b.card("Thinking…")
+	if err == nil {
+		_, err = b.answer(to.ID, "interactive", `{"type":"card","data":{"card_id":"`+card+`"}}`)
 	}
-	card := `{"schema":"2.0","config":{"streaming_mode":true},"body":{"elements":[{"tag":"markdown","content":"Thinking…","element_id":"content"}]}}`
-	made, err := b.client.Cardkit.V1.Card.Create(ctx, larkcardkit.NewCreateCardReqBuilder().Body(
-		larkcardkit.NewCreateCardReqBodyBuilder().Type("card_json").Data(card).Build()).Build())
-	if err != nil || !made.Success() {
-		n.t.Errorf("card of %s: %v %+v", b.app.Name, err, made)
-		return
-	}
-	id := *made.Data.CardId
-	sent, err := b.client.Im.Message.Reply(ctx, larkim.NewReplyMessageReqBuilder().MessageId(to.ID).Body(
-		larkim.NewReplyMessageReqBodyBuilder().MsgType("interactive").Content(`{"type":"card","data":{"card_id":"`+id+`"}}`).Build()).Build())
-	fail("reply", err, err == nil && sent.Success())
-	var text strings.Builder
+	text := ""
 	for i, step := range steps {
-		text.WriteString(step)
-		put, err := b.client.Cardkit.V1.CardElement.Content(ctx, larkcardkit.NewContentCardElementReqBuilder().CardId(id).ElementId("content").Body(
-			larkcardkit.NewContentCardElementReqBodyBuilder().Content(text.String()).Sequence(i+1).Build()).Build())
-		fail("stream", err, err == nil && put.Success())
+		text += step
+		err = errors.Join(err, b.grow(card, text, i+1))
 	}
-	end, err := b.client.Cardkit.V1.Card.Settings(ctx, larkcardkit.NewSettingsCardReqBuilder().CardId(id).Body(
-		larkcardkit.NewSettingsCardReqBodyBuilder().Settings(`{"config":{"streaming_mode":false}}`).Sequence(len(steps)+1).Build()).Build())
-	fail("settings", err, err == nil && end.Success())
+	if err = errors.Join(err, b.end(card, len(steps)+1)); err != nil {
+		n.t.Errorf("card of %s: %v", b.app.Name, err)
+	}
+}
+
+// card makes a card that is streamed, and returns its id.
+func (b *sdkBot) card(text string) (id string, err error) {
+	made, err := taken(b.client.Cardkit.V1.Card.Create(context.Background(), larkcardkit.NewCreateCardReqBuilder().Body(
+		larkcardkit.NewCreateCardReqBodyBuilder().Type("card_json").Data(`{"schema":"2.0","config":{"streaming_mode":true},`+
+			`"body":{"elements":[{"tag":"markdown","content":"`+text+`","element_id":"content"}]}}`).Build()).Build()))
+	if err != nil {
+		return "", err
+	}
+	return *made.Data.CardId, nil
+}
+
+// grow writes a new text into a card.
+func (b *sdkBot) grow(card, text string, sequence int) error {
+	_, err := taken(b.client.Cardkit.V1.CardElement.Content(context.Background(), larkcardkit.NewContentCardElementReqBuilder().CardId(card).
+		ElementId("content").Body(larkcardkit.NewContentCardElementReqBodyBuilder().Content(text).Sequence(sequence).Build()).Build()))
+	return err
+}
+
+// end ends the streaming of a card.
+func (b *sdkBot) end(card string, sequence int) error {
+	_, err := taken(b.client.Cardkit.V1.Card.Settings(context.Background(), larkcardkit.NewSettingsCardReqBuilder().CardId(card).Body(
+		larkcardkit.NewSettingsCardReqBodyBuilder().Settings(`{"config":{"streaming_mode":false}}`).Sequence(sequence).Build()).Build()))
+	return err
 }
 
 func quoted(key, text string) string {
@@ -422,9 +445,7 @@ func (n *tenant) hears(b *sdkBot, text string) heard {
 func (n *tenant) says(text string, mentions ...string) string {
 	n.t.Helper()
 	id, err := n.Say(n.chat, n.user.ID, text, mentions...)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return id
 }
 

@@ -3,7 +3,6 @@
 package sidecar_test
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,9 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	larkcardkit "github.com/larksuite/oapi-sdk-go/v3/service/cardkit/v1"
-	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
 	"feishu-relay/internal/feishusim"
 )
@@ -24,37 +20,19 @@ import (
 func TestCardThatGoesOnIsEdited(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"}, feishusim.App{Name: "BotC"})
-	cfgA := n.config("agent_a")
-	cfgA.Gateway.StreamLife = 500 * time.Millisecond
-	a := n.start(cfgA)
-	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
-	cfgB := n.config("agent_b")
+	cfgA, cfgB, cfgC := n.config("agent_a"), n.config("agent_b"), n.config("agent_c")
+	cfgA.Gateway.StreamLife, cfgC.GroupPolicy = 500*time.Millisecond, "mention"
+	_, botA := n.behind(apps[0], cfgA, nil)
 	b, botB := n.behind(apps[1], cfgB, nil)
-	cfgC := n.config("agent_c")
-	cfgC.GroupPolicy = "mention"
-	c := n.start(cfgC)
-	botC := n.bot(apps[2], "http://"+c.Gateway().String(), nil)
-	for _, s := range []*running{a, b, c} {
-		n.connected(s)
-	}
+	c, botC := n.behind(apps[2], cfgC, nil)
 	n.says("hello")
 	for _, bot := range []*sdkBot{botA, botB, botC} {
 		n.hears(bot, "hello")
 	}
 
-	ctx := context.Background()
-	made, err := botA.client.Cardkit.V1.Card.Create(ctx, larkcardkit.NewCreateCardReqBuilder().Body(larkcardkit.NewCreateCardReqBodyBuilder().
-		Type("card_json").Data(`{"schema":"2.0","config":{"streaming_mode":true},"body":{"elements":[{"tag":"markdown","content":"I look","element_id":"content"}]}}`).Build()).Build())
-	if err != nil || !made.Success() {
-		t.Fatalf("%v %+v", err, made)
-	}
-	card := *made.Data.CardId
-	sent, err := botA.client.Im.Message.Create(ctx, larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").Body(larkim.NewCreateMessageReqBodyBuilder().
-		ReceiveId(n.chat).MsgType("interactive").Content(`{"type":"card","data":{"card_id":"`+card+`"}}`).Build()).Build())
-	if err != nil || !sent.Success() {
-		t.Fatalf("%v %+v", err, sent)
-	}
-	id := *sent.Data.MessageId
+	card, err := botA.card("I look")
+	must(t, err)
+	id := n.sends(botA, "interactive", `{"type":"card","data":{"card_id":"`+card+`"}}`)
 	first := n.hears(botB, "I look")
 	if first.ID != id || first.Text != "I look" {
 		t.Errorf("BotB was given %+v", first)
@@ -63,16 +41,8 @@ func TestCardThatGoesOnIsEdited(t *testing.T) {
 	b.stop() // that it was given the beginning is known after a restart, too
 	b = n.start(cfgB)
 	botB = n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	put, err := botA.client.Cardkit.V1.CardElement.Content(ctx, larkcardkit.NewContentCardElementReqBuilder().CardId(card).ElementId("content").Body(
-		larkcardkit.NewContentCardElementReqBodyBuilder().Content("I look it up: 42").Sequence(1).Build()).Build())
-	if err != nil || !put.Success() {
-		t.Fatalf("%v %+v", err, put)
-	}
-	end, err := botA.client.Cardkit.V1.Card.Settings(ctx, larkcardkit.NewSettingsCardReqBuilder().CardId(card).Body(
-		larkcardkit.NewSettingsCardReqBodyBuilder().Settings(`{"config":{"streaming_mode":false}}`).Sequence(2).Build()).Build())
-	if err != nil || !end.Success() {
-		t.Fatalf("%v %+v", err, end)
-	}
+	must(t, botA.grow(card, "I look it up: 42", 1))
+	must(t, botA.end(card, 2))
 	edit := n.hears(botB, "42")
 	if edit.ID == id || edit.Text != "I look it up: 42" {
 		t.Errorf("BotB was given %+v", edit)
@@ -111,9 +81,7 @@ func TestCardThatGoesOnIsEdited(t *testing.T) {
 		}
 	}
 	body := strings.ReplaceAll(n.get(c, "/v1/transcripts/feishu/"+n.chat), `"message_id"`, `"MessageID"`)
-	if err := json.Unmarshal([]byte(body), &page); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(body), &page))
 	if e := page.Entries; len(e) != 3 || e[1].MessageID != id || e[1].Content != "I look it up: 42" || e[1].Depth != 1 || e[2].Depth != 2 {
 		t.Errorf("the transcript shows %s", body)
 	}

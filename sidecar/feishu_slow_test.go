@@ -95,9 +95,7 @@ func TestBotIsAwayAndItsSidecarIsThere(t *testing.T) {
 			defer leave()
 			stream := newBot("BotB", nil)
 			body, err := stream.open(ctx, "http://"+b.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer closeIf(body)
 			shows("a bot at the stream", true)
 			leave()

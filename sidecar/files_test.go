@@ -30,22 +30,18 @@ var png = append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{7}, 100_000)..
 // uploads uploads a picture as bots do, and returns its key.
 func (n *tenant) uploads(b *sdkBot, data []byte) string {
 	n.t.Helper()
-	made, err := b.client.Im.V1.Image.Create(n.t.Context(), larkim.NewCreateImageReqBuilder().
-		Body(larkim.NewCreateImageReqBodyBuilder().ImageType("message").Image(bytes.NewReader(data)).Build()).Build())
-	if err != nil || !made.Success() {
-		n.t.Fatalf("upload: %v %+v", err, made)
-	}
+	made, err := taken(b.client.Im.V1.Image.Create(n.t.Context(), larkim.NewCreateImageReqBuilder().
+		Body(larkim.NewCreateImageReqBodyBuilder().ImageType("message").Image(bytes.NewReader(data)).Build()).Build()))
+	must(n.t, err)
 	return *made.Data.ImageKey
 }
 
 // sends lets a bot send a message, and returns its id.
 func (n *tenant) sends(b *sdkBot, msgType, content string) string {
 	n.t.Helper()
-	resp, err := b.client.Im.Message.Create(n.t.Context(), larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").
-		Body(larkim.NewCreateMessageReqBodyBuilder().ReceiveId(n.chat).MsgType(msgType).Content(content).Build()).Build())
-	if err != nil || !resp.Success() {
-		n.t.Fatalf("send: %v %+v", err, resp)
-	}
+	resp, err := taken(b.client.Im.Message.Create(n.t.Context(), larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").
+		Body(larkim.NewCreateMessageReqBodyBuilder().ReceiveId(n.chat).MsgType(msgType).Content(content).Build()).Build()))
+	must(n.t, err)
 	return *resp.Data.MessageId
 }
 
@@ -72,9 +68,7 @@ func (n *tenant) filesOf(s *running, id string) (files []shownFile) {
 	n.t.Helper()
 	n.until("the transcript has "+id, func() bool {
 		var page struct{ Entries []shownLine }
-		if err := json.Unmarshal([]byte(n.get(s, "/v1/transcripts/feishu/"+n.chat)), &page); err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, json.Unmarshal([]byte(n.get(s, "/v1/transcripts/feishu/"+n.chat)), &page))
 		i := slices.IndexFunc(page.Entries, func(e shownLine) bool { return e.MessageID == id })
 		if i >= 0 {
 			files = page.Entries[i].Files
@@ -95,9 +89,7 @@ type fetched struct {
 func (n *tenant) fetch(s *running, message, key string) fetched {
 	n.t.Helper()
 	resp, err := http.Get("http://" + s.Addr().String() + "/v1/messages/" + message + "/files/" + key)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	defer resp.Body.Close()
 	f := fetched{status: resp.StatusCode, header: resp.Header}
 	f.body, f.err = io.ReadAll(resp.Body)

@@ -293,149 +293,109 @@ func (r *record) readTranscripts(t *testing.T, folders ...string) {
 type plantedFault struct {
 	name  string
 	fault fault
-	// plant reports false if the record has nothing that it could alter.
-	plant func(*record) bool
+	plant func(p planting) bool // false: it cannot alter the record there
 }
 
-// some returns the index of a random element that suits, or -1.
-func some[T any](list []T, suits func(T) bool) int {
-	for _, i := range rand.Perm(len(list)) { // to look for all takes minutes in a long record
-		if suits(list[i]) {
-			return i
-		}
-	}
-	return -1
+// planting is a record that is to be altered, at elements that were chosen at random.
+type planting struct {
+	*record
+	lives  map[given][]int // before
+	d      *delivered
+	folder *transcriptFolder
+	entry  int
 }
-
-func anyDelivery(r *record) int { return some(r.Deliveries, func(delivered) bool { return true }) }
 
 // again adds a delivery with another life and moment.
-func (r *record) again(d delivered, life int) {
+func (r *record) again(d delivered, life int) bool {
 	d.Life, d.At = life, r.Deliveries[len(r.Deliveries)-1].At+1
 	r.Deliveries = append(r.Deliveries, d)
+	return true
 }
 
-// line returns a random line of a transcript.
-func (r *record) line() (folder *transcriptFolder, entry int) {
-	folder = &r.Transcripts[rand.IntN(len(r.Transcripts))]
-	return folder, rand.IntN(len(folder.Entries))
+// other finds another delivery to the same bot in the same chat, or nil.
+func (p planting) other(suits func(*delivered) bool) *delivered {
+	for i := range p.Deliveries {
+		if o := &p.Deliveries[i]; o.Bot == p.d.Bot && o.ID != p.d.ID && o.Chat == p.d.Chat && suits(o) {
+			return o
+		}
+	}
+	return nil
 }
+
+// once reports whether a bot was given a message no more than once.
+func (p planting) once(d *delivered) bool { return len(p.lives[given{d.Bot, d.ID}]) == 1 }
 
 var plantedFaults = []plantedFault{
-	{"a message that a bot did not receive", faultLost, func(r *record) bool {
-		lost := r.Deliveries[anyDelivery(r)]
-		r.Deliveries = slices.DeleteFunc(r.Deliveries, func(d delivered) bool {
-			return d.Bot == lost.Bot && d.ID == lost.ID
-		})
+	{"a message that a bot did not receive", faultLost, func(p planting) bool {
+		lost := *p.d
+		p.Deliveries = slices.DeleteFunc(p.Deliveries, func(d delivered) bool { return d.Bot == lost.Bot && d.ID == lost.ID })
 		return true
 	}},
-	{"a message that is missing in a transcript", faultLost, func(r *record) bool {
-		folder, i := r.line()
-		folder.Entries = slices.Delete(folder.Entries, i, i+1)
+	{"a message that is missing in a transcript", faultLost, func(p planting) bool {
+		p.folder.Entries = slices.Delete(p.folder.Entries, p.entry, p.entry+1)
 		return true
 	}},
-	{"a swapped pair", faultOrder, func(r *record) bool {
-		lives := r.lives()
-		after := func(d, next delivered) bool { // next was sent when d had been accepted
-			return next.Bot == d.Bot && next.conversation == d.conversation &&
-				r.Messages[next.ID].Called > r.Messages[d.ID].Accepted &&
-				len(lives[given{d.Bot, d.ID}]) == 1 && len(lives[given{next.Bot, next.ID}]) == 1
-		}
-		i := some(r.Deliveries, func(d delivered) bool {
-			return slices.ContainsFunc(r.Deliveries, func(next delivered) bool { return after(d, next) })
+	{"a swapped pair", faultOrder, func(p planting) bool {
+		next := p.other(func(next *delivered) bool { // it was sent when d had been accepted
+			return next.conversation == p.d.conversation && p.Messages[next.ID].Called > p.Messages[p.d.ID].Accepted && p.once(next)
 		})
-		if i < 0 {
+		if next == nil || !p.once(p.d) {
 			return false
 		}
-		j := some(r.Deliveries, func(next delivered) bool { return after(r.Deliveries[i], next) })
-		d, next := &r.Deliveries[i], &r.Deliveries[j]
-		d.ID, d.Sum, next.ID, next.Sum = next.ID, next.Sum, d.ID, d.Sum
+		p.d.ID, p.d.Sum, next.ID, next.Sum = next.ID, next.Sum, p.d.ID, p.d.Sum
 		return true
 	}},
-	{"a delivery before the send", faultOrder, func(r *record) bool {
-		lives := r.lives()
-		d := &r.Deliveries[some(r.Deliveries, func(d delivered) bool { return len(lives[given{d.Bot, d.ID}]) == 1 })]
-		d.At = r.Messages[d.ID].Called - 1
-		return true
-	}},
-	{"a doubled transcript line", faultDoubleLine, func(r *record) bool {
-		folder, i := r.line()
-		folder.Entries = append(folder.Entries, folder.Entries[i])
-		return true
-	}},
-	{"a delivery of a message that nobody sent", faultInvented, func(r *record) bool {
-		d := r.Deliveries[anyDelivery(r)]
-		d.ID = "om_invented"
-		r.again(d, d.Life)
-		return true
-	}},
-	{"a line of a message that nobody sent", faultInvented, func(r *record) bool {
-		folder, i := r.line()
-		e := folder.Entries[i]
-		e.ID = "om_invented"
-		folder.Entries = append(folder.Entries, e)
-		return true
-	}},
-	{"a delivery to the sender", faultInvented, func(r *record) bool {
-		d := r.Deliveries[anyDelivery(r)]
-		d.Bot = d.Sender
-		r.again(d, d.Life)
-		return true
-	}},
-	{"a delivery that a stop reason forbids", faultInvented, func(r *record) bool {
-		d := r.Deliveries[anyDelivery(r)]
-		r.Messages[d.ID].Stopped = map[string]relay.Reason{d.Bot: relay.MaxDepth}
-		return true
-	}},
-	{"another content", faultAltered, func(r *record) bool {
-		r.Deliveries[anyDelivery(r)].Sum++
-		return true
-	}},
-	{"another chat in a transcript", faultAltered, func(r *record) bool {
-		folder, i := r.line()
-		folder.Entries[i].Chat += "x"
-		return true
-	}},
-	{"a repeat of the same life", faultRepeat, func(r *record) bool {
-		d := r.Deliveries[anyDelivery(r)]
-		r.again(d, d.Life)
-		return true
-	}},
-	{"a repeat after an orderly end", faultRepeat, func(r *record) bool {
-		i := some(r.Deliveries, func(d delivered) bool { return !slices.Contains(r.Killed[d.Bot], d.Life) })
-		if i < 0 {
+	{"a delivery before the send", faultOrder, func(p planting) bool {
+		if !p.once(p.d) {
 			return false
 		}
-		r.again(r.Deliveries[i], r.Deliveries[i].Life+1)
+		p.d.At = p.Messages[p.d.ID].Called - 1
 		return true
 	}},
-	{"two repeats of one chat after one kill", faultRepeat, func(r *record) bool {
-		lives := r.lives()
-		pair := func(d, other delivered) bool {
-			return d.Bot == other.Bot && d.Life == other.Life && d.Chat == other.Chat && d.ID != other.ID &&
-				!r.Resumes[d.Bot] && slices.Contains(r.Killed[d.Bot], d.Life) && len(lives[given{d.Bot, d.ID}]) == 1
-		}
-		i := some(r.Deliveries, func(d delivered) bool {
-			return slices.ContainsFunc(r.Deliveries, func(o delivered) bool { return pair(d, o) && pair(o, d) })
-		})
-		if i < 0 {
-			return false
-		}
-		d := r.Deliveries[i]
-		other := r.Deliveries[some(r.Deliveries, func(o delivered) bool { return pair(d, o) && pair(o, d) })]
-		r.again(d, d.Life+1)
-		r.again(other, d.Life+1)
+	{"a doubled transcript line", faultDoubleLine, func(p planting) bool {
+		p.folder.Entries = append(p.folder.Entries, p.folder.Entries[p.entry])
 		return true
 	}},
-	{"a repeat to a bot that resumes its stream", faultRepeat, func(r *record) bool {
-		i := some(r.Deliveries, func(d delivered) bool {
-			return r.Resumes[d.Bot] && slices.Contains(r.Killed[d.Bot], d.Life)
-		})
-		if i < 0 {
+	{"a delivery of a message that nobody sent", faultInvented, func(p planting) bool {
+		invented := *p.d
+		invented.ID = "om_invented"
+		return p.again(invented, p.d.Life)
+	}},
+	{"a line of a message that nobody sent", faultInvented, func(p planting) bool {
+		p.folder.Entries[p.entry].ID = "om_invented"
+		return true
+	}},
+	{"a delivery to the sender", faultInvented, func(p planting) bool {
+		own := *p.d
+		own.Bot = p.d.Sender
+		return p.again(own, p.d.Life)
+	}},
+	{"a delivery that a stop reason forbids", faultInvented, func(p planting) bool {
+		p.Messages[p.d.ID].Stopped = map[string]relay.Reason{p.d.Bot: relay.MaxDepth}
+		return true
+	}},
+	{"another content", faultAltered, func(p planting) bool {
+		p.d.Sum++
+		return true
+	}},
+	{"another chat in a transcript", faultAltered, func(p planting) bool {
+		p.folder.Entries[p.entry].Chat += "x"
+		return true
+	}},
+	{"a repeat of the same life", faultRepeat, func(p planting) bool { return p.again(*p.d, p.d.Life) }},
+	{"a repeat after an orderly end", faultRepeat, func(p planting) bool {
+		return !slices.Contains(p.Killed[p.d.Bot], p.d.Life) && p.again(*p.d, p.d.Life+1)
+	}},
+	{"two repeats of one chat after one kill", faultRepeat, func(p planting) bool {
+		other := p.other(func(o *delivered) bool { return o.Life == p.d.Life && p.once(o) })
+		if other == nil || p.Resumes[p.d.Bot] || !slices.Contains(p.Killed[p.d.Bot], p.d.Life) || !p.once(p.d) {
 			return false
 		}
-		r.again(r.Deliveries[i], r.Deliveries[i].Life+1)
-		return true
+		second := *other
+		return p.again(*p.d, p.d.Life+1) && p.again(second, p.d.Life+1)
+	}},
+	{"a repeat to a bot that resumes its stream", faultRepeat, func(p planting) bool {
+		return p.Resumes[p.d.Bot] && slices.Contains(p.Killed[p.d.Bot], p.d.Life) && p.again(*p.d, p.d.Life+1)
 	}},
 }
 
@@ -443,9 +403,16 @@ var plantedFaults = []plantedFault{
 // It returns the faults for which r has no place.
 func (r *record) plant(t *testing.T) (left []string) {
 	t.Helper()
+	lives := r.lives()
 	for _, p := range plantedFaults {
-		altered := r.copied(t)
-		if !p.plant(altered) {
+		altered, planted := r.copied(t), false
+		for _, i := range rand.Perm(len(altered.Deliveries)) {
+			folder := &altered.Transcripts[rand.IntN(len(altered.Transcripts))]
+			if planted = p.plant(planting{altered, lives, &altered.Deliveries[i], folder, rand.IntN(len(folder.Entries))}); planted {
+				break
+			}
+		}
+		if !planted {
 			left = append(left, p.name)
 			continue
 		}

@@ -132,9 +132,7 @@ func TestImportsFollowTheArchitecture(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for pkg := range mayImport {
 		if !seen[pkg] {
 			t.Errorf("%s is in the import map and not in the tree", pkg)

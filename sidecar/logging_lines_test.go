@@ -65,94 +65,53 @@ func parseJSON(line string) (logLine, error) {
 		if err := d.Decode(&value); err != nil {
 			return nil, err
 		}
-		if err := out.add(fmt.Sprint(key), strings.Trim(string(value), `"`)); err != nil {
-			return nil, err
+		if _, twice := out[fmt.Sprint(key)]; twice {
+			return nil, fmt.Errorf("the key %s stands twice", key)
 		}
+		out[fmt.Sprint(key)] = strings.Trim(string(value), `"`)
 	}
 	return out, nil
-}
-
-// parseText reads a line of LOG_FORMAT=text: logfmt.
-func parseText(line string) (logLine, error) {
-	out := logLine{}
-	for rest := strings.TrimSuffix(line, "\n"); rest != ""; rest = strings.TrimPrefix(rest, " ") {
-		key, value, ok := strings.Cut(rest, "=")
-		if !ok || strings.ContainsAny(key, " \"\n") {
-			return nil, fmt.Errorf("no key in %q", rest)
-		}
-		if quoted, err := strconv.QuotedPrefix(value); err == nil {
-			rest = value[len(quoted):]
-			if value, err = strconv.Unquote(quoted); err != nil {
-				return nil, err
-			}
-		} else {
-			value, rest, _ = strings.Cut(value, " ")
-		}
-		if err := out.add(key, value); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-func (l logLine) add(key, value string) error {
-	if _, twice := l[key]; twice {
-		return fmt.Errorf("the key %s stands twice", key)
-	}
-	l[key] = value
-	return nil
 }
 
 // Whatever is said in a group, and whatever goes wrong, the log has one line for
-// each decision, in the format asked for, with neither the text nor a secret.
+// each decision, with neither the text nor a secret.
 func TestLogLines(t *testing.T) {
 	t.Parallel()
-	for format, f := range map[string]struct {
-		handler func(io.Writer, *slog.HandlerOptions) slog.Handler
-		parse   func(string) (logLine, error)
-	}{
-		"json": {func(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(w, o) }, parseJSON},
-		"text": {func(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(w, o) }, parseText},
-	} {
-		t.Run(format, func(t *testing.T) {
-			t.Parallel()
-			var log logBuffer
-			told := hostileTalk(t, slog.New(f.handler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
-			decided := map[string]logLine{}
-			for _, line := range log.lines() {
-				entry, err := f.parse(line)
-				if err != nil {
-					t.Errorf("%v: %s", err, line)
-					continue
-				}
-				if unwanted.MatchString(line) {
-					t.Errorf("the log holds what it must not: %s", line)
-				}
-				switch {
-				case entry["msg"] == "decision":
-					if _, again := decided[entry["msg_id"]]; again {
-						t.Errorf("decided twice: %s", line)
-					}
-					decided[entry["msg_id"]] = entry
-				case entry["msg"] == "stopped" && decided[entry["msg_id"]] != nil && entry["reason"] != "undeliverable":
-					t.Errorf("a second line for a decision: %s", line)
-				}
+	var log logBuffer
+	told := hostileTalk(t, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	decided := map[string]logLine{}
+	for _, line := range log.lines() {
+		entry, err := parseJSON(line)
+		if err != nil {
+			t.Errorf("%v: %s", err, line)
+			continue
+		}
+		if unwanted.MatchString(line) {
+			t.Errorf("the log holds what it must not: %s", line)
+		}
+		switch {
+		case entry["msg"] == "decision":
+			if _, again := decided[entry["msg_id"]]; again {
+				t.Errorf("decided twice: %s", line)
 			}
-			if len(decided) != len(told) {
-				t.Errorf("%d decisions are logged, want %d", len(decided), len(told))
+			decided[entry["msg_id"]] = entry
+		case entry["msg"] == "stopped" && decided[entry["msg_id"]] != nil && entry["reason"] != "undeliverable":
+			t.Errorf("a second line for a decision: %s", line)
+		}
+	}
+	if len(decided) != len(told) {
+		t.Errorf("%d decisions are logged, want %d", len(decided), len(told))
+	}
+	for id, reason := range told {
+		entry := decided[id]
+		for _, key := range []string{"agent", "chat", "sender", "allow", "tier", "reason", "detail", "depth", "judge_ms", "mentioned"} {
+			if _, ok := entry[key]; !ok {
+				t.Errorf("the decision on %s has no %s: %v", id, key, entry)
 			}
-			for id, reason := range told {
-				entry := decided[id]
-				for _, key := range []string{"agent", "chat", "sender", "allow", "tier", "reason", "detail", "depth", "judge_ms", "mentioned"} {
-					if _, ok := entry[key]; !ok {
-						t.Errorf("the decision on %s has no %s: %v", id, key, entry)
-					}
-				}
-				if !strings.Contains(entry["reason"], reason) || entry["sender"] != "agent_a" || entry["agent"] != "agent_b" {
-					t.Errorf("the decision on %s: %v; want the reason %q", id, entry, reason)
-				}
-			}
-		})
+		}
+		if !strings.Contains(entry["reason"], reason) || entry["sender"] != "agent_a" || entry["agent"] != "agent_b" {
+			t.Errorf("the decision on %s: %v; want the reason %q", id, entry, reason)
+		}
 	}
 }
 

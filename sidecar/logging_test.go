@@ -59,9 +59,7 @@ func TestLogKeysAreNotSlogsOwn(t *testing.T) {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if calls < 100 {
 		t.Errorf("found only %d calls that log with keys: this test no longer sees them", calls)
 	}
@@ -109,9 +107,7 @@ var keysHere = []string{
 func TestLogKeysAreTheKnownOnes(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var files []*ast.File
 	named := map[string]string{} // constants of keys
 	positions := token.NewFileSet()
@@ -120,9 +116,7 @@ func TestLogKeysAreTheKnownOnes(t *testing.T) {
 			continue
 		}
 		file, err := parser.ParseFile(positions, path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files = append(files, file)
 		ast.Inspect(file, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 && strings.HasPrefix(spec.Names[0].Name, "key") {

@@ -317,7 +317,7 @@ func (p *process) examineLog() {
 	fmt.Fprintf(p.t.Output(), "log of %s ends with:\n%s\n", p.agent, data[max(0, len(data)-2000):])
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

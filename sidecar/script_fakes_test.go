@@ -102,9 +102,7 @@ type queueEnd struct {
 
 func (q *queueEnd) dial(t *testing.T, url string) {
 	opts, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q.client = redis.NewClient(opts)
 	sub := q.client.Subscribe(t.Context(), q.channel)
 	if _, err := sub.Receive(t.Context()); err != nil {

@@ -54,9 +54,7 @@ func newStory(t *testing.T, sc *script, variant, redisURL string) *story {
 	s := &story{t: t, script: sc, own: strings.HasSuffix(variant, "/own"), actors: map[string]*actor{},
 		// Deep enough below the temporary folder for "../../etc" to be seen in it.
 		home: filepath.Join(t.TempDir(), "a", "b", "home"), clock: time.Now().Add(-2 * time.Minute)}
-	if err := os.MkdirAll(s.home, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(s.home, 0o700))
 	if strings.HasPrefix(variant, "redis/") {
 		s.redis = redisURL
 		channels.Lock()
@@ -68,9 +66,7 @@ func newStory(t *testing.T, sc *script, variant, redisURL string) *story {
 		s.queue.path = filepath.Join(s.home, "relay", "outbound.jsonl")
 	}
 	if text, ok := sc.files["groups.json"]; ok {
-		if err := os.WriteFile(s.groupsFile(), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(s.groupsFile(), []byte(text), 0o600))
 	}
 	t.Cleanup(s.cleanUp)
 	return s

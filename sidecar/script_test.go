@@ -55,9 +55,7 @@ func TestScripts(t *testing.T) {
 	redis := redistest.Start(t)
 	for i, path := range paths {
 		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		script, err := parseScript(archive)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)

@@ -4,8 +4,6 @@ package sidecar_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +12,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"feishu-relay/internal/test/browsertest"
-	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
 
@@ -62,53 +59,4 @@ func cookiesOf(p *browsertest.Page) []*network.Cookie {
 		result, err := cdp.Call(ctx, target, network.GetCookies, network.GetCookiesParams{})
 		return result.Cookies, err
 	})
-}
-
-// The sidecar is killed and comes back: the page says so, and shows once what was
-// said meanwhile.
-func viewLostConnection(t *testing.T, browser *browsertest.Browser) {
-	const chat = "oc_lost"
-	ctx := limited(t)
-	c := newCluster(t, setup{bots: 2, change: func(i int, cfg *sidecar.Config) {
-		standardLimits(i, cfg)
-		if i == 0 {
-			cfg.ListenAddr = freeAddr(t) // the browser comes back to the same
-		}
-	}})
-	a, b := c.bots[0], c.bots[1]
-	p := view(t, browser, a, "", browsertest.Options{})
-	p.Expect("net::ERR_")
-	sameLoad := stays(t, p)
-	var want []string
-	say := func(b *bot, n int) {
-		for range n {
-			id := fmt.Sprintf("om_%d", len(want))
-			b.hears(ctx, t, chat, relay.MessageID(id), "Tom", "message "+id)
-			want = append(want, id)
-		}
-	}
-	say(a, 3)
-	p.Click(is("group", "chat-id", chat))
-	shows(p, message("om_2"))
-	for range 2 {
-		a.side.kill()
-		p.Wait("that the connection is lost", `document.querySelector('[data-testid=connection]').dataset.state !== 'live'`)
-		say(b, 3)
-		task := relay.MessageID(fmt.Sprintf("om_%d", len(want)))
-		b.says(ctx, t, chat, task, "@agent_a please write a test for main.go", nil)
-		want = append(want, string(task))
-		a.side.start("")
-		shows(p, is("connection", "state", "live"))
-		shows(p, message(task)+" "+is("outcome", "agent", a.name, "state", "pass")) // nobody tells that again
-		say(a, 2)
-		shows(p, message(relay.MessageID(want[len(want)-1])))
-	}
-	// What is said now may come before what is read of the time without a connection. Messages of one
-	// millisecond have no order.
-	const shown = `[...document.querySelectorAll('[data-testid="message"]')].map((m) => m.dataset.messageId)`
-	p.Wait("all messages", fmt.Sprintf("%s.length >= %d", shown, len(want)))
-	if got := browsertest.Eval[[]string](p, shown+".sort()"); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-		t.Errorf("got messages %v, want %v", got, want)
-	}
-	sameLoad()
 }

@@ -25,12 +25,9 @@ func TestViewer(t *testing.T) {
 		"story over files": viewStoryOverFiles,
 		"story over Redis": viewStoryOverRedis,
 		"hostile text":     viewHostileText,
-		"long transcript":  viewLongTranscript,
 		"token":            viewWithToken,
-		"connection":       viewLostConnection,
 		"mailbox":          viewMailbox,
 		"a lively group":   viewLivelyGroup,
-		"steering":         viewSteering,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "story over files" {

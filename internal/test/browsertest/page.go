@@ -271,19 +271,6 @@ func (p *Page) Wheel(selector string, way float64) {
 	}))
 }
 
-// Scroll scrolls over an element by the mouse's wheel, without a stop, so many px
-// a second; a negative way scrolls up.
-func (p *Page) Scroll(selector string, way float64, speed int64) {
-	p.t.Helper()
-	x, y := p.Middle(selector)
-	gesture := input.SynthesizeScrollGestureParams{X: x, Y: y, YDistance: -way, Speed: speed,
-		GestureSourceType: input.GestureSourceTypeMouse}
-	p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, input.SynthesizeScrollGesture, gesture)
-		return err
-	}))
-}
-
 // Scheme sets the system's theme, light or dark.
 func (p *Page) Scheme(name string) {
 	p.t.Helper()
