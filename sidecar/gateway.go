@@ -258,26 +258,23 @@ func (d *gatewayDoor) Write(ctx context.Context, in *core.Input, again bool, wri
 		return &core.ResultError{Result: deliver.Refused,
 			Err: errors.New("the group is dissolved, or the bot is not in it")}
 	}
-	self := d.app.selfAsked(ctx)
-	if self.OpenID == "" || self.AppID == "" {
-		return errNobody
-	}
-	return d.give(ctx, d.messageEvent(ctx, in), self, in.ID, in.Key, again, written)
+	return d.give(ctx, d.messageEvent(ctx, in), in.ID, in.Key, again, written)
 }
 
 // writeMail writes mail that belongs in a conversation.
 func (d *gatewayDoor) writeMail(ctx context.Context, in relay.Inbound, from relay.AgentName, id relay.MessageID, key string,
 	again bool, written func()) error {
-	self := d.app.selfAsked(ctx)
-	if self.OpenID == "" || self.AppID == "" {
-		return errNobody
-	}
-	return d.give(ctx, d.mailEvent(in, from, id), self, id, key, again, written)
+	return d.give(ctx, d.mailEvent(in, from, id), id, key, again, written)
 }
 
-// give writes an event.
-func (d *gatewayDoor) give(ctx context.Context, event feishu.Injected, self feishu.Self, id relay.MessageID, key string,
-	again bool, written func()) error {
+// give writes an event. It has to wait while the bot's own open_id is not known: frameworks find out by it whether they
+// are meant.
+func (d *gatewayDoor) give(ctx context.Context, event feishu.Injected, id relay.MessageID, key string, again bool,
+	written func()) error {
+	self := d.app.selfAsked(ctx)
+	if self.OpenID == "" || self.AppID == "" {
+		return &core.ResultError{Result: deliver.NotWritten, Err: errors.New("the bot's own open_id is not known yet")}
+	}
 	body, err := d.complete(event, self, key)
 	if err != nil {
 		return &core.ResultError{Result: deliver.Refused, Err: err}
@@ -368,9 +365,6 @@ func (d *gatewayDoor) complete(event feishu.Injected, self feishu.Self, key stri
 	}
 	return body, nil
 }
-
-// errNobody says that the message has to wait: frameworks find out by it whether they are meant.
-var errNobody = &core.ResultError{Result: deliver.NotWritten, Err: errors.New("the bot's own open_id is not known yet")}
 
 // othersIn is whom a message mentions besides this bot, as this bot's app sees
 // them; who is not known here stays a name in the text.

@@ -95,10 +95,6 @@ type answerMail struct {
 // write gives the bot one piece of mail in the chat with its sender, and returns when the bot has acknowledged it.
 func (p *peerMail) write(ctx context.Context, door *gatewayDoor, m agent.Delivery, id relay.MessageID, key string,
 	again bool, written func()) error {
-	self := door.app.selfAsked(ctx)
-	if self.OpenID == "" || self.AppID == "" {
-		return errNobody
-	}
 	refused := func(err error) error { return &core.ResultError{Result: deliver.Refused, Err: err} }
 	e := m.Envelope
 	peer := relay.AgentName(e.From)
@@ -121,7 +117,7 @@ func (p *peerMail) write(ctx context.Context, door *gatewayDoor, m agent.Deliver
 	}
 	who := feishu.Bot{OpenID: p.chats.User(peer), Agent: peer, Name: string(peer)}
 	return door.give(ctx, feishu.Injected{Sender: who, Message: shown.ID, ChatID: shown.Chat, ChatType: feishu.ChatP2P,
-		Text: content.Text}, self, id, key, again, written)
+		Text: content.Text}, id, key, again, written)
 }
 
 // oneTaskFor is how long the bot has one task of an agent before it is given the next one, unless it ends the first.

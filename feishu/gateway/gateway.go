@@ -128,25 +128,27 @@ type Options struct {
 
 // Gateway is the front door of one bot. Make it with [New].
 type Gateway struct {
-	opts   Options
-	log    *slog.Logger
-	count  func(feishu.Counted)
-	proxy  *httputil.ReverseProxy
-	client *http.Client // to Feishu
-	close  func()       // idle connections to Feishu
-	events *link.Events
-	conn   *link.Server
-	hook   *webhook.Server            // nil: none
-	tokens *lru.Cache[string, string] // token: app id; in memory only
-	others sync.Once                  // logs that there are calls of other apps
-	users  sync.Once                  // logs that there are calls of users
-	guard  guard
-	mux    *http.ServeMux      // see routes
-	memory *semaphore.Weighted // for what is held of calls
-	drafts *drafts
-	recent *recents
-	ctx    context.Context // of questions to Feishu; ended by Close
-	cancel context.CancelFunc
+	opts    Options
+	log     *slog.Logger
+	count   func(feishu.Counted)
+	proxy   *httputil.ReverseProxy
+	client  *http.Client // to Feishu
+	close   func()       // idle connections to Feishu
+	events  *link.Events
+	conn    *link.Server
+	hook    *webhook.Server            // nil: none
+	tokens  *lru.Cache[string, string] // token: app id; in memory only
+	others  sync.Once                  // logs that there are calls of other apps
+	users   sync.Once                  // logs that there are calls of users
+	names   map[string]bool            // of the gateway, beside those that every gateway has
+	origins *http.CrossOriginProtection
+	warning *rate.Sometimes     // about web pages and other hosts
+	mux     *http.ServeMux      // see routes
+	memory  *semaphore.Weighted // for what is held of calls
+	drafts  *drafts
+	recent  *recents
+	ctx     context.Context // of questions to Feishu; ended by Close
+	cancel  context.CancelFunc
 }
 
 // New makes a gateway. It reads the drafts of an earlier run, and starts
@@ -166,20 +168,24 @@ func New(o Options) (*Gateway, error) {
 	if o.Counter == nil {
 		o.Counter = func(feishu.Counted) {}
 	}
-	guard, err := newGuard(o)
-	if err != nil {
-		return nil, err
-	}
 	transport, err := newTransport(o.Upstream, o.Listens)
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, guard: guard, close: transport.CloseIdleConnections,
+	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, close: transport.CloseIdleConnections,
 		client: &http.Client{Transport: transport, Timeout: bootstrapWait},
 		memory: semaphore.NewWeighted(maxHeld), tokens: newLRU[string, string](maxTokens)}
 	g.recent = &recents{chats: newLRU[relay.MessageID, relay.ChatID](maxRecent),
 		sent: newLRU[relay.MessageID, feishu.Message](maxRecent), typing: newLRU[string, relay.MessageID](maxRecent),
 		gone: newLRU[relay.MessageID, struct{}](maxRecent)}
+	g.names, g.origins = map[string]bool{weborigin.Name(o.Upstream.Host): true}, &http.CrossOriginProtection{}
+	g.warning = &rate.Sometimes{First: 1, Interval: time.Minute}
+	if u := o.PublicURL; u != nil {
+		g.names[weborigin.Name(u.Host)] = true
+		if err := g.origins.AddTrustedOrigin(strings.ToLower(u.Scheme + "://" + u.Host)); err != nil {
+			return nil, fmt.Errorf("gateway: GATEWAY_PUBLIC_URL: %w", err)
+		}
+	}
 	g.mux = g.routes()
 	g.drafts = loadDrafts(&g.opts)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -337,34 +343,15 @@ func panicText(p any) string {
 	return fmt.Sprintf("%T", p)
 }
 
-// guard keeps web pages off the gateway: a page could make it serve another app,
-// and call Feishu through it.
-type guard struct {
-	names   map[string]bool // of the gateway, beside those that every gateway has
-	origins *http.CrossOriginProtection
-	warning *rate.Sometimes
-}
-
-func newGuard(o Options) (guard, error) {
-	g := guard{names: map[string]bool{weborigin.Name(o.Upstream.Host): true}, origins: &http.CrossOriginProtection{},
-		warning: &rate.Sometimes{First: 1, Interval: time.Minute}}
-	if o.PublicURL != nil {
-		g.names[weborigin.Name(o.PublicURL.Host)] = true
-		if err := g.origins.AddTrustedOrigin(strings.ToLower(o.PublicURL.Scheme + "://" + o.PublicURL.Host)); err != nil {
-			return guard{}, fmt.Errorf("gateway: GATEWAY_PUBLIC_URL: %w", err)
-		}
-	}
-	return g, nil
-}
-
 // admits answers 403 to a request that a foreign web page made a browser send,
-// and to one for a host that is not the gateway's own unless anyHost is set.
+// and to one for a host that is not the gateway's own unless anyHost is set: a page could make the gateway serve
+// another app, and call Feishu through it.
 func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, anyHost bool) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	switch {
-	case weborigin.Foreign(g.guard.origins, r):
+	case weborigin.Foreign(g.origins, r):
 		g.count("cross_origin")
-		g.guard.warning.Do(func() { g.log.Warn("a web page's request to the gateway was refused") })
+		g.warning.Do(func() { g.log.Warn("a web page's request to the gateway was refused") })
 		fail(w, http.StatusForbidden, "requests of web pages are not served")
 		return false
 	case anyHost || g.ownHost(r, local):
@@ -372,7 +359,7 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, anyHost bool) b
 	}
 	g.count("foreign_host")
 	host := fmt.Sprintf("%.100s", r.Host)
-	g.guard.warning.Do(func() {
+	g.warning.Do(func() {
 		g.log.Warn("a request for a host that is not the gateway's own was refused; if the bot sent it, set "+
 			"GATEWAY_PUBLIC_URL",
 			"host", host)
@@ -389,7 +376,7 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, anyHost bool) b
 // Whatever another name resolves to, it is somebody else's.
 func (g *Gateway) ownHost(r *http.Request, local net.Addr) bool {
 	host := weborigin.Name(r.Host)
-	if g.guard.names[host] || weborigin.Loopback(host) {
+	if g.names[host] || weborigin.Loopback(host) {
 		return true
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
