@@ -186,11 +186,6 @@ func TestCheckOutput(t *testing.T) {
 			t.Setenv("REDIS_URL", "redis://joe:pw@"+srv.Addr())
 			return data
 		},
-		"redis-away": func(t *testing.T) string {
-			data := configured(t)
-			t.Setenv("REDIS_URL", "redis://127.0.0.1:1/0")
-			return data
-		},
 		"gateway": func(t *testing.T) string {
 			data, _ := withTenant(t)
 			setenv(t, "GATEWAY_ADDR", freePort(t), "GATEWAY_TLS", "auto", "BOT_NAME", "Bot", "BOT_OPEN_ID", "ou_other")
@@ -211,14 +206,6 @@ func TestCheckOutput(t *testing.T) {
 				"GATEWAY_KEY_FILE", data+"/key.pem", "GATEWAY_PUBLIC_URL", "https://relay.example")
 			return data
 		},
-		"webhook": func(t *testing.T) string {
-			data, _ := withTenant(t)
-			srv := httptest.NewServer(webhookBot("key", "token"))
-			t.Cleanup(srv.Close)
-			setenv(t, "GATEWAY_ADDR", freePort(t), "BOT_WEBHOOK_URL", srv.URL+"/hidden", "FEISHU_ENCRYPT_KEY", "key",
-				"FEISHU_VERIFICATION_TOKEN", "token")
-			return data
-		},
 		"webhook-refused": func(t *testing.T) string {
 			data, in := withTenant(t)
 			in.releases()
@@ -233,22 +220,10 @@ func TestCheckOutput(t *testing.T) {
 			t.Setenv("CONNECTOR", "true")
 			return data
 		},
-		"connector-refused": func(t *testing.T) string {
-			data, _ := withTenant(t)
-			setenv(t, "CONNECTOR", "true", "FEISHU_APP_SECRET", "wrong")
-			return data
-		},
 		"running": func(t *testing.T) string {
 			data, _ := withTenant(t)
 			setenv(t, "GATEWAY_ADDR", freePort(t), "GATEWAY_TLS", "auto")
 			beside(t, "v0.0.1")
-			return data
-		},
-		"running-token": func(t *testing.T) string {
-			data := configured(t)
-			t.Setenv("API_TOKEN", "0123456789abcdef0123456789abcdef")
-			beside(t, versionText())
-			t.Setenv("API_TOKEN", "fedcba9876543210fedcba9876543210")
 			return data
 		},
 		"mistakes": func(t *testing.T) string {

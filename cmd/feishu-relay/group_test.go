@@ -110,24 +110,6 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 	}
 }
 
-// What a sidecar of another version answers, and names with control characters.
-func TestGroupCommandHostile(t *testing.T) {
-	clearEnvironment(t, nil)
-	answer := `{"groups":[{"channel":"feishu","chat_id":"oc_x\u001b[2J","name":"\u202eevil","bots":[{"agent":"a","name":"\u001b[1mBot","online":true}],
-		"settings":{"answer":"all","paused":{"until":null},"muted":{}}}]}`
-	addr := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(answer)) }))
-	for _, args := range [][]string{{}, {"oc_x"}, {"--json"}, {"oc_x", "limit", "x"}} {
-		_, stdout, stderr := program(t, append([]string{"group", "--addr", addr}, args...)...)
-		if strings.ContainsAny(stdout+stderr, "\x1b\u202e") {
-			t.Errorf("%q: control characters in %q %q", args, stdout, stderr)
-		}
-	}
-	answer = `{"groups":5}`
-	if code, _, stderr := program(t, "group", "--addr", addr); code != 1 || !strings.Contains(stderr, "unknown form") {
-		t.Errorf("status %d, %s", code, stderr)
-	}
-}
-
 func serveHTTP(t *testing.T, h http.Handler) (addr string) {
 	t.Helper()
 	s := httptest.NewServer(h)

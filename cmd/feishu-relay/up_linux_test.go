@@ -10,10 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -241,57 +239,35 @@ func TestUpKillsWhatDoesNotStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &lineSignal{want: "listening", seen: make(chan struct{})}
-	s := supervised{name: "agent_a", program: program, log: &sharedLog{w: out, paint: &paint{}}, stop: time.Millisecond,
+	read, write := io.Pipe()
+	s := supervised{name: "agent_a", program: program, log: &sharedLog{w: write, paint: &paint{}}, stop: time.Millisecond,
 		environ: append(os.Environ(), "AGENT_NAME=agent_a", "LISTEN_ADDR=127.0.0.1:0", "DATA_DIR="+t.TempDir())}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
 		s.keep(ctx)
+		_ = write.Close()
 	}()
-	<-out.seen
+	lines := bufio.NewScanner(read)
+	for lines.Scan() && !strings.Contains(lines.Text(), "listening") {
+	}
 	self := &upRun{cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
-	pid := self.sidecars(t)["agent_a"]
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(self.sidecars(t)["agent_a"], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
-	<-done
-	if !strings.Contains(out.text(), "agent_a stopped: signal: killed") {
-		t.Errorf("got %q", out.text())
+	last := ""
+	for lines.Scan() {
+		last = lines.Text()
 	}
-}
-
-// lineSignal keeps what is written and closes seen at the first line with the word.
-type lineSignal struct {
-	mu   sync.Mutex
-	all  []string
-	want string
-	seen chan struct{}
-}
-
-func (l *lineSignal) Write(data []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	has := func(line string) bool { return strings.Contains(line, l.want) }
-	if had := slices.ContainsFunc(l.all, has); !had && has(string(data)) {
-		close(l.seen)
+	if !strings.HasSuffix(last, "agent_a stopped: signal: killed") {
+		t.Errorf("got %q", last)
 	}
-	l.all = append(l.all, string(data))
-	return len(data), nil
-}
-
-func (l *lineSignal) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.all, "")
 }
 
 func TestNamedLines(t *testing.T) {
-	out := &lineSignal{want: "nothing of this", seen: make(chan struct{})}
-	n := &namedLines{log: &sharedLog{w: out, paint: &paint{}}, name: "a"}
+	var out strings.Builder
+	n := &namedLines{log: &sharedLog{w: &out, paint: &paint{}}, name: "a"}
 	for _, part := range []string{"one\ntw", "o\n", strings.Repeat("x", maxLogLine+3), "\nlast"} {
 		if _, err := n.Write([]byte(part)); err != nil {
 			t.Fatal(err)
@@ -299,7 +275,7 @@ func TestNamedLines(t *testing.T) {
 	}
 	n.end()
 	want := "a | one\na | two\na | " + strings.Repeat("x", maxLogLine) + "\na | xxx\na | last\n"
-	if got := out.text(); got != want {
+	if got := out.String(); got != want {
 		t.Errorf("got %d bytes, want %d: %.80q", len(got), len(want), got)
 	}
 }
