@@ -88,7 +88,7 @@ lint: ## the OpenAPI document, deploy/, the Dockerfile and the scripts, with pub
 	@./scripts/install-tools lint || [ "$(MISSING_TOOLS)" = allow ]
 	MISSING_TOOLS='$(MISSING_TOOLS)' ./scripts/lint
 
-foreign: verify-tools ## programs of others: MCP clients and the conformance suite; redocly on the OpenAPI document; Prism, which compares calls of a running sidecar and answers with it
+foreign: verify-tools ## programs of others: MCP clients and the conformance suite; redocly on the OpenAPI document
 	./scripts/lint openapi
 	FOREIGN=1 $(GO) test -race -count=1 -timeout 30m -run 'TestForeign' -v ./cmd/feishu-relay
 
