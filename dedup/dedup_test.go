@@ -203,21 +203,3 @@ func TestKeysThatTheDiskRefused(t *testing.T) {
 		wantState(t, w, key, dedup.Done)
 	}
 }
-
-// FuzzOpen: with any content of the journal, a window opens and works.
-func FuzzOpen(f *testing.F) {
-	f.Add([]byte("\"a\"\n\"b"))
-	f.Add([]byte("\x00\n\n\"\\ud800\"\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		root := folder(t)
-		if err := root.WriteFile(journal, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		w := open(t, root, 0)
-		settle(t, w, "new key")
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		wantState(t, open(t, root, 0), "new key", dedup.Done)
-	})
-}

@@ -14,6 +14,11 @@ func hide(text string) []bool {
 	return hidden
 }
 
+var (
+	fences    = regexp.MustCompile("^(?:`{3,}|~{3,})") // the marks that a line begins with
+	backticks = regexp.MustCompile("`+")
+)
+
 // hideBlocks hides fenced code and quoted lines, and inline code in the
 // paragraphs between them. An unclosed fence extends to the end.
 func hideBlocks(text string, hidden []bool) {
@@ -24,7 +29,7 @@ func hideBlocks(text string, hidden []bool) {
 		start, end := at, at+len(line)
 		at = end
 		bare := strings.TrimSpace(line)
-		marks := fenceMarks(bare)
+		marks := fences.FindString(bare)
 		switch {
 		case fence != "":
 			if marks == bare && strings.HasPrefix(marks, fence) {
@@ -44,44 +49,21 @@ func hideBlocks(text string, hidden []bool) {
 	hideInline(text[paragraph:], hidden[paragraph:])
 }
 
-// fenceMarks returns the three or more backticks or tildes that line begins
-// with, or "".
-func fenceMarks(line string) string {
-	if line == "" || line[0] != '`' && line[0] != '~' {
-		return ""
-	}
-	n := len(line) - len(strings.TrimLeft(line, line[:1]))
-	if n < 3 {
-		return ""
-	}
-	return line[:n]
-}
-
 // hideInline hides the text between two runs of equally many backticks. A run
 // without a partner is text.
 func hideInline(text string, hidden []bool) {
-	type run struct{ start, end, partner int }
-	var runs []run
-	for i := 0; i < len(text); i++ {
-		if text[i] != '`' {
-			continue
-		}
-		start := i
-		for i < len(text) && text[i] == '`' {
-			i++
-		}
-		runs = append(runs, run{start: start, end: i})
-	}
-	next := map[int]int{} // from the length of a run to the next such run
+	runs := backticks.FindAllStringIndex(text, -1)
+	partner := make([]int, len(runs)) // the next run of that length; 0: none
+	next := map[int]int{}             // by the length
 	for i := len(runs) - 1; i >= 0; i-- {
-		length := runs[i].end - runs[i].start
-		runs[i].partner = next[length]
+		length := runs[i][1] - runs[i][0]
+		partner[i] = next[length]
 		next[length] = i
 	}
 	for i := 0; i < len(runs); i++ {
-		if partner := runs[i].partner; partner > i {
-			mark(hidden[runs[i].start:runs[partner].end])
-			i = partner
+		if p := partner[i]; p > i {
+			mark(hidden[runs[i][0]:runs[p][1]])
+			i = p
 		}
 	}
 }

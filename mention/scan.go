@@ -2,6 +2,7 @@ package mention
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"feishu-relay/feishu/content"
 	"feishu-relay/internal/runes"
@@ -162,10 +163,8 @@ func (s *scanner) tag(t content.Tag) {
 
 // atSign returns the length of the '@' or '＠' that s begins with, or 0.
 func atSign(s string) int {
-	for _, at := range [...]string{"@", "＠"} {
-		if strings.HasPrefix(s, at) {
-			return len(at)
-		}
+	if r, size := utf8.DecodeRuneInString(s); r == '@' || r == '＠' {
+		return size
 	}
 	return 0
 }
