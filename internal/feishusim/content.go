@@ -121,7 +121,7 @@ func replaceTags(re *regexp.Regexp, in string, by func(tag []string) (key, name 
 
 // typed converts a text typed by a person: "@Name" of a member is a mention.
 func (c *converter) typed(in string) (received, shown string) {
-	members := slices.Clone(c.chat.members)
+	members := slices.Clone(c.chat.Members)
 	slices.SortStableFunc(members, func(a, b string) int { return len(c.s.name(b)) - len(c.s.name(a)) })
 	var r strings.Builder
 	for rest := in; rest != ""; {

@@ -67,7 +67,7 @@ func (s *Server) after(p *pending, d time.Duration, f func()) {
 
 // deliverMessage delivers a new message to all apps that receive it.
 func (s *Server) deliverMessage(c *chat, m *message) {
-	for _, id := range c.members {
+	for _, id := range c.Members {
 		a := s.apps[id]
 		if a == nil || !s.receives(a, c, m) {
 			continue
@@ -97,7 +97,7 @@ func (s *Server) receiveEvent(a *app, c *chat, m *message) map[string]any {
 		content = m.card.received()
 	}
 	msg := map[string]any{
-		"message_id": m.ID, "chat_id": c.id, "chat_type": "group", "message_type": m.Type, "content": content,
+		"message_id": m.ID, "chat_id": c.ID, "chat_type": "group", "message_type": m.Type, "content": content,
 		"create_time": strconv.FormatInt(m.CreateTime, 10), "update_time": strconv.FormatInt(m.UpdateTime, 10),
 	}
 	if c.mode == modeP2P {
@@ -139,18 +139,18 @@ func (s *Server) ids(a *app, entity string) map[string]any {
 
 // memberEvent delivers the event of a member that joined or left.
 func (s *Server) memberEvent(c *chat, entity string, came bool) {
-	verb, kind := "deleted", "left"
+	verb := "deleted"
 	if came {
-		verb, kind = "added", "joined"
+		verb = "added"
 	}
 	event := map[string]any{
-		"chat_id": c.id, "name": c.name, "external": false, "operator_tenant_key": tenant,
-		"i18n_names": map[string]string{"zh_cn": c.name},
+		"chat_id": c.ID, "name": c.Name, "external": false, "operator_tenant_key": tenant,
+		"i18n_names": map[string]string{"zh_cn": c.Name},
 	}
 	if a := s.apps[entity]; a != nil {
 		s.emit(a, "im.chat.member.bot."+verb+"_v1", "", event)
 	} else {
-		for _, id := range c.members {
+		for _, id := range c.Members {
 			a := s.apps[id]
 			if a == nil {
 				continue
@@ -160,7 +160,6 @@ func (s *Server) memberEvent(c *chat, entity string, came bool) {
 			s.emit(a, "im.chat.member.user."+verb+"_v1", "", event)
 		}
 	}
-	s.announce(Activity{Kind: kind, Chat: c.id, Member: entity})
 	s.bump()
 }
 
@@ -285,8 +284,13 @@ func (s *Server) note(d *Delivery) {
 	if len(s.deliveries) > maxDeliveries {
 		s.deliveries = s.deliveries[1:]
 	}
+	s.tell("delivery", d)
+}
+
+// tell announces an attempt as it is now.
+func (s *Server) tell(kind string, d *Delivery) {
 	shown := *d
-	s.announce(Activity{Kind: "delivery", App: d.App, Delivery: &shown})
+	s.announce(Activity{Kind: kind, App: d.App, Delivery: &shown})
 	s.bump()
 }
 
@@ -309,9 +313,7 @@ func (s *Server) settle(a *app, frame string, code int) {
 func (s *Server) settled(a *app, d *Delivery) {
 	at := slices.IndexFunc(a.pending, func(p *pending) bool { return p.id == d.EventID })
 	timely := at >= 0 && (a.pending[at].on != nil || a.pending[at].posting)
-	shown := *d
-	s.announce(Activity{Kind: "acked", App: d.App, Delivery: &shown})
-	s.bump()
+	s.tell("acked", d)
 	switch {
 	case !timely:
 	case d.Acked == 200:

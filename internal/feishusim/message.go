@@ -85,7 +85,7 @@ func (s *Server) create(d draft) (*message, error) {
 	at := max(time.Now().UnixMilli(), d.chat.newest+1)
 	m := &message{seq: s.revision + 1}
 	m.Message = Message{
-		ID: newID("om_x100b", 14), ChatID: d.chat.id, Sender: d.sender, SenderName: s.name(d.sender),
+		ID: newID("om_x100b", 14), ChatID: d.chat.ID, Sender: d.sender, SenderName: s.name(d.sender),
 		SenderType: senderUser, Type: d.msgType, CreateTime: at, UpdateTime: at,
 	}
 	if s.apps[d.sender] != nil {
@@ -223,12 +223,12 @@ func (s *Server) recall(m *message, by string) {
 	kind := "message_owner"
 	switch {
 	case by == m.Sender:
-	case by == c.owner:
+	case by == c.Owner:
 		kind = "group_owner"
 	default:
 		kind = "group_manager"
 	}
-	for _, id := range c.members {
+	for _, id := range c.Members {
 		if a := s.apps[id]; a != nil && id != by {
 			s.emit(a, eventRecalled, m.ID, map[string]any{
 				"message_id": m.ID, "chat_id": m.ChatID,
@@ -244,7 +244,7 @@ func (s *Server) Messages(chat string) []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c, err := s.chat(chat); err == nil {
-		chat = c.id
+		chat = c.ID
 	}
 	var all []Message
 	for _, m := range s.sent {

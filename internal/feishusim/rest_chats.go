@@ -22,7 +22,7 @@ func (c *call) chat() (*chat, error) {
 	switch {
 	case in == nil:
 		return nil, errNoChat
-	case len(in.members) == 0:
+	case len(in.Members) == 0:
 		return nil, errGone
 	case !in.has(c.app.ID):
 		return nil, errOutside
@@ -47,15 +47,15 @@ func readChat(c *call) (any, error) {
 	people, bots := c.s.split(in)
 	kind := "private"
 	out := map[string]any{
-		"name": in.name, "description": "", "avatar": "", "chat_mode": in.mode, "chat_type": kind,
+		"name": in.Name, "description": "", "avatar": "", "chat_mode": in.mode, "chat_type": kind,
 		"chat_tag": "inner", "external": false, "tenant_key": tenant, "chat_status": cmp.Or(in.status, "normal"),
 		"user_count": strconv.Itoa(len(people)), "bot_count": strconv.Itoa(len(bots)),
 	}
-	if c.s.users[in.owner] != nil { // Feishu does not return an owner that is a bot
-		out["owner_id"], out["owner_id_type"] = c.s.userID(c.app, in.owner, c.query("user_id_type"))
+	if c.s.users[in.Owner] != nil { // Feishu does not return an owner that is a bot
+		out["owner_id"], out["owner_id_type"] = c.s.userID(c.app, in.Owner, c.query("user_id_type"))
 	}
 	managers, botManagers := []string{}, []string{}
-	for _, m := range in.managers {
+	for _, m := range in.Managers {
 		if c.s.apps[m] != nil {
 			botManagers = append(botManagers, m)
 			continue
@@ -71,7 +71,7 @@ func readChat(c *call) (any, error) {
 
 // split returns a chat's people and its bots.
 func (s *Server) split(c *chat) (people, bots []string) {
-	for _, m := range c.members {
+	for _, m := range c.Members {
 		if s.apps[m] != nil {
 			bots = append(bots, m)
 		} else {
@@ -88,10 +88,10 @@ func listChats(c *call) (any, error) {
 			all = append(all, in)
 		}
 	}
-	slices.SortFunc(all, func(a, b *chat) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(all, func(a, b *chat) int { return cmp.Compare(a.ID, b.ID) })
 	return paged(c, all, 20, 100, func(in *chat) any {
 		return map[string]any{
-			"chat_id": in.id, "name": in.name, "avatar": "", "description": "", "external": false,
+			"chat_id": in.ID, "name": in.Name, "avatar": "", "description": "", "external": false,
 			"tenant_key": tenant, "chat_status": cmp.Or(in.status, "normal"),
 		}
 	})

@@ -95,7 +95,7 @@ func (c *call) receiver(id string) (*chat, *thread, error) {
 		switch {
 		case to == nil:
 			return nil, nil, errReceiver
-		case len(to.members) == 0, to.status != "":
+		case len(to.Members) == 0, to.status != "":
 			return nil, nil, errGone
 		case !to.has(c.app.ID):
 			return nil, nil, errNotInChat

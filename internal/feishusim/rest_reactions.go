@@ -98,7 +98,7 @@ func (s *Server) unreact(m *message, at int) Reaction {
 // reactionEvent sends an event to all apps of the chat, also to the one that
 // reacted: frameworks drop their own (docs/feishu.md 3.6).
 func (s *Server) reactionEvent(eventType string, m *message, r Reaction, when int64) {
-	for _, id := range s.chats[m.ChatID].members {
+	for _, id := range s.chats[m.ChatID].Members {
 		a := s.apps[id]
 		if a == nil || !a.may(reactionsRead...) {
 			continue

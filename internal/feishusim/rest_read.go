@@ -153,7 +153,7 @@ func listMessages(c *call) (any, error) {
 	for _, m := range c.s.sent {
 		at := m.CreateTime / 1000
 		switch {
-		case threaded && m.ThreadID != id, !threaded && m.ChatID != in.id, at < from, at > until:
+		case threaded && m.ThreadID != id, !threaded && m.ChatID != in.ID, at < from, at > until:
 		case !threaded && m.ThreadID != "" && m.RootID != "": // a reply in a topic: here is only its root
 		default:
 			all = append(all, m)

@@ -76,7 +76,7 @@ func (s *Server) child(c *chat, u Utterance) (string, error) {
 		return "", err
 	}
 	d.sender = sender
-	m := &message{Message: Message{ID: newID("om_x100b", 14), ChatID: c.id, Sender: sender, SenderName: s.name(sender),
+	m := &message{Message: Message{ID: newID("om_x100b", 14), ChatID: c.ID, Sender: sender, SenderName: s.name(sender),
 		SenderType: senderUser, Type: d.msgType, CreateTime: time.Now().UnixMilli()}}
 	if s.apps[sender] != nil {
 		m.SenderType = senderApp

@@ -62,21 +62,20 @@ func (a *app) may(scopes ...string) bool {
 	return slices.ContainsFunc(scopes, func(s string) bool { return slices.Contains(a.Scopes, s) })
 }
 
+// chat is a group, or a private chat, which has no name.
 type chat struct {
-	id, name, mode string
-	members        []string
-	owner          string
-	managers       []string
-	recent         []time.Time // messages of bots within the last second
-	newest         int64       // time of the newest message in ms
-	status         string      // of a dissolved group that is still listed, such as dissolved_save
+	Group
+	mode   string
+	recent []time.Time // messages of bots within the last second
+	newest int64       // time of the newest message in ms
+	status string      // of a dissolved group that is still listed, such as dissolved_save
 }
 
-func (c *chat) has(entity string) bool { return slices.Contains(c.members, entity) }
+func (c *chat) has(entity string) bool { return slices.Contains(c.Members, entity) }
 
 // managedBy reports whether an entity is the group's owner or one of its managers.
 func (c *chat) managedBy(entity string) bool {
-	return c.has(entity) && (c.owner == entity || slices.Contains(c.managers, entity))
+	return c.has(entity) && (c.Owner == entity || slices.Contains(c.Managers, entity))
 }
 
 type thread struct{ id, chat, root string }
@@ -167,13 +166,11 @@ func (s *Server) AddGroup(name string, members ...string) Group {
 func (s *Server) addGroup(g Group) (Group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &chat{id: g.ID, name: g.Name, mode: modeGroup}
-	if c.id == "" {
-		c.id = newID("oc_", 16)
+	g.ID = cmp.Or(g.ID, newID("oc_", 16))
+	if !strings.HasPrefix(g.ID, "oc_") || s.chats[g.ID] != nil {
+		return Group{}, fmt.Errorf("chat id %.60q: want oc_ and an unused rest", g.ID)
 	}
-	if !strings.HasPrefix(c.id, "oc_") || s.chats[c.id] != nil {
-		return Group{}, fmt.Errorf("chat id %.60q: want oc_ and an unused rest", c.id)
-	}
+	c := &chat{Group: Group{ID: g.ID, Name: g.Name, Topic: g.Topic}, mode: modeGroup}
 	if g.Topic {
 		c.mode = modeTopic
 	}
@@ -183,21 +180,21 @@ func (s *Server) addGroup(g Group) (Group, error) {
 			return Group{}, err
 		}
 		if !c.has(entity) {
-			c.members = append(c.members, entity)
+			c.Members = append(c.Members, entity)
 		}
 	}
 	if err := s.manage(c, g.Owner, g.Managers); err != nil {
 		return Group{}, err
 	}
-	s.chats[c.id] = c
+	s.chats[c.ID] = c
 	return c.group(), nil
 }
 
+// group returns a copy.
 func (c *chat) group() Group {
-	return Group{
-		ID: c.id, Name: c.name, Topic: c.mode == modeTopic, Members: slices.Clone(c.members),
-		Owner: c.owner, Managers: slices.Clone(c.managers),
-	}
+	g := c.Group
+	g.Members, g.Managers = slices.Clone(g.Members), slices.Clone(g.Managers)
+	return g
 }
 
 // UpdateGroup changes the owner and managers of the group with g's id, or without one
@@ -231,16 +228,16 @@ func (s *Server) manage(c *chat, owner string, managers []string) error {
 		}
 		named = append(named, entity)
 	}
-	if c.owner = named[len(managers)]; managers != nil {
-		c.managers = named[:len(managers)]
+	if c.Owner = named[len(managers)]; managers != nil {
+		c.Managers = named[:len(managers)]
 	}
 	return nil
 }
 
 // ownerOf is the member who was made a group's owner, else the first person, without people the first bot.
 func (s *Server) ownerOf(c *chat) string {
-	if c.has(c.owner) {
-		return c.owner
+	if c.has(c.Owner) {
+		return c.Owner
 	}
 	people, bots := s.split(c)
 	return append(slices.Concat(people, bots), "")[0]
@@ -250,7 +247,7 @@ func (s *Server) ownerOf(c *chat) string {
 func (s *Server) p2p(user, app string) *chat {
 	id := "oc_" + digest("p2p", user, app)
 	if s.chats[id] == nil {
-		s.chats[id] = &chat{id: id, mode: modeP2P, members: []string{user, app}}
+		s.chats[id] = &chat{Group: Group{ID: id, Members: []string{user, app}}, mode: modeP2P}
 	}
 	return s.chats[id]
 }
@@ -267,8 +264,8 @@ func (s *Server) Join(group, member string) error {
 	if c.has(entity) {
 		return nil
 	}
-	c.members = append(c.members, entity)
-	c.owner = s.ownerOf(c)
+	c.Members = append(c.Members, entity)
+	c.Owner = s.ownerOf(c)
 	s.memberEvent(c, entity, true)
 	return nil
 }
@@ -281,13 +278,13 @@ func (s *Server) Leave(group, member string) error {
 	if err != nil {
 		return err
 	}
-	at := slices.Index(c.members, entity)
+	at := slices.Index(c.Members, entity)
 	if at < 0 {
 		return nil
 	}
-	c.members = slices.Delete(c.members, at, at+1)
-	c.managers = slices.DeleteFunc(c.managers, func(m string) bool { return m == entity })
-	c.owner = s.ownerOf(c)
+	c.Members = slices.Delete(c.Members, at, at+1)
+	c.Managers = slices.DeleteFunc(c.Managers, func(m string) bool { return m == entity })
+	c.Owner = s.ownerOf(c)
 	s.memberEvent(c, entity, false)
 	return nil
 }
@@ -302,14 +299,14 @@ func (s *Server) Disband(group, status string) error {
 	if err != nil {
 		return err
 	}
-	members := c.members
+	members := c.Members
 	if c.status = status; status == "" {
-		c.members = nil
+		c.Members = nil
 	}
 	for _, m := range members {
 		if a := s.apps[m]; a != nil {
 			s.emit(a, "im.chat.disbanded_v1", "", map[string]any{
-				"chat_id": c.id, "name": c.name, "external": false, "operator_tenant_key": tenant,
+				"chat_id": c.ID, "name": c.Name, "external": false, "operator_tenant_key": tenant,
 			})
 		}
 	}
@@ -332,7 +329,7 @@ func (s *Server) chat(ref string) (*chat, error) {
 	}
 	var found *chat
 	for _, c := range s.chats {
-		if c.name == ref && ref != "" {
+		if c.Name == ref && ref != "" {
 			if found != nil {
 				return nil, fmt.Errorf("several chats are called %.60q", ref)
 			}

@@ -6,12 +6,10 @@ const watchBuffer = 1024
 
 // Activity is an event in the simulation.
 type Activity struct {
-	// Kind is message, edit (of a message or its card), recall, reaction, joined,
-	// left, connected, ready (for events), disconnected, delivery or acked.
+	// Kind is message, edit (of a message or its card), recall, reaction, ready (of a connection, for events),
+	// disconnected, delivery or acked.
 	Kind     string    `json:"kind"`
 	App      string    `json:"app_id,omitempty"`
-	Chat     string    `json:"chat_id,omitempty"` // of joined and left
-	Member   string    `json:"member,omitempty"`
 	Message  *Message  `json:"message,omitempty"` // its state at that time
 	Delivery *Delivery `json:"delivery,omitempty"`
 }

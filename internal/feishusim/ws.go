@@ -160,7 +160,6 @@ func (s *Server) connect(c *conn) bool {
 			}
 		})
 	}
-	s.announce(Activity{Kind: "connected", App: c.app.ID})
 	s.bump()
 	return true
 }
