@@ -135,7 +135,7 @@ func (s *mailboxSocket) give(ctx context.Context, e mailbox.Envelope, written fu
 	return s.conn.Ping(s.turn) // the pong follows what the bot's side has read
 }
 
-// checkRegister reports why e does not register this sidecar's agent. The card in it the mailbox checks.
+// checkRegister reports why e does not register this sidecar's agent.
 func (s *mailboxSocket) checkRegister(e mailbox.Envelope) error {
 	if e.Type != mailbox.TypeRegister {
 		return mailbox.Invalid("type", "the first frame has to be %s", mailbox.TypeRegister)
@@ -146,7 +146,7 @@ func (s *mailboxSocket) checkRegister(e mailbox.Envelope) error {
 	return nil
 }
 
-// register passes the bot's card to the mailbox, and answers the bot.
+// register passes the registration to the mailbox, and answers the bot.
 func (s *mailboxSocket) register(line agent.Line, e mailbox.Envelope) error {
 	ctx, cancel := context.WithTimeout(s.turn, handleTime)
 	defer cancel()

@@ -300,19 +300,16 @@ func (e *Envelope) checkSize(draft bool) error {
 	return nil
 }
 
-// draftNames are the fields that a draft may lack and a misspelling would lose, with how
-// many characters may be wrong: the shorter a name, the more others are like it.
-var draftNames = map[string]int{"type": 1, "task": 1, "priority": 2, "callback": 2, "reply_to": 2, "replyTo": 2,
-	"metadata": 2, "forward_of": 2, "forwardOf": 2, "correlation_id": 2, "correlationId": 2}
+// draftNames are the fields that a draft may lack and a misspelling would lose.
+var draftNames = []string{"callback", "correlationId", "correlation_id", "forwardOf", "forward_of", "metadata", "priority",
+	"replyTo", "reply_to", "task", "type"}
 
-// checkSpelling reports a field whose name is a misspelling of one of ours.
+// checkSpelling reports a field whose name is a misspelling of one of ours: the shorter that is, the more others are
+// like it.
 func checkSpelling(in fields) error {
 	for _, name := range slices.Sorted(maps.Keys(in)) {
-		if _, ours := draftNames[name]; ours {
-			continue
-		}
-		for _, meant := range slices.Sorted(maps.Keys(draftNames)) {
-			if spelling.Near(name, meant, draftNames[meant]) {
+		for _, meant := range draftNames {
+			if !slices.Contains(draftNames, name) && spelling.Near(name, meant, min((len(meant)+1)/4, 2)) {
 				return Invalid(name, "unknown field; did you mean %s?", meant)
 			}
 		}

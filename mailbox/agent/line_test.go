@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -269,26 +268,6 @@ func TestLineSends(t *testing.T) {
 		refusedAs(t, err, mailbox.InvalidMessage, "itself")
 		_, err = line.handle(t, mailbox.Envelope{ID: "x", From: "b", To: "b", Type: mailbox.TypeMessage, Hops: 3, Content: textOf("x")})
 		refusedAs(t, err, mailbox.InvalidMessage, "speaks for")
-	})
-}
-
-// A bot says what it can do; who it is and whom it hears its operator says.
-func TestIntroduce(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a := w.agent("a", func(o *agent.Options) { o.Description, o.AllowFrom = "old", []mailbox.AgentID{"b"} })
-		line := a.attach()
-		register := func(from mailbox.AgentID, data string) error {
-			_, err := line.handle(t, mailbox.Envelope{ID: "r", From: from, To: "a", Type: mailbox.TypeRegister,
-				Content: mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartData, Data: json.RawMessage(data)}}}})
-			return err
-		}
-		must(t, register("a", `{"agent":{"agent_id":"boss","description":"sorts","capabilities":["go"],"allow_from":["*"]}}`))
-		c := w.hub.cards["a"]
-		if c.AgentID != "a" || c.Description != "sorts" || len(c.Capabilities) != 1 || len(c.AllowFrom) != 1 || c.AllowFrom[0] != "b" {
-			t.Errorf("card %+v", c)
-		}
-		refusedAs(t, register("a", `{"description":"`+strings.Repeat("x", 20_000)+`"}`), mailbox.InvalidMessage, "shorten its description")
-		refusedAs(t, register("a", `7`), mailbox.InvalidMessage, "JSON object")
 	})
 }
 

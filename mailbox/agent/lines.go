@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -86,9 +85,7 @@ func (l *line) Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelop
 	a, now := l.a, time.Now()
 	switch e.Type {
 	case mailbox.TypeRegister:
-		if err := a.introduce(ctx, e); err != nil {
-			return nil, err
-		}
+		a.Announce()
 		return new(mailbox.RegisteredFor(e, a.opts.Self, now)), nil
 	case mailbox.TypeHeartbeat:
 		a.Announce()
@@ -129,41 +126,3 @@ func (r *refusedWith) Error() string {
 	return string(r.code) + ": " + r.message
 }
 func (r *refusedWith) Is(target error) bool { return target == ErrRefused }
-
-// maxCard is the most bytes of a bot's card; with its goals and tasks it has to fit
-// into [mailbox.MaxCard].
-const maxCard = 16 << 10
-
-// introduce takes over the card that the bot sends. Whose messages it takes, and
-// how it is called, its operator decides.
-func (a *Agent) introduce(ctx context.Context, e mailbox.Envelope) error {
-	for _, p := range e.Content.Parts {
-		if p.Type != "data" {
-			continue
-		}
-		var outer struct{ Agent, Card json.RawMessage }
-		_ = json.Unmarshal(p.Data, &outer) // the card may be the content itself
-		raw := p.Data
-		for _, inner := range []json.RawMessage{outer.Agent, outer.Card} {
-			if len(inner) > 0 && inner[0] == '{' {
-				raw = inner
-			}
-		}
-		if len(raw) > maxCard {
-			return mailbox.Invalid("content", "the card has %d bytes, at most %d: shorten its description", len(raw), maxCard)
-		}
-		c, err := mailbox.DecodeCard(e.From, raw)
-		if err != nil {
-			return err
-		}
-		a.mu.Lock()
-		if c.Description != "" {
-			a.card.Description = c.Description
-		}
-		if len(c.Capabilities) > 0 {
-			a.card.Capabilities = c.Capabilities
-		}
-		a.mu.Unlock()
-	}
-	return a.writeCard(ctx, false)
-}
