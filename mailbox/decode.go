@@ -301,8 +301,8 @@ func (e *Envelope) checkSize(draft bool) error {
 }
 
 // draftNames are the fields that a draft may lack and a misspelling would lose.
-var draftNames = []string{"callback", "correlationId", "correlation_id", "forwardOf", "forward_of", "metadata", "priority",
-	"replyTo", "reply_to", "task", "type"}
+var draftNames = []string{"callback", "correlationId", "correlation_id", "forwardOf", "forward_of", "metadata",
+	"priority", "replyTo", "reply_to", "task", "type"}
 
 // checkSpelling reports a field whose name is a misspelling of one of ours: the shorter that is, the more others are
 // like it.
