@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,6 +114,7 @@ func TestAPIAnswers(t *testing.T) {
 		"msg_type":"merge_forward","body":{"content":"Merged and Forwarded Message"}},{"message_id":"om_n","chat_id":"oc_2",
 		"msg_type":"text","upper_message_id":"om_m","body":{"content":"{\"text\":\"one\"}"}},{"message_id":"om_n2",
 		"upper_message_id":"om_n"},7]}}`
+	o.answers["im/v1/chats/oc_owned"] = `{"code":0,"data":{"owner_id":"ou_ann","user_manager_id_list":["ou_bob"]}}`
 	o.answers["event/v1/connection"] = `{"code":0,"data":{"online_instance_cnt":2}}`
 	a := withToken(o)
 	ctx := t.Context()
@@ -140,6 +142,13 @@ func TestAPIAnswers(t *testing.T) {
 	}
 	if _, err := a.InChat(ctx, "oc_x"); codeOf(err) != 99991201 {
 		t.Errorf("in an unknown chat: %v", err)
+	}
+	owner, managers, err := a.Managers(ctx, "oc_owned")
+	if owner != "ou_ann" || !slices.Equal(managers, []relay.OpenID{"ou_bob"}) || err != nil {
+		t.Errorf("owner %s, managers %v, %v", owner, managers, err)
+	}
+	if _, _, err := a.Managers(ctx, "oc_out"); codeOf(err) != 232011 {
+		t.Errorf("managers of a chat that the bot is not in: %v", err)
 	}
 	bots, err := a.ChatBots(ctx, "oc_group")
 	if diff := cmp.Diff(bots, []feishu.Bot{{OpenID: "ou_a", Name: "A"}, {OpenID: "ou_b", Name: "B"}}); err != nil || diff != "" {

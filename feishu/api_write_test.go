@@ -5,13 +5,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
 	"feishu-relay/feishu"
-	"feishu-relay/internal/feishusim"
-	"feishu-relay/relay"
 )
 
 func TestAPIWrites(t *testing.T) {
@@ -63,50 +60,5 @@ func TestAPIWrites(t *testing.T) {
 	answer = `{"code":231003,"msg":"The message to reply is not found."}`
 	if _, err := a.Reply(t.Context(), "om_1", "SECRET", ""); codeOf(err) != 231003 || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("refused: %v", err)
-	}
-}
-
-// The same against the stand-in.
-func TestAPIWritesToAChat(t *testing.T) {
-	sim := feishusim.New(feishusim.Options{})
-	defer sim.Close()
-	url, err := sim.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	app := sim.AddApp(feishusim.App{Name: "BotA"})
-	ann, bob := sim.AddUser("Ann"), sim.AddUser("Bob")
-	lab := sim.AddGroup("Lab", app.ID, ann.ID, bob.ID) // which Ann owns
-	if _, err := sim.UpdateGroup(feishusim.Group{ID: lab.ID, Managers: []string{bob.ID}}); err != nil {
-		t.Fatal(err)
-	}
-	a := feishu.NewAPI(url, app.ID, app.Secret)
-	asked, err := sim.Say(lab.ID, ann.ID, "hello")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := a.Reply(t.Context(), relay.MessageID(asked), "done", "u1")
-	again, err2 := a.Reply(t.Context(), relay.MessageID(asked), "done", "u1")
-	if err != nil || err2 != nil || first != again {
-		t.Errorf("%s %v, then %s %v", first, err, again, err2)
-	}
-	if m, ok := sim.Message(string(first)); !ok || m.ParentID != asked {
-		t.Errorf("the reply is %+v", m)
-	}
-	for range 2 { // a repeat is done
-		if err := a.React(t.Context(), relay.MessageID(asked), "OK"); err != nil {
-			t.Error(err)
-		}
-	}
-	if m, _ := sim.Message(asked); len(m.Reactions) != 1 || m.Reactions[0].Emoji != "OK" || m.Reactions[0].By != app.ID {
-		t.Errorf("reactions %+v", m.Reactions)
-	}
-	owner, managers, err := a.Managers(t.Context(), relay.ChatID(lab.ID))
-	if want := []relay.OpenID{relay.OpenID(sim.OpenID(app.ID, bob.ID))}; err != nil ||
-		owner != relay.OpenID(sim.OpenID(app.ID, ann.ID)) || !slices.Equal(managers, want) {
-		t.Errorf("owner %s, managers %v, %v", owner, managers, err)
-	}
-	if _, _, err := a.Managers(t.Context(), "oc_nothing"); codeOf(err) == 0 {
-		t.Errorf("of no chat: %v", err)
 	}
 }

@@ -66,7 +66,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -323,8 +322,10 @@ var ErrClosed = fmt.Errorf("%w: the connection is closed", feishu.ErrNotInjected
 // injection is an injected event that the bot has not answered.
 type injection struct {
 	feishu.Injection
-	answer chan int    // has room for the code of the first answer. Whoever takes it out acts on it
-	left   atomic.Bool // Inject does not wait for it any more
+	answer chan int // has room for the code of the first answer
+
+	mu   sync.Mutex
+	left bool // Inject does not wait for it any more; guarded by mu
 }
 
 // answered records the bot's acknowledgement of an injected event, on whichever of its connections. The event may have
@@ -340,19 +341,14 @@ func (l *link) answered(id string, code int) {
 	if !ok {
 		return
 	}
-	select {
-	case in.answer <- code:
-	default:
-	}
-	if !in.left.Load() {
-		return
-	}
-	select {
-	case code = <-in.answer:
-	default:
-		return
-	}
-	if l.injections.Remove(id); code == http.StatusOK {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.left {
+		select {
+		case in.answer <- code:
+		default: // it was answered before
+		}
+	} else if l.injections.Remove(id) && code == http.StatusOK {
 		l.Counter("late_ack")
 		if in.Late != nil {
 			in.Late()
@@ -383,7 +379,9 @@ func (s *Server) Inject(ctx context.Context, event feishu.Injection) error {
 	s.injections.Add(id, in)
 	code, err := s.write(ctx, l, frame, in)
 	if err != nil {
-		in.left.Store(true)
+		in.mu.Lock()
+		in.left = true
+		in.mu.Unlock()
 		select {
 		case code = <-in.answer: // it came meanwhile
 		default:
