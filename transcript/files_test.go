@@ -57,7 +57,7 @@ func TestForeignHands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "transcripts")
 			s := open(t, dir, nil)
-			reader := open(t, dir, &Options{ReadOnly: true})
+			reader := open(t, dir, nil)
 			add(t, s, true, messages(0, 10)...)
 			expectTail(t, reader, 10, messages(0, 10))
 			do(t, filepath.Join(dir, file))

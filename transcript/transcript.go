@@ -67,8 +67,6 @@ var ErrBusy = errors.New("transcript is locked by another process")
 
 // Options of a [Store]; nil and zero fields mean the defaults.
 type Options struct {
-	// ReadOnly opens a folder that must exist, and makes no file in it.
-	ReadOnly bool
 	// Logger gets warnings about skipped lines and failed rotations; nil
 	// discards.
 	Logger *slog.Logger
@@ -89,8 +87,7 @@ type Store struct {
 
 type chatKey struct{ channel, chatID string }
 
-// Open opens the folder dir, and makes it if it is missing, unless
-// opts.ReadOnly is set. It opens no file yet.
+// Open opens the folder dir, and makes it if it is missing. It opens no file yet.
 func Open(dir string, opts *Options) (*Store, error) {
 	s := &Store{dir: safefile.Folder{Path: dir, Closed: os.ErrClosed}}
 	o := &s.opts
@@ -99,14 +96,12 @@ func Open(dir string, opts *Options) (*Store, error) {
 	}
 	o.rotateSize, o.keep = cmp.Or(o.rotateSize, 64<<20), cmp.Or(o.keep, 8)
 	o.maxOpen = cmp.Or(o.maxOpen, 128) // with all their ids they take about 50 MB
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if kind := safefile.NetworkFS(dir); kind != "" && !o.ReadOnly {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if kind := safefile.NetworkFS(dir); kind != "" {
 		o.Logger.Warn("transcripts are on a network file system: locks and appends of several hosts are unreliable there",
 			"dir", dir, "kind", kind)
 	}
-	_, err := s.dir.Open(!o.ReadOnly)
+	_, err := s.dir.Open(true)
 	if err == nil {
 		s.chats, err = lru.NewWithEvict(o.maxOpen, func(_ chatKey, l *chatLog) { l.retire() })
 	}

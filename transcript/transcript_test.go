@@ -3,7 +3,6 @@ package transcript
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -199,19 +198,6 @@ func TestRepeatsAreDropped(t *testing.T) {
 		}
 		add(t, s, false, messages(0, 4)...)
 		addFile(t, filepath.Join(dir, file), lines(t, message(3)))
-	}
-}
-
-func TestReadOnly(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "transcripts")
-	if _, err := Open(dir, &Options{ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("missing folder: %v", err)
-	}
-	add(t, open(t, dir, nil), true, message(1))
-	s := open(t, dir, &Options{ReadOnly: true})
-	expectTail(t, s, 5, messages(1, 2))
-	if names, err := s.files(); len(names) != 1 || err != nil {
-		t.Errorf("files: %v, %v", names, err)
 	}
 }
 
