@@ -255,3 +255,12 @@ func TestMailIDLeadsToWhatItIsAbout(t *testing.T) {
 		}
 	}
 }
+
+// What a bot refuses for good is not tried again; anything else that is no success is.
+func TestIsRefusal(t *testing.T) {
+	for code, want := range map[int]bool{200: false, 302: false, 400: true, 404: true, 408: false, 422: true, 429: false, 500: false, 503: false} {
+		if got := feishu.IsRefusal(code); got != want {
+			t.Errorf("%d: got %t", code, got)
+		}
+	}
+}

@@ -146,33 +146,6 @@ func TestGatewayWithoutRedis(t *testing.T) {
 	n.eachOnce(botB)
 }
 
-// A private chat passes and leaves no trace.
-func TestPrivateChatsPass(t *testing.T) {
-	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
-	_, botA := n.behind(apps[0], n.config("agent_a"), nil)
-	_, err := n.SayPrivate(apps[0].ID, n.user.ID, "between us")
-	must(t, err)
-	h := n.hears(botA, "between us")
-	n.reply(botA, h, "", "only you will know")
-	n.says("in the group")
-	n.reply(botA, n.hears(botA, "in the group"), "", "everybody may know") // the private one was dealt with before
-	n.recorded([]string{"in the group", "everybody may know"})
-	var queue []byte
-	n.until("the queue has what everybody may know", func() bool { // the transcript may have it first
-		queue, err = os.ReadFile(filepath.Join(n.dir, "relay", "outbound.jsonl"))
-		return err == nil && strings.Contains(string(queue), "everybody")
-	})
-	if strings.Contains(string(queue), "only you") {
-		t.Errorf("the queue holds %s", queue)
-	}
-	for _, e := range n.dirEntries("transcripts") {
-		if strings.HasPrefix(e, "feishu_") && !strings.Contains(e, n.chat) {
-			t.Errorf("there is a transcript %s", e)
-		}
-	}
-}
-
 // stops is how many messages a sidecar has stopped for a reason: what a bot said
 // and what a person did.
 func (n *tenant) stops(s *running, reason string) (count int) {

@@ -26,7 +26,6 @@ type history struct {
 	mail    []mailed                           // direct messages that bots received
 	mailing map[string]int64                   // when a bot began to send each, by its id
 	events  int                                // accepted sends and deliveries
-	exempt  map[relay.MessageID]relay.Reason   // why no bot receives the message
 	changed chan struct{}                      // closed at the next event
 
 	// stops returns why a bot must not receive the messages of a chat, "" if it
@@ -40,7 +39,7 @@ type mailed struct {
 }
 
 func newHistory(bots []string) *history {
-	h := &history{times: map[string]map[relay.MessageID]int{}, exempt: map[relay.MessageID]relay.Reason{},
+	h := &history{times: map[string]map[relay.MessageID]int{},
 		mailing: map[string]int64{}, changed: make(chan struct{}),
 		record: record{Bots: bots, Messages: map[relay.MessageID]*sentMessage{},
 			Killed: map[string][]int{}, Resumes: map[string]bool{}}}
@@ -76,9 +75,7 @@ func (h *history) sending(id relay.MessageID, sender, chat, content string) {
 	m := &sentMessage{conversation: conversation{sender, chat}, Sum: sumOf(content), Called: h.now(),
 		Stopped: map[string]relay.Reason{}}
 	for _, bot := range h.record.Bots {
-		if reason, ok := h.exempt[id]; ok {
-			m.Stopped[bot] = reason
-		} else if h.stops != nil && h.stops(bot, chat) != "" {
+		if h.stops != nil && h.stops(bot, chat) != "" {
 			m.Stopped[bot] = h.stops(bot, chat)
 		}
 	}
@@ -92,13 +89,6 @@ func (h *history) accepted(id relay.MessageID) {
 	h.record.Messages[id].Accepted = h.now()
 	h.open += len(h.record.receivers(id))
 	h.happened()
-}
-
-// spare says, before it is sent, that a message is not to be delivered, and why.
-func (h *history) spare(id relay.MessageID, reason relay.Reason) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.exempt[id] = reason
 }
 
 // reported notes a person's message that was answered with 202.

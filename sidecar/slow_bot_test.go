@@ -154,52 +154,6 @@ func TestSlowWebhook(t *testing.T) {
 	c.verify(ctx)
 }
 
-// A sidecar that is killed while the bot thinks posts the message again, under the
-// same id.
-func TestSlowWebhookAndAKilledSidecar(t *testing.T) {
-	t.Parallel()
-	c, ctx, say := slow(t, func(*sidecar.Config) {})
-	b := c.bots[1]
-	bot := b.thinks(t)
-	first := say("oc_1")
-	bot.posted(ctx, t, first)
-	b.side.kill()
-	b.side.start("")
-	bot.posted(ctx, t, first, first)
-	bot.says(first, http.StatusOK) // of the post that ended
-	bot.says(first, http.StatusOK)
-	eventually(ctx, t, "it is delivered", func() bool { return len(b.inProgress(ctx, t)) == 0 })
-	c.quiet(ctx)
-}
-
-// What waits behind a message that the bot thinks about does not expire when the
-// sidecar is killed meanwhile.
-func TestWaitingBehindASlowBotOverAKill(t *testing.T) {
-	t.Parallel()
-	const maxAge = time.Second
-	c, ctx, say := slow(t, func(cfg *sidecar.Config) { cfg.MaxAge = maxAge })
-	b := c.bots[1]
-	bot := b.thinks(t)
-	first := say("oc_1")
-	bot.posted(ctx, t, first)
-	second, third := say("oc_1"), say("oc_1")
-	eventually(ctx, t, "the first message is in progress for long", func() bool {
-		list := b.inProgress(ctx, t)
-		since, err := time.Parse(time.RFC3339, list[0].Since)
-		return err == nil && time.Since(since) > 3*maxAge
-	})
-	b.side.kill()
-	b.side.start("")
-	bot.posted(ctx, t, first, second) // RELAY_MAX_AGE has passed since the turn of the first
-	bot.says(second, http.StatusOK)
-	bot.posted(ctx, t, first, second, third)
-	bot.says(third, http.StatusOK)
-	if n := b.metric(ctx, t, `feishu_relay_stopped_total{reason="expired"}`); n != 1 {
-		t.Errorf("%v messages expired, want the first", n)
-	}
-	c.quiet(ctx)
-}
-
 // A bot that answers 202 has the message and settles it later, over restarts of
 // its sidecar.
 func TestAcceptedByTheWebhook(t *testing.T) {
@@ -243,67 +197,6 @@ func TestAcceptedByTheWebhook(t *testing.T) {
 	if n := b.metric(ctx, t, `feishu_relay_stopped_total{reason="undeliverable"}`); n != 1 {
 		t.Errorf("%v messages are undeliverable, want the one that was refused", n)
 	}
-	c.quiet(ctx)
-}
-
-// A message that the policy stopped is unknown to who settles it, also after a restart.
-func TestWhatTheBotWasNotGivenCannotBeSettled(t *testing.T) {
-	t.Parallel()
-	c, ctx, say := slow(t, func(cfg *sidecar.Config) { cfg.Limits.MaxDepth, cfg.Limits.Threshold = 2, 2 })
-	b := c.bots[1]
-	bot := b.thinks(t)
-	given := say("oc_1")
-	bot.posted(ctx, t, given)
-	bot.says(given, http.StatusOK)
-	stopped := say("oc_1")
-	eventually(ctx, t, "the second is stopped", func() bool {
-		return b.metric(ctx, t, `feishu_relay_stopped_total{reason="max_depth"}`) == 1 && len(b.inProgress(ctx, t)) == 0
-	})
-	for range 2 {
-		b.settles(ctx, t, given, "", http.StatusOK)
-		b.settles(ctx, t, given, `{"state":"refused"}`, http.StatusConflict)
-		b.settles(ctx, t, stopped, "", http.StatusNotFound)
-		b.side.stop()
-		b.side.start("")
-	}
-	bot.posted(ctx, t, given)
-}
-
-// A bot that does not answer within DELIVERY_TIMEOUT gets the message no more, and
-// its chat goes on. A late answer counts.
-func TestDeliveryTimeout(t *testing.T) {
-	t.Parallel()
-	c, ctx, say := slow(t, func(cfg *sidecar.Config) { cfg.DeliveryTimeout = time.Second })
-	b := c.bots[1]
-	bot := b.thinks(t)
-	first := say("oc_1")
-	bot.posted(ctx, t, first)
-	second := say("oc_1")
-	bot.posted(ctx, t, first, second)
-	bot.says(second, http.StatusOK)
-	eventually(ctx, t, "the first is undeliverable", func() bool {
-		return b.metric(ctx, t, `feishu_relay_stopped_total{reason="undeliverable"}`) == 1
-	})
-	b.settles(ctx, t, first, "", http.StatusOK)
-	b.settles(ctx, t, first, "", http.StatusOK)
-	var outcomes struct {
-		Outcomes []struct {
-			RelayMsgID relay.MessageID `json:"relay_msg_id"`
-			Stopped    string
-			Delivered  int64 `json:"delivered_at"`
-		}
-	}
-	eventually(ctx, t, "the outcome says that it is delivered", func() bool {
-		must(t, b.get(ctx, "/v1/outcomes?channel=feishu&chat_id=oc_1", &outcomes))
-		for _, o := range outcomes.Outcomes {
-			if o.RelayMsgID == first {
-				return o.Stopped == "" && o.Delivered > 0
-			}
-		}
-		return false
-	})
-	bot.posted(ctx, t, first, second)
-	bot.says(first, http.StatusOK)
 	c.quiet(ctx)
 }
 
