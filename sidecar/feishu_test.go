@@ -44,7 +44,15 @@ func converse(t *testing.T, native string, hook bool) {
 		apps[1].EncryptKey = "key of BotB"
 	}
 	n, apps := newTenant(t, feishusim.Options{}, apps...)
-	n.Fault(feishusim.Fault{Kind: feishusim.FaultNative, Mode: native, Delay: 50 * time.Millisecond})
+	const later = 50 * time.Millisecond
+	switch native {
+	case "first": // the bots' calls are answered after Feishu's own events
+		for _, route := range []string{"POST /open-apis/im/v1/messages", "POST /open-apis/im/v1/messages/*/reply"} {
+			n.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: route, Applied: true, Delay: later})
+		}
+	case "last":
+		n.Fault(feishusim.Fault{Kind: feishusim.FaultDelay, Delay: later})
+	}
 	appA, appB := apps[0], apps[1]
 
 	_, botA := n.behind(appA, n.config("agent_a"), func(b *sdkBot, h heard) {

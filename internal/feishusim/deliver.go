@@ -69,20 +69,9 @@ func (s *Server) after(p *pending, d time.Duration, f func()) {
 func (s *Server) deliverMessage(c *chat, m *message) {
 	for _, id := range c.Members {
 		a := s.apps[id]
-		if a == nil || !s.receives(a, c, m) {
-			continue
+		if a != nil && s.receives(a, c, m) {
+			s.emit(a, eventReceive, m.ID, s.receiveEvent(a, c, m))
 		}
-		delay := time.Duration(0)
-		if m.SenderType == senderApp {
-			f := s.native(id)
-			if f.Mode == "off" {
-				continue
-			}
-			if f.Mode == "last" {
-				delay = cmp.Or(f.Delay, time.Second)
-			}
-		}
-		s.emitAfter(delay, a, eventReceive, m.ID, s.receiveEvent(a, c, m))
 	}
 }
 
@@ -163,8 +152,11 @@ func (s *Server) memberEvent(c *chat, entity string, came bool) {
 	s.bump()
 }
 
+// emit begins the delivery of an event to an app that subscribed its type.
 func (s *Server) emit(a *app, eventType, message string, event any) {
-	s.emitAfter(0, a, eventType, message, event)
+	if slices.Contains(a.Events, eventType) {
+		s.enqueue(a, eventType, message, event)
+	}
 }
 
 // Emit delivers an event of any type to an app, whether subscribed or not: event
@@ -180,18 +172,11 @@ func (s *Server) Emit(app, eventType string, event json.RawMessage) error {
 	if a == nil || !json.Valid(event) {
 		return errField
 	}
-	s.enqueue(0, a, eventType, "", event)
+	s.enqueue(a, eventType, "", event)
 	return nil
 }
 
-// emitAfter begins the delivery of an event to an app that subscribed its type.
-func (s *Server) emitAfter(delay time.Duration, a *app, eventType, message string, event any) {
-	if slices.Contains(a.Events, eventType) {
-		s.enqueue(delay, a, eventType, message, event)
-	}
-}
-
-func (s *Server) enqueue(delay time.Duration, a *app, eventType, message string, event any) {
+func (s *Server) enqueue(a *app, eventType, message string, event any) {
 	if s.closed {
 		return
 	}
@@ -208,8 +193,9 @@ func (s *Server) enqueue(delay time.Duration, a *app, eventType, message string,
 	if len(a.pending) > maxPending {
 		s.drop(a.pending[0])
 	}
+	delay := time.Duration(0)
 	if f := s.fault(FaultDelay, a.ID); f != nil {
-		delay += f.Delay
+		delay = f.Delay
 	}
 	if f := s.fault(FaultReorder, a.ID); f != nil {
 		delay += rand.N(cmp.Or(f.Delay, time.Second))

@@ -200,22 +200,12 @@ func TestFaultsOfDelivery(t *testing.T) {
 	}
 }
 
-func TestNativeDelivery(t *testing.T) {
+// An answer that is late comes after the event of what was sent.
+func TestAnAnswerIsLate(t *testing.T) {
 	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB", Scopes: append(DefaultScopes(), ScopeGroupAll)})
 	b := r.connect(r.apps[1])
-	c := r.client(r.apps[0])
-	r.Fault(Fault{Kind: FaultNative, Mode: "off"})
-	r.mustSend(c, "text", textOf("unheard"))
-	r.Fault(Fault{Kind: FaultNative, Mode: "last", Delay: 50 * time.Millisecond})
-	last := r.mustSend(c, "text", textOf("late"))
-	if got := *r.next(b).Event.Message.MessageId; got != last {
-		t.Errorf("got %s, want %s", got, last)
-	}
-	if d := r.Deliveries()[0]; d.Time.Sub(time.UnixMilli(r.message(last).CreateTime)) < 50*time.Millisecond {
-		t.Errorf("delivered too early: %v", d.Time)
-	}
-	r.Fault(Fault{Kind: FaultNative, Mode: "first", Delay: 30 * time.Millisecond})
-	first := r.mustSend(c, "text", textOf("early"))
+	r.Fault(Fault{Kind: FaultAnswer, Route: "POST /open-apis/im/v1/messages", Applied: true, Delay: 30 * time.Millisecond})
+	first := r.mustSend(r.client(r.apps[0]), "text", textOf("early"))
 	if !slices.ContainsFunc(r.Deliveries(), func(d Delivery) bool { return d.MessageID == first }) {
 		t.Error("the answer came before the event")
 	}

@@ -33,13 +33,8 @@ const (
 	// FaultFragment sends events in Parts pieces (default 2), in any order, Delay apart.
 	FaultFragment = "fragment"
 	// FaultAnswer answers calls of Route with Code, Msg, Status and Header, or with Body as it is, after Delay. The
-	// call has no effect unless Applied is set: then only its answer is lost.
+	// call has no effect unless Applied is set: then only its answer is lost, or without another answer late.
 	FaultAnswer = "answer"
-	// FaultNative decides when App receives other bots' messages, given the
-	// scopes: Mode "on"; "off": never; "first": the event is sent Delay before
-	// the sender's call is answered; "last": Delay (default 1 s) after it. It has
-	// no Count.
-	FaultNative = "native"
 )
 
 // Fault is a simulated fault.
@@ -56,7 +51,6 @@ type Fault struct {
 	Applied bool          `json:"applied,omitempty"`
 	Delay   time.Duration `json:"-"`               // "delay_ms" over HTTP
 	Parts   int           `json:"parts,omitempty"` // pieces of an event
-	Mode    string        `json:"mode,omitempty"`  // of FaultNative
 }
 
 type fault struct {
@@ -66,7 +60,7 @@ type fault struct {
 
 var faultKinds = []string{
 	FaultDrop, FaultClose, FaultBootstrap, FaultDelay, FaultDuplicate,
-	FaultReorder, FaultLose, FaultNoAck, FaultFragment, FaultAnswer, FaultNative,
+	FaultReorder, FaultLose, FaultNoAck, FaultFragment, FaultAnswer,
 }
 
 // FaultKinds lists the kinds.
@@ -76,8 +70,6 @@ func (f *Fault) check() error {
 	switch {
 	case !slices.Contains(faultKinds, f.Kind):
 		return fmt.Errorf("no fault %.40q: want one of %s", f.Kind, strings.Join(faultKinds, ", "))
-	case f.Kind == FaultNative && !slices.Contains([]string{"on", "off", "first", "last"}, f.Mode):
-		return fmt.Errorf("native mode %.40q: want on, off, first or last", f.Mode)
 	case f.Kind == FaultAnswer && len(strings.Fields(f.Route)) != 2:
 		return fmt.Errorf("route %.80q: want a method and a path", f.Route)
 	case f.Count < 0 || f.Parts < 0 || f.Parts > maxFragments || f.Delay < 0:
@@ -183,6 +175,11 @@ func matches(route, method, path string) bool {
 	return slices.EqualFunc(a, b, func(pattern, part string) bool { return pattern == "*" || pattern == part })
 }
 
+// onlyLate reports whether the call's own answer is sent, after Delay.
+func (f *Fault) onlyLate() bool {
+	return f.Applied && f.Code == 0 && f.Msg == "" && f.Status == 0 && f.Body == ""
+}
+
 // write sends the planned answer.
 func (f *Fault) write(w http.ResponseWriter) {
 	for key, values := range f.Header {
@@ -203,15 +200,4 @@ func (f *Fault) write(w http.ResponseWriter) {
 	status := cmp.Or(f.Status, http.StatusInternalServerError)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, cmp.Or(f.Body, http.StatusText(status))) // fails if the caller is gone
-}
-
-// native returns the fault that decides how another bot's message reaches app, "" for any; without one it is on. The
-// caller holds s.mu.
-func (s *Server) native(app string) Fault {
-	for _, f := range s.faults {
-		if f.Kind == FaultNative && (f.App == "" || f.App == app || app == "") {
-			return f.Fault
-		}
-	}
-	return Fault{Mode: "on"}
 }

@@ -22,7 +22,6 @@ type call struct {
 	app  *app // nil if the route needs none
 	r    *http.Request
 	body []byte
-	hold time.Duration // pause before the answer
 }
 
 // top is an answer whose fields are next to code and msg, not under data.
@@ -77,11 +76,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt route) {
 	}
 	s.record(r, c.body)
 	if planned != nil {
-		c.hold += planned.Delay
-	}
-	if c.hold > 0 {
 		select {
-		case <-time.After(c.hold):
+		case <-time.After(planned.Delay):
 		case <-r.Context().Done():
 		}
 	}
@@ -89,7 +85,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt route) {
 	w.Header().Set("X-Tt-Logid", logID)
 	w.Header().Set("X-Request-Id", newID("", 16))
 	switch {
-	case planned != nil:
+	case planned != nil && !planned.onlyLate():
 		planned.write(w)
 	case err != nil:
 		e, ok := errors.AsType[*apiError](err)

@@ -152,9 +152,6 @@ func (c *call) send(in *outgoing, d draft) (any, error) {
 		}
 		c.s.uuids[key] = sentOnce{m.ID, time.Now()}
 	}
-	if f := c.s.native(""); f.Mode == "first" { // the answer comes after the event
-		c.hold = f.Delay
-	}
 	return c.s.restMessage(c.app, m, read{}), nil
 }
 
