@@ -77,18 +77,15 @@ func (c *mailboxDeadLettersCommand) run(p *cli, _ []string) error {
 type mailboxReplayCommand struct {
 	mailboxFlags
 	Args struct {
-		ID string `positional-arg-name:"ID" required:"yes"`
+		ID named `positional-arg-name:"ID" required:"yes"`
 	} `positional-args:"yes"`
 }
 
 func (c *mailboxReplayCommand) run(p *cli, _ []string) error {
-	if c.Args.ID == "" {
-		return p.misused("which ID? `feishu-relay mailbox dead-letters` names them")
-	}
-	path := "/v1/mailbox/dead-letters/" + url.PathEscape(c.Args.ID) + "/replay"
+	path := "/v1/mailbox/dead-letters/" + url.PathEscape(string(c.Args.ID)) + "/replay"
 	return askMailbox(p, c.mailboxFlags, http.MethodPost, path, nil,
 		func(_ *client, b *strings.Builder, _ struct{}) {
-			fmt.Fprintf(b, "%s is on its way again\n", neutral(c.Args.ID))
+			fmt.Fprintf(b, "%s is on its way again\n", neutral(string(c.Args.ID)))
 		})
 }
 
@@ -127,16 +124,13 @@ type mailboxUpdateCommand struct {
 	mailboxFlags
 	From mailbox.AgentID `long:"from" value-name:"AGENT"`
 	Args struct {
-		ID    string            `positional-arg-name:"ID" required:"yes"`
+		ID    named             `positional-arg-name:"ID" required:"yes"`
 		State mailbox.TaskState `positional-arg-name:"STATE" required:"yes"`
 		Text  []string          `positional-arg-name:"TEXT"`
 	} `positional-args:"yes"`
 }
 
 func (c *mailboxUpdateCommand) run(p *cli, _ []string) (err error) {
-	if c.Args.ID == "" {
-		return p.misused("which ID? `feishu-relay mailbox tasks` names the tasks")
-	}
 	update := struct {
 		State mailbox.TaskState `json:"state"`
 		Text  string            `json:"text,omitempty"`
@@ -147,7 +141,7 @@ func (c *mailboxUpdateCommand) run(p *cli, _ []string) (err error) {
 			return err
 		}
 	}
-	path := "/v1/mailbox/tasks/" + url.PathEscape(c.Args.ID)
+	path := "/v1/mailbox/tasks/" + url.PathEscape(string(c.Args.ID))
 	return askMailbox(p, c.mailboxFlags, http.MethodPost, path, update, (*client).printStep)
 }
 

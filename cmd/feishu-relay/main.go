@@ -54,6 +54,18 @@ type command interface {
 // takesArgs is implemented by commands that take args.
 type takesArgs interface{ takesArgs() }
 
+// named is an argument that names something; a variable of a script that is not set must not pass for a name.
+type named string
+
+// UnmarshalFlag is called by package flags.
+func (n *named) UnmarshalFlag(text string) error {
+	if text == "" {
+		return errors.New("an argument is empty; is a variable not set?")
+	}
+	*n = named(text)
+	return nil
+}
+
 // language is the flag of commands that speak English or Chinese.
 type language struct {
 	Lang string `long:"lang" choice:"en" choice:"zh"`

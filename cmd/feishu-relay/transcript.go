@@ -144,15 +144,12 @@ type transcriptShowCommand struct {
 	transcriptFlags
 	N    int `short:"n" default:"50"`
 	Args struct {
-		Chat string `positional-arg-name:"CHAT" required:"yes"`
+		Chat named `positional-arg-name:"CHAT" required:"yes"`
 	} `positional-args:"yes"`
 }
 
 func (c *transcriptShowCommand) run(p *cli, _ []string) error {
-	if c.Args.Chat == "" {
-		return p.misused("which CHAT? `feishu-relay transcript list` names them")
-	}
-	return c.show(p, c.Args.Chat, c.N, false)
+	return c.show(p, string(c.Args.Chat), c.N, false)
 }
 
 type transcriptTailCommand struct {

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -66,6 +67,14 @@ func TestKeysAreThoseOfTheProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	table, err := os.ReadFile("../../cmd/feishu-relay/frameworks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		_, value, _ := strings.Cut(line, ": ")
+		asked[strings.TrimSpace(value)] = true
 	}
 	for key := range catalogue() {
 		name, _, _ := strings.Cut(strings.TrimSuffix(key, ".fix"), "/")
