@@ -124,12 +124,12 @@ func (a *api) transcript(_ context.Context, in transcriptPage) (out TranscriptPa
 	case err != nil:
 		return out, err
 	}
-	entries, from, err := a.withNotices(in, page, until, a.shown(in, page))
-	out = TranscriptPage{in.Channel, in.ChatID, entries, page.Earlier}
+	entries, from := a.withNotices(in, page, until, a.shown(in, page))
+	out = TranscriptPage{in.Channel, in.ChatID, web.List(entries), page.Earlier}
 	if page.Earlier != "" && from < math.MaxInt64 {
 		out.Earlier += noticesFrom + strconv.FormatInt(from, 10)
 	}
-	return out, err
+	return out, nil
 }
 
 // shown returns the entries of a page, with their depths.

@@ -212,19 +212,17 @@ func noticeEntry(r *group.Record) transcript.Entry {
 		MessageID: string(r.Message), ThreadID: r.Thread, TS: int64(r.TS), Mark: mark}
 }
 
-// notices are the last n commands and notices of a chat up to a time.
-func (s *Sidecar) notices(channel, chat string, n int, until int64) (list []transcript.Entry, err error) {
+// notices are the newest commands and notices of a chat, by time.
+func (s *Sidecar) notices(channel, chat string) (list []transcript.Entry) {
 	s.core.Group(core.ChatOf(channel, relay.ChatID(chat)), func(g *group.State) {
 		for _, r := range g.Shown() {
-			if int64(r.TS) <= until {
-				e := noticeEntry(&r)
-				e.Recalled = g.Gone(r.Of) && r.Text == ""
-				list = append(list, e)
-			}
+			e := noticeEntry(&r)
+			e.Recalled = g.Gone(r.Of) && r.Text == ""
+			list = append(list, e)
 		}
 	})
 	slices.SortStableFunc(list, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
-	return list[max(0, len(list)-n):], nil
+	return list
 }
 
 // Recalled has everybody forget the text of a message.
