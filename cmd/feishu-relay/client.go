@@ -125,14 +125,14 @@ func (c *client) call(ctx context.Context, method, path string, in any) (data []
 
 // unanswered says why there is no answer.
 func (c *client) unanswered(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err() // interrupted
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
 		return noSidecar(c.say("no sidecar", c.addr))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the sidecar at %s gave no answer within %s; its log may tell why", c.addr, apiWithin)
+		return fmt.Errorf("the sidecar at %s gave no answer in time; its log may tell why", c.addr)
 	}
 	return fmt.Errorf("the sidecar at %s broke off: %w", c.addr, err)
 }

@@ -103,74 +103,44 @@ func (c *groupCommand) run(p *cli, _ []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := groupRequest(g, c.Args.Command)
+	verb, body, err := groupRequest(g, c.Args.Command)
 	if err != nil {
 		return p.misused("%s", neutral(err.Error()))
 	}
-	path := "/v1/groups/" + url.PathEscape(string(g.ChatID)) + r.path + "?channel=" + url.QueryEscape(g.Channel)
-	return ask(p.ctx, a, r.method, path, r.body, func(b *strings.Builder, g group.Group) {
-		if done := "group" + r.path; words.Has(done) {
+	path := "/v1/groups/" + url.PathEscape(string(g.ChatID)) + verb.path + "?channel=" + url.QueryEscape(g.Channel)
+	return ask(p.ctx, a, verb.method, path, body, func(b *strings.Builder, g group.Group) {
+		if done := "group" + verb.path; words.Has(done) {
 			fmt.Fprintln(b, a.say(done))
 		}
 		a.printGroup(b, &g)
 	})
 }
 
-// groupCall is the call of the API that a command is, below the group's path.
-type groupCall struct {
-	method, path string
-	body         any
-}
-
-// groupVerb is what a command begins with: whether it names bots, whether it has a value, and the call that it is.
-// What a value may be, the sidecar says.
+// groupVerb is what a command begins with, and the call of the API that it is, below the group's path. What a value may
+// be, the sidecar says.
 type groupVerb struct {
 	name        string
-	bots, value bool
-	call        func(bots []relay.AgentName, value any) groupCall
+	bots, value bool // it takes some
+	method      string
+	path        string
+	key         string // of the setting that it changes
+	to          any    // without a value
 }
 
 var groupVerbs = []groupVerb{
-	{"status", false, false, call(http.MethodGet, "")},
-	{"pause", false, true, set("paused")},
-	{"resume", false, false, func([]relay.AgentName, any) groupCall { return patch("paused", false) }},
-	{"mute", true, true, mute},
-	{"unmute", true, false, func(bots []relay.AgentName, _ any) groupCall { return mute(bots, false) }},
-	{"answer", true, true, func(bots []relay.AgentName, value any) groupCall {
-		if len(bots) == 0 {
-			return patch("answer", value)
-		}
-		return groupCall{http.MethodPatch, "", map[string]any{"answer": "default", "default_bot": bots[0]}}
-	}},
-	{"limit", false, true, set("limit")},
-	{"threshold", false, true, set("threshold")},
-	{"judge", false, true, set("judge")},
-	{"budget", false, true, set("budget")},
-	{"continue", true, false, func(bots []relay.AgentName, _ any) groupCall {
-		return groupCall{http.MethodPost, "/continue", map[string]any{"bots": bots}}
-	}},
-	{"stop", false, false, call(http.MethodPost, "/stop")},
-	{"forget", false, false, call(http.MethodDelete, "/settings")},
-}
-
-func call(method, path string) func([]relay.AgentName, any) groupCall {
-	return func([]relay.AgentName, any) groupCall { return groupCall{method, path, nil} }
-}
-
-func patch(key string, to any) groupCall {
-	return groupCall{http.MethodPatch, "", map[string]any{key: to}}
-}
-
-func set(key string) func([]relay.AgentName, any) groupCall {
-	return func(_ []relay.AgentName, value any) groupCall { return patch(key, value) }
-}
-
-func mute(bots []relay.AgentName, until any) groupCall {
-	muted := map[relay.AgentName]any{}
-	for _, b := range bots {
-		muted[b] = until
-	}
-	return patch("muted", muted)
+	{name: "status", method: http.MethodGet},
+	{name: "pause", value: true, method: http.MethodPatch, key: "paused", to: true},
+	{name: "resume", method: http.MethodPatch, key: "paused", to: false},
+	{name: "mute", bots: true, value: true, method: http.MethodPatch, key: "muted", to: true},
+	{name: "unmute", bots: true, method: http.MethodPatch, key: "muted", to: false},
+	{name: "answer", bots: true, value: true, method: http.MethodPatch, key: "answer", to: ""},
+	{name: "limit", value: true, method: http.MethodPatch, key: "limit", to: ""},
+	{name: "threshold", value: true, method: http.MethodPatch, key: "threshold", to: ""},
+	{name: "judge", value: true, method: http.MethodPatch, key: "judge", to: ""},
+	{name: "budget", value: true, method: http.MethodPatch, key: "budget", to: ""},
+	{name: "continue", bots: true, method: http.MethodPost, path: "/continue"},
+	{name: "stop", method: http.MethodPost, path: "/stop"},
+	{name: "forget", method: http.MethodDelete, path: "/settings"},
 }
 
 // valueOf is a word as the sidecar takes it: a number, or true and false for on and off.
@@ -185,7 +155,7 @@ func valueOf(word string) any {
 }
 
 // groupRequest reads a command; none shows the group.
-func groupRequest(g *group.Group, command []string) (none groupCall, err error) {
+func groupRequest(g *group.Group, command []string) (verb groupVerb, body any, err error) {
 	if len(command) == 0 {
 		command = []string{"status"}
 	}
@@ -195,10 +165,11 @@ func groupRequest(g *group.Group, command []string) (none groupCall, err error) 
 		for _, v := range groupVerbs {
 			known = append(known, v.name)
 		}
-		return none, fmt.Errorf("there is no command %s%s; there are %s", command[0], didYouMean(command[0], known),
+		return verb, nil, fmt.Errorf("there is no command %s%s; there are %s", command[0], didYouMean(command[0], known),
 			strings.Join(known, ", "))
 	}
-	verb, bots, value := groupVerbs[i], []relay.AgentName{}, any(true)
+	verb = groupVerbs[i]
+	bots, to := []relay.AgentName{}, verb.to
 	for _, word := range command[1:] {
 		i := slices.IndexFunc(g.Bots, func(b group.Bot) bool {
 			return strings.EqualFold(b.Name, word) || strings.EqualFold(string(b.Agent), word)
@@ -206,20 +177,33 @@ func groupRequest(g *group.Group, command []string) (none groupCall, err error) 
 		switch {
 		case i >= 0 && verb.bots:
 			bots = append(bots, g.Bots[i].Agent)
-		case value == true && verb.value:
-			value = valueOf(word)
+		case to == verb.to && verb.value:
+			to = valueOf(word)
 		default:
-			return none, fmt.Errorf("%s: unexpected %q", verb.name, word)
+			return verb, nil, fmt.Errorf("%s: unexpected %q", verb.name, word)
 		}
 	}
-	if len(bots) == 0 && strings.HasSuffix(verb.name, "mute") {
+	muted := map[relay.AgentName]any{}
+	for _, b := range bots {
+		muted[b] = to
+	}
+	switch {
+	case verb.key == "muted" && len(bots) == 0:
 		var here []string
 		for _, b := range g.Bots {
 			here = append(here, cmp.Or(b.Name, string(b.Agent)))
 		}
-		return none, fmt.Errorf("%s: which bot? Here are %s", verb.name, strings.Join(here, ", "))
+		return verb, nil, fmt.Errorf("%s: which bot? Here are %s", verb.name, strings.Join(here, ", "))
+	case verb.key == "muted":
+		body = map[string]any{"muted": muted}
+	case verb.key == "answer" && len(bots) > 0:
+		body = map[string]any{"answer": "default", "default_bot": bots[0]}
+	case verb.key != "":
+		body = map[string]any{verb.key: to}
+	case verb.bots:
+		body = map[string]any{"bots": bots}
 	}
-	return verb.call(bots, value), nil
+	return verb, body, nil
 }
 
 // printGroups writes a table of groups.
