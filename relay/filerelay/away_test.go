@@ -31,7 +31,6 @@ func TestAway(t *testing.T) {
 		gap  func(t *testing.T, dir string)
 		want [][]byte // after the return
 	}{
-		{"nothing", func(t *testing.T, dir string) { fill(t, dir, filerelay.Options{}, meanwhile...) }, meanwhile},
 		{"many rotations", func(t *testing.T, dir string) {
 			fill(t, dir, filerelay.Options{RotateSize: 600}, meanwhile...)
 			if n := len(segmentsOf(t, dir)); n < 5 {
@@ -198,7 +197,7 @@ func TestCapped(t *testing.T) {
 	q = queue(t, dir, "b", filerelay.Options{})
 	h = listen(t, q)
 	reading(t, q)
-	eventually(t, "the end", func() bool { return q.Status().Lag == 0 })
+	relaytest.Eventually(t, "the end", func() bool { return q.Status().Lag == 0 })
 	h.stop()
 	if kept := len(h.got()); kept == 0 || kept == n {
 		t.Errorf("%d of %d lines are kept", kept, n)

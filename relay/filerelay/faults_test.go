@@ -67,7 +67,7 @@ func TestFaultsUnderLoad(t *testing.T) {
 				})
 			}
 			caughtUp := func() {
-				eventually(t, "caught up", func() bool { return len(wholly()) >= len(lines) })
+				relaytest.Eventually(t, "caught up", func() bool { return len(wholly()) >= len(lines) })
 			}
 			for round := range rounds {
 				if c.met {
@@ -121,7 +121,7 @@ func TestHalfWrittenLineIsAwaited(t *testing.T) {
 	for i := range whole {
 		scribble(t, live(dir), whole[i:i+1])
 	}
-	eventually(t, "a lag of the unfinished line", func() bool { return q.Status().Lag == int64(len(whole)) })
+	relaytest.Eventually(t, "a lag of the unfinished line", func() bool { return q.Status().Lag == int64(len(whole)) })
 	scribble(t, live(dir), []byte("\n"), relaytest.Line("foreign", 2), []byte("\n"))
 	h.want(whole, relaytest.Line("foreign", 2))
 }
@@ -152,7 +152,7 @@ func TestLinesBehindFragments(t *testing.T) {
 			must(t, os.WriteFile(live(dir), c.file, 0o600))
 			q := queue(t, dir, "a", filerelay.Options{})
 			listen(t, q).want(c.want...)
-			eventually(t, "the end", func() bool { return q.Status().Lag == 0 })
+			relaytest.Eventually(t, "the end", func() bool { return q.Status().Lag == 0 })
 			if got := q.Stats(); got.Salvaged != c.salvaged || got.Skipped != c.skipped {
 				t.Errorf("stats are %+v, want %d salvaged, %d skipped", got, c.salvaged, c.skipped)
 			}
@@ -168,12 +168,12 @@ func TestFolderRemovedAndBack(t *testing.T) {
 	publish(t, q, relaytest.Line("a", 1))
 	h.wait(1)
 	must(t, os.RemoveAll(dir))
-	eventually(t, "a fault in Status", func() bool { s := q.Status(); return !s.Connected && s.Error != "" })
+	relaytest.Eventually(t, "a fault in Status", func() bool { s := q.Status(); return !s.Connected && s.Error != "" })
 	must(t, os.MkdirAll(dir, 0o700))
 	scribble(t, live(dir), relaytest.Line("foreign", 1), []byte("\n"))
 	publish(t, q, relaytest.Line("a", 2))
 	h.want(relaytest.Line("a", 1), relaytest.Line("foreign", 1), relaytest.Line("a", 2))
-	eventually(t, "Status without fault", func() bool { s := q.Status(); return s.Connected && s.Error == "" })
+	relaytest.Eventually(t, "Status without fault", func() bool { s := q.Status(); return s.Connected && s.Error == "" })
 
 	must(t, os.RemoveAll(dir))
 	publish(t, q, relaytest.Line("a", 3)) // makes the folder again

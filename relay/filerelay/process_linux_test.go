@@ -109,7 +109,7 @@ func TestKilledWriters(t *testing.T) {
 			}
 			accepted["observer"] = rounds
 			last := fmt.Sprintf("om_observer_%d", rounds)
-			eventually(t, "the last line", func() bool { return slices.Contains(h.got(), last) })
+			relaytest.Eventually(t, "the last line", func() bool { return slices.Contains(h.got(), last) })
 			h.stop()
 			came := map[string]int{}
 			for _, id := range h.lines {

@@ -20,8 +20,6 @@ import (
 	"feishu-relay/relay/relaytest"
 )
 
-const patience = 60 * time.Second
-
 // queue opens a queue in dir; opt has the options that differ from the default.
 func queue(t testing.TB, dir, agent string, opt filerelay.Options) *filerelay.Queue {
 	t.Helper()
@@ -88,7 +86,7 @@ func (h *heard) add(line string, history bool) {
 // wait returns the first n lines when they are there.
 func (h *heard) wait(n int) []string {
 	h.t.Helper()
-	eventually(h.t, fmt.Sprint(n, " lines"), func() bool { return len(h.got()) >= n })
+	relaytest.Eventually(h.t, fmt.Sprint(n, " lines"), func() bool { return len(h.got()) >= n })
 	return h.got()[:n]
 }
 
@@ -109,24 +107,10 @@ func (h *heard) want(lines ...[]byte) {
 	}
 }
 
-// eventually waits until ok is true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for end := time.After(patience); !ok(); {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%s did not come true", what)
-		}
-	}
-}
-
 // reading waits until the reader of q has found its place.
 func reading(t testing.TB, q *filerelay.Queue) {
 	t.Helper()
-	eventually(t, "reading", func() bool { return q.Status().Reading })
+	relaytest.Eventually(t, "reading", func() bool { return q.Status().Reading })
 }
 
 // scribble appends raw bytes as a foreign program does, without a lock.

@@ -10,6 +10,7 @@ import (
 
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
+	"feishu-relay/relay/relaytest"
 )
 
 // The primary that serves the log is killed under load, comes back as a replica, and the log's slot
@@ -29,7 +30,7 @@ func TestClusterOfSix(t *testing.T) {
 	killed, _ := c.Owner(slot)
 	killed.Kill()
 	began := time.Now()
-	eventually(t, "another primary", func() bool {
+	relaytest.Eventually(t, "another primary", func() bool {
 		owner, _ := c.Owner(slot)
 		return owner != nil && owner != killed
 	})
@@ -41,7 +42,7 @@ func TestClusterOfSix(t *testing.T) {
 	tr.more(100)
 
 	from, _ := c.Owner(slot)
-	eventually(t, "the slot has moved", func() bool {
+	relaytest.Eventually(t, "the slot has moved", func() bool {
 		owner, id := c.Owner(slot)
 		if owner == nil || owner != from {
 			return owner != nil

@@ -6,6 +6,7 @@ import (
 
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
+	"feishu-relay/relay/relaytest"
 )
 
 func TestStatusSaysHowToMend(t *testing.T) {
@@ -23,7 +24,7 @@ func TestStatusSaysHowToMend(t *testing.T) {
 			t.Parallel()
 			q := open(t, tt.url, "a", t.TempDir(), nil)
 			e := listenTo(t, q, false)
-			eventually(t, "an error in the status", func() bool { return q.Status().Error != "" })
+			relaytest.Eventually(t, "an error in the status", func() bool { return q.Status().Error != "" })
 			e.until("the hint", func(s relay.Status) bool { return strings.Contains(s.Error, tt.says) && !s.Connected && !s.Reading })
 			_, err := q.Publish(t.Context(), lines("a", 1, 1), "")
 			if err == nil {

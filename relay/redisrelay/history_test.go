@@ -18,6 +18,7 @@ import (
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
+	"feishu-relay/relay/relaytest"
 )
 
 // sends is what a publisher did: number n was handed to Publish calls[n] times, and all up to accepted
@@ -187,14 +188,14 @@ func (tr *traffic) live() {
 		reading.Wait()
 		_ = q.Close()
 	})
-	eventually(tr.t, "reading", func() bool { return q.Status().Reading })
+	relaytest.Eventually(tr.t, "reading", func() bool { return q.Status().Reading })
 }
 
 // more waits until n more messages are accepted and read.
 func (tr *traffic) more(n int) {
 	tr.t.Helper()
 	n += tr.sent.upTo()
-	eventually(tr.t, fmt.Sprintf("message %d is accepted and read", n), func() bool {
+	relaytest.Eventually(tr.t, fmt.Sprintf("message %d is accepted and read", n), func() bool {
 		return tr.sent.upTo() >= n && tr.read.has(n)
 	})
 }
@@ -204,7 +205,7 @@ func (tr *traffic) finish() {
 	tr.t.Helper()
 	tr.stopped.Store(true)
 	tr.working.Wait()
-	eventually(tr.t, "the last message", func() bool { return tr.read.has(tr.sent.accepted) })
+	relaytest.Eventually(tr.t, "the last message", func() bool { return tr.read.has(tr.sent.accepted) })
 	tr.end()
 	if found := tr.read.broken(tr.sent); len(found) > 0 {
 		tr.t.Errorf("promises that were broken: %v", found)
@@ -230,7 +231,7 @@ func TestHistoryOfAQueue(t *testing.T) {
 			tr.more(20)
 			must(t, path.Begin(f))
 			if f.Stops {
-				eventually(t, "the fault is noticed", func() bool { return !probe.Status().Connected })
+				relaytest.Eventually(t, "the fault is noticed", func() bool { return !probe.Status().Connected })
 			} else {
 				tr.more(20)
 			}

@@ -10,6 +10,7 @@ import (
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/relay"
+	"feishu-relay/relay/relaytest"
 )
 
 // passes publishes and reads at a URL, stream and channel; raw publishes as another program does.
@@ -18,7 +19,7 @@ func passes(t *testing.T, url string, raw redis.UniversalClient) {
 	q := open(t, url, "a", t.TempDir(), nil)
 	e := listenTo(t, q, true)
 	var receipt relay.Receipt
-	eventually(t, "publishing", func() bool {
+	relaytest.Eventually(t, "publishing", func() bool {
 		var err error
 		receipt, err = q.Publish(context.Background(), lines("a", 1, 300), "")
 		return err == nil

@@ -7,6 +7,7 @@ import (
 
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
+	"feishu-relay/relay/relaytest"
 )
 
 // hurried has the key of the name written often.
@@ -34,7 +35,7 @@ func TestTwoSidecarsOfOneName(t *testing.T) {
 	left := raw.Get(t.Context(), key).Val()
 	again := hurried(open(t, srv.URL(), "same", t.TempDir(), nil))
 	listenTo(t, again, true)
-	eventually(t, "its own text", func() bool { return raw.Get(t.Context(), key).Val() != left })
+	relaytest.Eventually(t, "its own text", func() bool { return raw.Get(t.Context(), key).Val() != left })
 	for _, q := range []*Queue{again, other.q} {
 		if s := q.Status(); s.Error != "" {
 			t.Errorf("alone, its status is %+v", s)

@@ -11,6 +11,7 @@ import (
 	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
+	"feishu-relay/relay/relaytest"
 )
 
 func TestSubscriberAndStreamGetEachLineOnce(t *testing.T) {
@@ -81,7 +82,7 @@ func TestLossIsNoticed(t *testing.T) {
 			e.skipTo(lines("a", 20, 20)[0])
 			mine, _, _ := strings.Cut(string(receipt), "/")
 			at, _ := redislink.ParseEntry(mine)
-			eventually(t, "the next millisecond, for entries with other ids", func() bool {
+			relaytest.Eventually(t, "the next millisecond, for entries with other ids", func() bool {
 				return raw.Time(ctx).Val().UnixMilli() > int64(at.MS)
 			})
 			lose(mine)
@@ -95,7 +96,7 @@ func TestLossIsNoticed(t *testing.T) {
 				t.Errorf("the stream grew from %d to %d entries", before, after)
 			}
 			if !strings.HasPrefix(name, "a new stream with") || name == "a new stream with earlier entries" { // others come as news
-				eventually(t, "the reader begins again", func() bool { return q.Stats().Restarts == 1 })
+				relaytest.Eventually(t, "the reader begins again", func() bool { return q.Stats().Restarts == 1 })
 			}
 			receipt = publish(t, q, "", lines("b", 1, 20)...)
 			publish(t, q, receipt, lines("b", 21, 21)...)

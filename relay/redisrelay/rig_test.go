@@ -52,12 +52,7 @@ func listenTo(t *testing.T, q *Queue, live bool) *ear {
 // until waits for a status.
 func (e *ear) until(what string, ok func(relay.Status) bool) {
 	e.t.Helper()
-	eventually(e.t, what, func() bool { return ok(e.q.Status()) })
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	relaytest.Eventually(t, what, ok)
+	relaytest.Eventually(e.t, what, func() bool { return ok(e.q.Status()) })
 }
 
 // skipTo takes lines until this one, which it takes as well.

@@ -9,6 +9,7 @@ import (
 
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
+	"feishu-relay/relay/relaytest"
 )
 
 // Three Sentinels replace a primary that is killed under load, with writes that its replica never
@@ -29,14 +30,14 @@ func TestThreeSentinels(t *testing.T) {
 	primary.Kill()
 	must(t, replica.Resume())
 	began := time.Now()
-	eventually(t, "another primary", func() bool { return w.Serving() == replica.Addr() })
+	relaytest.Eventually(t, "another primary", func() bool { return w.Serving() == replica.Addr() })
 	served := time.Now()
 	tr.more(20)
 	t.Logf("another primary %s after the kill; messages passed %s after that",
 		served.Sub(began).Round(time.Millisecond), time.Since(served).Round(time.Millisecond))
 
 	must(t, primary.Restart())
-	eventually(t, "the old primary is a replica", func() bool {
+	relaytest.Eventually(t, "the old primary is a replica", func() bool {
 		text, err := raw.Info(ctx, "replication").Result()
 		return err == nil && strings.Contains(text, "role:slave") && strings.Contains(text, "master_link_status:up")
 	})

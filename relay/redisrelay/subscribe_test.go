@@ -13,6 +13,7 @@ import (
 
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/relay"
+	"feishu-relay/relay/relaytest"
 )
 
 // Redis is killed without persistence and comes back empty: the sender is told,
@@ -68,7 +69,7 @@ func TestRestartedWithItsData(t *testing.T) {
 	early.until("an error", func(s relay.Status) bool { return s.Error != "" })
 	must(t, srv.Restart())
 	early.Want(lines("a", 1, 3)...)
-	eventually(t, "publishing", func() bool {
+	relaytest.Eventually(t, "publishing", func() bool {
 		_, err := q.Publish(context.Background(), lines("a", 4, 4), receipt)
 		return err == nil
 	})
@@ -116,7 +117,7 @@ func TestForeignFloodIsBounded(t *testing.T) {
 			d.Settle()
 		})
 	}()
-	eventually(t, "reading", func() bool { return q.Status().Reading })
+	relaytest.Eventually(t, "reading", func() bool { return q.Status().Reading })
 	_, err := rawClient(t, srv).Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range sent {
 			p.Publish(t.Context(), testChannel, foreignLine(i))
@@ -125,7 +126,7 @@ func TestForeignFloodIsBounded(t *testing.T) {
 		return nil
 	})
 	must(t, err)
-	eventually(t, "all heard", func() bool { return q.Stats().Foreign == sent+1 })
+	relaytest.Eventually(t, "all heard", func() bool { return q.Stats().Foreign == sent+1 })
 	// One more may have been on its way to the handler, which has another.
 	if got, most := q.Stats().ForeignDropped, int64(sent-maxForeign+1); got < most-2 || got > most {
 		t.Errorf("dropped %d, want %d or a little less", got, most)
@@ -170,7 +171,7 @@ func TestJunkInTheStreamIsSkipped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "both are read", func() bool { return q.Stats().Junk == 2 })
+	relaytest.Eventually(t, "both are read", func() bool { return q.Stats().Junk == 2 })
 	e.Stop()
 	e = listenTo(t, q, true) // which looks at the position
 	publish(t, q, "", lines("a", 1, 1)...)

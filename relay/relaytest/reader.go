@@ -144,7 +144,7 @@ func history(t *testing.T, ds []relay.Delivery, want bool) {
 }
 
 // Eventually waits until ok is true.
-func Eventually(t *testing.T, what string, ok func() bool) {
+func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
