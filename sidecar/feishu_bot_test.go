@@ -408,15 +408,17 @@ func (b *sdkBot) card(text string) (id string, err error) {
 
 // grow writes a new text into a card.
 func (b *sdkBot) grow(card, text string, sequence int) error {
-	_, err := taken(b.client.Cardkit.V1.CardElement.Content(context.Background(), larkcardkit.NewContentCardElementReqBuilder().CardId(card).
-		ElementId("content").Body(larkcardkit.NewContentCardElementReqBodyBuilder().Content(text).Sequence(sequence).Build()).Build()))
+	body := larkcardkit.NewContentCardElementReqBodyBuilder().Content(text).Sequence(sequence).Build()
+	_, err := taken(b.client.Cardkit.V1.CardElement.Content(context.Background(),
+		larkcardkit.NewContentCardElementReqBuilder().CardId(card).ElementId("content").Body(body).Build()))
 	return err
 }
 
 // end ends the streaming of a card.
 func (b *sdkBot) end(card string, sequence int) error {
-	_, err := taken(b.client.Cardkit.V1.Card.Settings(context.Background(), larkcardkit.NewSettingsCardReqBuilder().CardId(card).Body(
-		larkcardkit.NewSettingsCardReqBodyBuilder().Settings(`{"config":{"streaming_mode":false}}`).Sequence(sequence).Build()).Build()))
+	body := larkcardkit.NewSettingsCardReqBodyBuilder().Settings(`{"config":{"streaming_mode":false}}`).Sequence(sequence).Build()
+	_, err := taken(b.client.Cardkit.V1.Card.Settings(context.Background(),
+		larkcardkit.NewSettingsCardReqBuilder().CardId(card).Body(body).Build()))
 	return err
 }
 

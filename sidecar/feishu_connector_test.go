@@ -33,8 +33,8 @@ func TestConnectorBesideAGateway(t *testing.T) {
 	}
 	var said [2]sentByAPI
 	for i := range said { // the second call says nothing again
-		said[i] = n.sendsByAPI(c, map[string]any{"content": "@BotA there are **42** words", "reply_to": in.Metadata["message_id"],
-			"idempotency_key": "answer-1"})
+		said[i] = n.sendsByAPI(c, map[string]any{"content": "@BotA there are **42** words",
+			"reply_to": in.Metadata["message_id"], "idempotency_key": "answer-1"})
 		if len(said[i].IDs) != 1 || !said[i].Relayed || said[i].IDs[0] != said[0].IDs[0] {
 			t.Fatalf("POST /v1/send is answered %+v, and before %+v", said[i], said[0])
 		}

@@ -4,7 +4,6 @@ package sidecar_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
@@ -21,62 +20,6 @@ func freeAddr(t *testing.T) string {
 	addr, err := loopback.Addr()
 	must(t, err)
 	return addr
-}
-
-// A sidecar that is killed while it passes a message to its bot is started
-// again: the bot's SDK connects by itself, and gets the message; a second time,
-// if at all, under the same message_id.
-func TestGatewayCrashOfReceiver(t *testing.T) {
-	verify.Only(t)
-	for _, step := range []string{"arrived", "taken", "inject", "delivered"} {
-		t.Run(step, func(t *testing.T) {
-			t.Parallel()
-			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-			_, botA := n.behind(apps[0], n.config("agent_a"), nil)
-			cfg := n.config("agent_b")
-			cfg.Gateway.Addr = freeAddr(t)
-			b := newProcess(t, n.dir, cfg)
-			b.start(step + ":1")
-			_, err := b.url(limited(t))
-			must(t, err)
-			botB := n.bot(apps[1], "http://"+cfg.Gateway.Addr, nil)
-			must(t, n.WaitConnected(limited(t), apps[1].ID, 1))
-
-			n.says("@BotA say it", apps[0].ID)
-			n.reply(botA, n.hears(botA, "say it"), apps[1].ID, "the first")
-			l, _ := b.current()
-			select {
-			case <-l.exited:
-			case <-limited(t).Done():
-				t.Fatalf("BotB's sidecar never came to %s", step)
-			}
-			b.start("")
-			n.reply(botA, heard{ID: n.sees("say it").ID}, apps[1].ID, "the second")
-			n.hears(botB, "the second")
-			ids := map[string]string{}
-			times := 0
-			// A frame that the SDK lost on its new connection comes again after the second message.
-			n.until("the first is heard", func() bool {
-				botB.mu.Lock()
-				defer botB.mu.Unlock()
-				times = 0
-				for _, h := range botB.all {
-					if strings.Contains(h.Text, "the first") {
-						ids[h.ID] = h.Text
-						times++
-					}
-				}
-				return times > 0
-			})
-			if len(ids) != 1 || times > 2 {
-				t.Errorf("BotB was given the first message %d times under %d ids", times, len(ids))
-			}
-			if once := step != "delivered" && step != "inject"; once && times != 1 {
-				t.Errorf("BotB was given the first message %d times, though no delivery was in doubt", times)
-			}
-			n.recorded([]string{"say it", "the first", "the second"})
-		})
-	}
 }
 
 // A sidecar that is killed behind Feishu's answer to a send still relays it; one

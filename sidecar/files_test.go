@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -22,7 +20,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"feishu-relay/internal/feishusim"
-	"feishu-relay/sidecar"
 )
 
 var png = append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{7}, 100_000)...)
@@ -320,46 +317,6 @@ func TestFilesThatAreNotHandedOut(t *testing.T) {
 	oldKey, old := n.saysFile(feishusim.Utterance{Chat: n.chat}, "d.png", small)
 	must(t, n.Recall(old))
 	n.refused(b, old, oldKey, 410, "recalled")
-}
-
-// TestFilesWithoutTheirSize cuts a file off whose size Feishu did not say: the caller sees that
-// it is not whole.
-func TestFilesWithoutTheirSize(t *testing.T) {
-	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotB"})
-	key, picture := n.saysFile(feishusim.Utterance{Chat: n.chat}, "a.png", png)
-	cfg := n.config("agent_b")
-	cfg.FileMax, cfg.AppID, cfg.AppSecret = 1<<20, apps[0].ID, sidecar.Secret(apps[0].Secret)
-	cfg.BaseURL = n.chunked()
-	b := n.start(cfg)
-	if got := n.fetch(b, picture, key); got.status != 200 || !bytes.Equal(got.body, png) || got.err != nil {
-		t.Errorf("within FILE_MAX: %d, %d bytes, %v", got.status, len(got.body), got.err)
-	}
-	b.stop()
-	cfg.FileMax = len(png) - 1
-	b = n.start(cfg)
-	if got := n.fetch(b, picture, key); got.status != 200 || got.err == nil {
-		t.Errorf("beyond FILE_MAX: %d, %d bytes, %v", got.status, len(got.body), got.err)
-	}
-	if r := n.getFile(b, picture, key); !r.IsError || !strings.Contains(r.Content[0].(*mcp.TextContent).Text, "FILE_MAX") {
-		t.Errorf("beyond FILE_MAX by the tool: %+v", r)
-	}
-}
-
-// chunked is the stand-in behind a proxy that drops the size of what it passes on.
-func (n *tenant) chunked() *url.URL {
-	proxy := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(n.url) },
-		ModifyResponse: func(r *http.Response) error {
-			r.Header.Del("Content-Length")
-			r.ContentLength = -1
-			return nil
-		},
-	})
-	n.t.Cleanup(proxy.Close)
-	base, err := url.Parse(proxy.URL)
-	must(n.t, err)
-	return base
 }
 
 // What the sidecars know as recalled is handed out no more, though Feishu still has it.

@@ -337,7 +337,8 @@ var plantedFaults = []plantedFault{
 	}},
 	{"a swapped pair", faultOrder, func(p planting) bool {
 		next := p.other(func(next *delivered) bool { // it was sent when d had been accepted
-			return next.conversation == p.d.conversation && p.Messages[next.ID].Called > p.Messages[p.d.ID].Accepted && p.once(next)
+			return next.conversation == p.d.conversation && p.once(next) &&
+				p.Messages[next.ID].Called > p.Messages[p.d.ID].Accepted
 		})
 		if next == nil || !p.once(p.d) {
 			return false
@@ -408,7 +409,8 @@ func (r *record) plant(t *testing.T) (left []string) {
 		altered, planted := r.copied(t), false
 		for _, i := range rand.Perm(len(altered.Deliveries)) {
 			folder := &altered.Transcripts[rand.IntN(len(altered.Transcripts))]
-			if planted = p.plant(planting{altered, lives, &altered.Deliveries[i], folder, rand.IntN(len(folder.Entries))}); planted {
+			at := planting{altered, lives, &altered.Deliveries[i], folder, rand.IntN(len(folder.Entries))}
+			if planted = p.plant(at); planted {
 				break
 			}
 		}

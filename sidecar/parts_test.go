@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -242,3 +243,13 @@ type registry struct {
 }
 
 func (r registry) Cards(context.Context) ([]mailbox.Card, error) { return r.cards(), nil }
+
+// A file whose size Feishu did not say is cut off beyond FILE_MAX: the caller sees that it is not whole.
+func TestFilesWithoutTheirSize(t *testing.T) {
+	for size, whole := range map[int]bool{10: true, 11: false} {
+		data, err := io.ReadAll(&atMost{io.NopCloser(strings.NewReader(strings.Repeat("x", size))), 10, 10})
+		if (err == nil) != whole || whole && len(data) != size || !whole && !strings.Contains(err.Error(), "FILE_MAX") {
+			t.Errorf("%d bytes: got %d, %v", size, len(data), err)
+		}
+	}
+}

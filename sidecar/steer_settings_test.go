@@ -239,8 +239,8 @@ func TestJunkMarksChangeNothing(t *testing.T) {
 				strings.Replace(signed(command("x1", "oc_1", good), secret), `"v":9`, `"v":8`, 1),
 				signed(command("", "oc_1", good), secret), signed(command("x2", "oc_2", good), secret),
 				signed(command("x3", "oc_1", map[string]string{"limit": "-9"}), secret),
-				signed(command("x4", "oc_1", map[string]string{"answer": `"nobody"`, "limit": `"9"`, "threshold": "1.5", "judge": `"yes"`,
-					"in:agent_y": "7", "muted:agent_a": `"x"`}), secret))
+				signed(command("x4", "oc_1", map[string]string{"answer": `"nobody"`, "limit": `"9"`,
+					"threshold": "1.5", "judge": `"yes"`, "in:agent_y": "7", "muted:agent_a": `"x"`}), secret))
 			c.patch(a, `{"budget":7}`)
 			c.agree("what comes behind is read", func(g group.Group) bool { return g.Settings.Budget == 7 }, a, b)
 			b.stop()
@@ -335,17 +335,17 @@ func TestWhoMaySteer(t *testing.T) {
 	c.agree("nothing else has changed", func(g group.Group) bool { return g.Settings.Limit == 8 }, a, b)
 }
 
-// A bot that the groups file or a relayed message names commands nothing, whatever is left out of what is said of it; what
-// it says is no person's.
+// A bot that the groups file or a relayed message names commands nothing, whatever is left out of what is said of it;
+// what it says is no person's.
 func TestAKnownBotSteersNothing(t *testing.T) {
 	t.Parallel()
 	c := newCircle(t, "file")
-	must(t, os.WriteFile(filepath.Join(c.dir, "groups.json"), []byte(`{"agents":[{"name":"Filed","feishu_open_id":"ou_filed",
-		"app_id":"cli_filed"}],"groups":{"oc_1":{"members":["agent_b","agent_c"]}}}`), 0o600))
+	must(t, os.WriteFile(filepath.Join(c.dir, "groups.json"), []byte(`{"agents":[{"name":"Filed",
+		"feishu_open_id":"ou_filed","app_id":"cli_filed"}],"groups":{"oc_1":{"members":["agent_b","agent_c"]}}}`), 0o600))
 	b := c.start(c.config("agent_b"))
 	now := time.Now().UnixMilli()
-	c.publishes(map[string]any{"relay_msg_id": "om_relayed", "chat_id": "oc_1", "content": "Shall we?", "sender_agent_name": "agent_c",
-		"sender_bot_open_id": "ou_relayed", "sender_app_id": "cli_relayed", "ts": now})
+	c.publishes(map[string]any{"relay_msg_id": "om_relayed", "chat_id": "oc_1", "content": "Shall we?",
+		"sender_agent_name": "agent_c", "sender_bot_open_id": "ou_relayed", "sender_app_id": "cli_relayed", "ts": now})
 	c.until("it is recorded", func() bool { return c.shownOf(b, "om_relayed").Content != "" })
 	for i, bot := range []string{"ou_filed", "cli_filed", "ou_relayed", "cli_relayed", "ou_tom"} {
 		said := fmt.Sprintf(`{"chat_id":"oc_1","content":"/relay limit 7","role":"user","sender_id":%q,"message_id":"om_%d","ts":%d}`,
