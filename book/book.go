@@ -54,19 +54,12 @@ type Options struct {
 type Record struct {
 	Kind string
 	Key  string // valid UTF-8; may be empty if the kind has one record
-	// Value is encoded as JSON. A nil Value deletes the record.
+	// Value is encoded as JSON, unless it is Encoded. A nil Value deletes the record.
 	Value any
 }
 
-// Stats describes a book.
-type Stats struct {
-	Records   int
-	Live      int64  // bytes of the lines of these records
-	Disk      int64  // bytes of all files; what is not live is garbage
-	Skipped   int    // malformed lines at Open
-	Dropped   uint64 // records that a bound of number or bytes has removed since Open
-	Snapshots int    // since Open
-}
+// Encoded is a value in JSON on one line, which the book does not check.
+type Encoded []byte
 
 // Book is an open book. One goroutine, its owner, calls Commit, Each and Close; Load and
 // Stats may be called from any.
@@ -272,8 +265,16 @@ func (b *Book) encode(records []Record, now int64) error {
 			return fmt.Errorf("record %q %q: want a kind of Options.Kinds and a key in UTF-8", r.Kind, r.Key)
 		}
 		begin := b.buf.Len()
+		text, encoded := r.Value.(Encoded)
+		if encoded {
+			r.Value = nil
+		}
 		if err := b.enc.Encode(line{r.Kind, r.Key, now, i < len(records)-1, r.Value}); err != nil {
 			return fmt.Errorf("record %q %q: %w", r.Kind, r.Key, err)
+		}
+		if encoded { // the encoder would read it once more
+			b.buf.Truncate(b.buf.Len() - len("}\n"))
+			fmt.Fprintf(&b.buf, ",\"v\":%s}\n", text)
 		}
 		if n := b.buf.Len() - begin; n > maxLine || int64(n) > k.Bytes {
 			return fmt.Errorf("record %q %q of %d bytes: %w", r.Kind, r.Key, n, ErrTooLarge)
@@ -343,18 +344,6 @@ func (b *Book) Each(f func(kind, key string, value json.RawMessage) error) error
 		}
 	}
 	return nil
-}
-
-// Stats returns the present numbers.
-func (b *Book) Stats() Stats {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := Stats{Live: b.index.live, Disk: b.size(), Skipped: b.skipped, Snapshots: b.snapshots}
-	for _, k := range b.index.kinds {
-		s.Records += k.places.Len()
-		s.Dropped += k.dropped
-	}
-	return s
 }
 
 // Close cancels a running snapshot and lets another process have the book. It may be

@@ -98,6 +98,7 @@ type Event struct {
 	Shows    []relay.MessageID `json:"shows,omitempty"`  // what the bot was given before the text, as context
 	Failed   bool              `json:"failed,omitempty"` // of a Claim: another one holds it; of a Member: it is not
 	Decision *policy.Decision  `json:"decision,omitempty"`
+	Did      []string          `json:"did,omitempty"` // keys that State.Did took since the event before
 }
 
 // Do is what an effect asks for.

@@ -123,14 +123,11 @@ func (s *State) judgeTime() relay.Millis {
 }
 
 func crowded(waiting []*arrival) bool {
-	return len(waiting) > maxWaiting || sizeOf(waiting) > maxWaitingBytes
-}
-
-func sizeOf(waiting []*arrival) (bytes int) {
+	bytes := 0
 	for _, a := range waiting {
 		bytes += len(a.Msg.Content)
 	}
-	return bytes
+	return len(waiting) > maxWaiting || bytes > maxWaitingBytes
 }
 
 // walk takes a through the stages. It reports whether that ended: one stopped it, or the bot is given it.
@@ -307,9 +304,7 @@ func (s *State) stopBySettings(a *arrival) verdict {
 func (s *State) maxAge() relay.Millis { return relay.Millis(s.d.Config.MaxAge.Milliseconds()) }
 
 // isOld reports whether it is too late for what was said at a time.
-func (s *State) isOld(said, now relay.Millis) bool {
-	return now-said > s.maxAge()
-}
+func (s *State) isOld(said, now relay.Millis) bool { return now-said > s.maxAge() }
 
 // bySettings is why people's settings keep a bot's message from this bot.
 func (s *State) bySettings(l *Line, set *Settings) relay.Reason {

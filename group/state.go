@@ -107,7 +107,8 @@ func (s *State) UnmarshalJSON(snapshot []byte) error {
 // Apply changes s by one event, and returns what is to be done once the event is in the book. An event that has not
 // changed s need not be there. Equal events make equal States.
 func (s *State) Apply(e Event) (effects []Effect, changed bool) {
-	s.clock, s.now, s.effects, s.changed = e.At, relay.MillisOf(e.At), nil, e.Kind != Tick
+	s.clock, s.now, s.effects, s.changed = e.At, relay.MillisOf(e.At), nil, e.Kind != Tick || len(e.Did) > 0
+	maps.DeleteFunc(s.d.Todo, func(key string, _ *Effect) bool { return slices.Contains(e.Did, key) })
 	switch e.Kind {
 	case Start:
 		s.start(e.Config)
@@ -257,6 +258,17 @@ func (s *State) do(e Effect) {
 	s.d.Todo[e.Key] = &e
 	s.changed = true
 	s.effect(e)
+}
+
+// Did takes in that an effect was done, and reports whether nothing follows from that: then no event need say so but
+// the next one, in its Did.
+func (s *State) Did(key string) bool {
+	e := s.d.Todo[key]
+	if e == nil || !slices.Contains([]Do{Append, Publish, Share, Redact}, e.Do) {
+		return false
+	}
+	delete(s.d.Todo, key)
+	return true
 }
 
 // done takes in the result of an effect.

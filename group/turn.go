@@ -78,10 +78,10 @@ func (s *State) order(t *turn) (agents []relay.AgentName, write bool) {
 		return slices.DeleteFunc(slices.Clone(t.Bots), offline), true
 	}
 	var writers []relay.AgentName
-	members := slices.Clone(s.members())
-	slices.SortStableFunc(members, func(a, b member) int { // the first one first
-		return cmp.Compare(rank(b.Agent == t.First), rank(a.Agent == t.First))
-	})
+	members := s.members()
+	if i := slices.IndexFunc(members, func(m member) bool { return m.Agent == t.First }); i > 0 {
+		members = append([]member{members[i]}, slices.Delete(slices.Clone(members), i, i+1)...)
+	}
 	for _, m := range members {
 		if !offline(m.Agent) {
 			agents = append(agents, m.Agent)
@@ -94,13 +94,6 @@ func (s *State) order(t *turn) (agents []relay.AgentName, write bool) {
 		return writers, true
 	}
 	return agents, false
-}
-
-func rank(first bool) int {
-	if first {
-		return 1
-	}
-	return 0
 }
 
 // claimed reports whether a turn is claimed, shows whether the group is shown something.

@@ -28,6 +28,8 @@ const (
 const (
 	minSnapshot = 64 << 10 // bytes of events before a snapshot
 	maxSnapshot = 8 << 20  // bytes; a larger one is not written, and the events stay
+
+	noteDone = time.Second // that an effect was done is in the book with the next event, or after this time
 )
 
 // Chat names a chat. A channel's name has no slash.
@@ -96,7 +98,9 @@ type Core struct {
 
 type chat struct {
 	*group.State
-	log log
+	log  log
+	did  []string  // for the next event
+	note time.Time // when did is to be in the book at the latest; zero: it is empty
 }
 
 // log is the events of a state in the book.
@@ -159,7 +163,7 @@ func (l *log) add(n uint64, bytes int) {
 func (c *Core) chat(of Chat) *chat {
 	x := c.chats[of]
 	if x == nil {
-		x = &chat{group.New(), log{key: of.String()}}
+		x = &chat{State: group.New(), log: log{key: of.String()}}
 		c.chats[of] = x
 	}
 	return x
@@ -182,7 +186,7 @@ func (c *Core) Step(now time.Time, e Event) (records []book.Record, effects []Ef
 		c.toBot(*e.Deliver)
 	}
 	if e.TextOf != "" && c.bot.Has(e.TextOf) {
-		c.records = append(c.records, book.Record{Kind: kindText, Key: e.TextOf, Value: e.Text})
+		c.records = append(c.records, book.Record{Kind: kindText, Key: e.TextOf, Value: book.Encoded(e.Text)})
 	}
 	if e.Note != "" {
 		r := book.Record{Kind: kindNote, Key: e.Note}
@@ -216,7 +220,7 @@ func (c *Core) Tick(now time.Time) (records []book.Record, effects []Effect) {
 		c.toBot(deliver.Event{Kind: deliver.Tick})
 	}
 	for _, of := range c.Chats() {
-		if isDue(c.chats[of].Next()) {
+		if x := c.chats[of]; isDue(x.Next()) || isDue(x.note) {
 			c.toChat(of, group.Event{Kind: group.Tick})
 		}
 	}
@@ -227,8 +231,8 @@ func (c *Core) Tick(now time.Time) (records []book.Record, effects []Effect) {
 func (c *Core) Stop() (records []book.Record) {
 	c.records = nil
 	c.snapshot(&c.botLog, c.bot, 1)
-	for _, of := range c.Chats() {
-		c.snapshot(&c.chats[of].log, c.chats[of].State, 1)
+	for _, x := range c.chats {
+		c.snapshot(&x.log, x.State, 1)
 	}
 	return c.records
 }
@@ -237,8 +241,10 @@ func (c *Core) Stop() (records []book.Record) {
 func (c *Core) Next() time.Time {
 	next := c.bot.Next()
 	for _, x := range c.chats {
-		if at := x.Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
+		for _, at := range [...]time.Time{x.Next(), x.note} {
+			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
 		}
 	}
 	return next
@@ -281,9 +287,15 @@ func (c *Core) known(of Chat) {
 // toChat applies an event to a chat, and what follows from it to the bot.
 func (c *Core) toChat(of Chat, e group.Event) {
 	x := c.chats[of]
-	e.At = c.now
+	if e.Kind == group.Done && x.Did(e.Key) {
+		x.did, x.note = append(x.did, e.Key), c.now.Truncate(noteDone).Add(noteDone) // one Tick for all
+		x.log.bytes += len(e.Key)
+		return
+	}
+	e.At, e.Did = c.now, x.did
 	effects, changed := x.Apply(e)
 	if changed {
+		x.did, x.note = nil, time.Time{}
 		c.record(&x.log, x.State, e)
 	}
 	for i := range effects {
@@ -316,16 +328,14 @@ func (c *Core) toBot(e deliver.Event) {
 		c.record(&c.botLog, c.bot, e)
 	}
 	for i := range effects {
-		switch f := &effects[i]; f.Do {
-		case deliver.Drop, deliver.Blank:
+		f := &effects[i]
+		if f.Do == deliver.Drop || f.Do == deliver.Blank {
 			c.records = append(c.records, book.Record{Kind: kindText, Key: f.Key})
-		case deliver.End:
-			c.effects = append(c.effects, Effect{Deliver: f})
-			if of := ChatOf(f.Chat); c.chats[of] != nil { // else it is private
-				c.toChat(of, group.Event{Kind: group.Delivered, ID: of.message(f.Key), Verdict: c.verdict(f)})
-			}
-		default:
-			c.effects = append(c.effects, Effect{Deliver: f})
+			continue
+		}
+		c.effects = append(c.effects, Effect{Deliver: f})
+		if of := ChatOf(f.Chat); f.Do == deliver.End && c.chats[of] != nil { // else it is private
+			c.toChat(of, group.Event{Kind: group.Delivered, ID: of.message(f.Key), Verdict: c.verdict(f)})
 		}
 	}
 }
@@ -352,9 +362,9 @@ func (c *Core) record(l *log, state json.Marshaler, e any) {
 	if err != nil {
 		panic(err) // an event is made of what JSON has
 	}
-	c.records = append(c.records, book.Record{Kind: kindEvent, Key: eventKey(l.key, l.next), Value: json.RawMessage(data)})
+	c.records = append(c.records, book.Record{Kind: kindEvent, Key: eventKey(l.key, l.next), Value: book.Encoded(data)})
 	l.add(l.next, len(data))
-	c.snapshot(l, state, max(l.snapshot, minSnapshot))
+	c.snapshot(l, state, max(4*l.snapshot, minSnapshot))
 }
 
 func eventKey(of string, n uint64) string { return of + "#" + strconv.FormatUint(n, 10) }
@@ -371,7 +381,7 @@ func (c *Core) snapshot(l *log, state json.Marshaler, atLeast int) {
 	if l.snapshot = len(data); len(data) > maxSnapshot {
 		return
 	}
-	c.records = append(c.records, book.Record{Kind: kindState, Key: l.key, Value: json.RawMessage(data)})
+	c.records = append(c.records, book.Record{Kind: kindState, Key: l.key, Value: book.Encoded(data)})
 	for n := l.first; n < l.next; n++ {
 		c.records = append(c.records, book.Record{Kind: kindEvent, Key: eventKey(l.key, n)})
 	}

@@ -19,7 +19,7 @@
 //	note    any            what the caller stores; beyond maxNotes the oldest is forgotten
 //	kept    any            what the caller stores for a while
 //
-// A snapshot is written when the events since the last one have more bytes than it, and at the end of the process.
+// A snapshot is written when the events since the last one have four times its bytes, and at the end of the process.
 //
 // # When the disk refuses
 //

@@ -107,31 +107,24 @@ func (l *Loop) Post(ctx context.Context, e Event) error {
 func (l *Loop) Save(ctx context.Context, e Event) error {
 	saved, refused := make(chan struct{}), *l.refusing.Load()
 	e.Saved = func() { close(saved) }
-	select {
-	case <-refused:
-		return ErrRefused
-	default:
-	}
-	select {
-	case l.events <- e:
-	case <-ctx.Done():
-	case <-l.over:
-	case <-refused:
-		return ErrRefused
-	}
-	select {
-	case <-saved:
-	case <-ctx.Done():
-	case <-l.over:
-	case <-refused:
-	}
-	select {
-	case <-saved:
-		return nil
-	case <-refused:
-		return ErrRefused
-	default:
-		return cmp.Or(context.Cause(ctx), ErrStopped)
+	for events := l.events; ; events = nil {
+		err := ErrStopped
+		select {
+		case <-refused:
+			err = ErrRefused
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-l.over:
+		case events <- e:
+			continue
+		case <-saved:
+		}
+		select {
+		case <-saved:
+			return nil
+		default:
+			return err
+		}
 	}
 }
 
@@ -223,17 +216,15 @@ func (l *Loop) take(ctx context.Context, e Event) {
 // nothing of that if ctx ends before.
 func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effect, saved []func()) {
 	l.full.Store(l.core.Bot().Full())
-	refused := false
-	for len(records) > 0 {
+	for first := true; len(records) > 0; first = false {
 		err := l.book.Commit(records...)
 		if err == nil {
-			if refused {
+			if !first {
 				l.refusing.Store(new(make(chan struct{})))
 			}
 			break
 		}
-		if !refused {
-			refused = true
+		if first {
 			close(*l.refusing.Load())
 		}
 		l.opts.Failed(err)

@@ -133,7 +133,7 @@ func (w *world) apply(records []book.Record, effects []Effect) {
 		if at := [2]string{r.Kind, r.Key}; r.Value == nil {
 			delete(w.shelf, at)
 		} else {
-			w.shelf[at] = shelved{w.wrote, bytes.Clone(r.Value.(json.RawMessage))}
+			w.shelf[at] = shelved{w.wrote, json.RawMessage(bytes.Clone(r.Value.(book.Encoded)))}
 		}
 	}
 	w.todo = append(w.todo, effects...)
@@ -204,6 +204,11 @@ func (w *world) kill() {
 	w.trace.Print("killed")
 	w.core = NewCore(before.config)
 	w.load()
+	for of, x := range before.chats { // what was done just before is done again
+		for _, key := range x.did {
+			w.core.chats[of].Did(key)
+		}
+	}
 	if got := states(w.core); got != want {
 		failf("after a restart:\n%s\nwant:\n%s", got, want)
 	}
