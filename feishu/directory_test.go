@@ -83,6 +83,9 @@ func TestDirectorySelf(t *testing.T) {
 			t.Errorf("after %+v: %+v", step.learn, b.Self())
 		}
 	}
+	if b.LearnMentions([]feishu.Mention{{OpenID: "ou_1", Name: "new"}}); b.Self().Name != "new" {
+		t.Errorf("a mention has its new name: %+v", b.Self())
+	}
 }
 
 func TestDirectoryBots(t *testing.T) {
@@ -223,24 +226,5 @@ func TestABotThatWasAddedAgain(t *testing.T) {
 	b.LearnChatBots([]feishu.Bot{{OpenID: "ou_2", Name: "BotA"}, {OpenID: "ou_b", Name: "BotB"}})
 	if bot, ok := b.Agent("bota", "cli_a", "BotA"); old || !ok || bot.OpenID != "ou_2" {
 		t.Errorf("got %+v %v, want the newest id; the first is there: %t", bot, ok, old)
-	}
-}
-
-func TestAMentionOfTheBotHasItsNewName(t *testing.T) {
-	b, _ := openDirectory(t, "")
-	b.LearnSelf(feishu.Self{AppID: "cli_a", OpenID: "ou_a", Name: "BotA"})
-	b.LearnMentions([]feishu.Mention{{OpenID: "ou_a", Name: "Release Bot"}})
-	if got := b.Self().Name; got != "Release Bot" {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestADissolvedChatHasNoBot(t *testing.T) {
-	for status, want := range map[string]feishu.Membership{"normal": feishu.Unknown, "dissolved": feishu.No,
-		"dissolved_save": feishu.No} {
-		chat, err := feishu.ParseChat([]byte(`{"code":0,"data":{"chat_mode":"group","chat_status":"` + status + `"}}`))
-		if err != nil || chat.In != want {
-			t.Errorf("%s: got %+v %v", status, chat, err)
-		}
 	}
 }

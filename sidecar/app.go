@@ -46,7 +46,6 @@ type app struct {
 	book  *feishu.Directory // of this bot's Feishu app
 	api   *feishu.API
 	names atomic.Pointer[namesOf]
-	left  func(relay.ChatID) // the bot is not in a chat, as Feishu says; set once, before it is called
 	// changed: the app is another one than in the last run.
 	changed bool
 }
@@ -331,26 +330,6 @@ func (a *app) person(ctx context.Context, m *feishu.Message) string {
 	_ = a.book.AskPerson(ctx, id, pause) // the bot has no scope for it, most often
 	known, _ = a.book.Name(string(id))
 	return known.Name
-}
-
-// nameChat has Feishu asked what a group is called, once a day: groups are renamed. Nobody waits for the answer.
-func (a *app) nameChat(chat relay.ChatID) { a.askChatName(noWait, chat) }
-
-func (a *app) askChatName(ctx context.Context, chat relay.ChatID) {
-	_ = a.book.Ask(ctx, "group "+string(chat), personDay, func(ctx context.Context) error {
-		err := a.book.AskChat(ctx, chat, feishuAsked)
-		if err == nil && a.book.Chat(chat).In == feishu.No {
-			a.left(chat)
-		}
-		return err // the bot has no scope for it, most often
-	})
-}
-
-// chatLives reports whether a chat is not known to be dissolved, or to be one that the bot is not in. Feishu is asked
-// once a day and at the first message after the start.
-func (a *app) chatLives(ctx context.Context, chat relay.ChatID) bool {
-	a.askChatName(ctx, chat)
-	return a.book.Chat(chat).In != feishu.No
 }
 
 // addressed reports whether a text, or what its sender resolved in it, names

@@ -116,6 +116,21 @@ func TestLeftChatStaysLeftOverARestart(t *testing.T) {
 	}
 }
 
+// A group that was dissolved while the sidecar was away is none of the bot's, though Feishu lists it all the same.
+func TestDissolvedGroupIsLeft(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA", Events: []string{"im.message.receive_v1"}})
+	cfg := n.config("agent_a")
+	s, _ := n.behind(apps[0], cfg, nil)
+	n.says("hello")
+	n.until("the group is known", func() bool { return strings.Contains(n.get(s, "/v1/groups"), n.chat) })
+	s.stop()
+	must(t, n.Disband(n.chat, "dissolved_save"))
+	s, _ = n.behind(apps[0], cfg, nil)
+	n.publishes(map[string]any{"message_id": "om_z", "chat_id": n.chat, "content": "and you?", "sender_agent_name": "x"})
+	n.until("it is no longer listed", func() bool { return !strings.Contains(n.get(s, "/v1/groups"), n.chat) })
+}
+
 // What a person says while a bot writes its answer does not undo the answer's
 // knowledge of what was said before.
 func TestUserTSIsOfBeforeTheSend(t *testing.T) {

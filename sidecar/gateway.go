@@ -254,7 +254,7 @@ func (*gatewayDoor) Pauses() (first, most time.Duration) { return 15 * time.Seco
 
 // Write writes a message to the bot as an event and returns when the bot has acknowledged it.
 func (d *gatewayDoor) Write(ctx context.Context, in *core.Input, again bool, written func()) error {
-	if !d.app.chatLives(ctx, in.ChatID) {
+	if !d.chatLives(ctx, in.ChatID) {
 		return &core.ResultError{Result: deliver.Refused,
 			Err: errors.New("the group is dissolved, or the bot is not in it")}
 	}

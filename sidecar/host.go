@@ -302,6 +302,26 @@ func (h host) Joined(chat relay.ChatID, at relay.Millis) { h.core.Joined(feishuC
 // Left notes that it is no longer.
 func (h host) Left(chat relay.ChatID, at relay.Millis) { h.core.Left(feishuChat(chat), at) }
 
+// nameChat has Feishu asked what a group is called, once a day: groups are renamed. Nobody waits for the answer.
+func (s *Sidecar) nameChat(chat relay.ChatID) { s.askChatName(noWait, chat) }
+
+func (s *Sidecar) askChatName(ctx context.Context, chat relay.ChatID) {
+	_ = s.app.book.Ask(ctx, "group "+string(chat), personDay, func(ctx context.Context) error {
+		err := s.app.book.AskChat(ctx, chat, feishuAsked)
+		if err == nil && s.app.book.Chat(chat).In == feishu.No {
+			s.core.Left(feishuChat(chat), 0)
+		}
+		return err // the bot has no scope for it, most often
+	})
+}
+
+// chatLives reports whether a chat is not known to be dissolved, or to be one that the bot is not in. Feishu is asked
+// once a day and at the first message after the start.
+func (s *Sidecar) chatLives(ctx context.Context, chat relay.ChatID) bool {
+	s.askChatName(ctx, chat)
+	return s.app.book.Chat(chat).In != feishu.No
+}
+
 // Injected is a message that the bot was given by the gateway, and that was not recalled.
 func (h host) Injected(id relay.MessageID) (feishu.Message, bool) {
 	m, ok := h.channels.gateway.shown.Get(id)

@@ -97,7 +97,7 @@ func (s *Sidecar) Recorded(m *relay.Message, e transcript.Entry, added bool) {
 	})
 	s.events.Publish(shown)
 	if m.Channel == relay.DefaultChannel && m.Role == relay.RoleUser {
-		s.app.nameChat(m.ChatID)
+		s.nameChat(m.ChatID)
 	}
 }
 
