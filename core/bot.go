@@ -207,8 +207,7 @@ func (c *Core) Settle(ctx context.Context, id relay.MessageID, r deliver.Result,
 // Acknowledge is Settle as delivered, without waiting.
 func (c *Core) Acknowledge(id relay.MessageID) {
 	c.work.Go(func() {
-		e := deliver.Event{Kind: deliver.Settle, ID: id, Result: deliver.Delivered}
-		_ = c.loop.Post(c.ctx, loop.Event{Deliver: &e})
+		_ = c.loop.Post(c.ctx, loop.Event{Deliver: &deliver.Event{Kind: deliver.Settle, ID: id, Result: deliver.Delivered}})
 	})
 }
 

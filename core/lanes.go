@@ -303,10 +303,11 @@ func (c *Core) publish(l *lane) {
 			for i, k := range l.kept {
 				again[i] = k.line
 			}
-			if l.receipt, err = "", nil; len(again) > 0 {
-				l.receipt, err = l.queue.Publish(c.ctx, again, "")
+			if err = nil; len(again) > 0 {
+				receipt, err = l.queue.Publish(c.ctx, again, "")
 			}
 			if err == nil {
+				l.receipt = receipt
 				l.change(func(st *LaneStatus) { st.Republished += int64(len(again)) })
 				if l.name == Side {
 					_ = c.loop.Post(c.ctx, loop.Event{Group: &group.Event{Kind: group.LaneLost}})
