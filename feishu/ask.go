@@ -123,7 +123,7 @@ func (d *Directory) AskChat(ctx context.Context, id relay.ChatID, within time.Du
 
 // AskBots learns the bots of a chat.
 func (d *Directory) AskBots(ctx context.Context, chat relay.ChatID, within time.Duration) error {
-	return d.Ask(ctx, "bots "+string(chat), within, func(ctx context.Context) error {
+	return d.Ask(ctx, botsOf(chat), within, func(ctx context.Context) error {
 		bots, err := d.api.ChatBots(ctx, chat)
 		if err == nil {
 			d.LearnChatBots(bots)
@@ -131,6 +131,9 @@ func (d *Directory) AskBots(ctx context.Context, chat relay.ChatID, within time.
 		return err
 	})
 }
+
+// botsOf is the key of the question who a chat's bots are.
+func botsOf(chat relay.ChatID) string { return "bots " + string(chat) }
 
 // AskPeople learns the names of a chat's people by their open_id, union_id or user_id.
 func (d *Directory) AskPeople(ctx context.Context, chat relay.ChatID, idType string, within time.Duration) error {

@@ -198,26 +198,21 @@ func TestCardEdits(t *testing.T) {
 // An element keeps its id when it is replaced.
 func TestReplacedElementsKeepTheirID(t *testing.T) {
 	c := newCard(t, threeElements)
-	if err := c.Apply("PUT /elements/{element}", "a", []byte(`{"element":{"tag":"markdown","content":"R"}}`)); err != nil {
-		t.Fatal(err)
-	}
-	if write(t, c, "a", "S"); shown(c) != "S\nb\nt" {
-		t.Errorf("got %q", shown(c))
+	err := c.Apply("PUT /elements/{element}", "a", []byte(`{"element":{"tag":"markdown","content":"R"}}`))
+	if write(t, c, "a", "S"); err != nil || shown(c) != "S\nb\nt" {
+		t.Errorf("got %q, %v", shown(c), err)
 	}
 }
 
 func TestCardOfSchema1IsEditedToo(t *testing.T) {
-	c := newCard(t, `{"elements":[{"tag":"markdown","element_id":"a","content":"a"}]}`)
-	write(t, c, "a", "A")
-	write(t, c, "b", "B")
-	if shown(c) != "A\nB" {
-		t.Errorf("text %q", shown(c))
-	}
-	i18n := newCard(t, `{"i18n_elements":{"zh_cn":[{"tag":"markdown","element_id":"a","content":"a"}]}}`)
-	write(t, i18n, "a", "A")
-	write(t, i18n, "b", "B")
-	if shown(i18n) != "A\nB" {
-		t.Errorf("text %q", shown(i18n))
+	const text = `[{"tag":"markdown","element_id":"a","content":"a"}]`
+	for _, card := range []string{`{"elements":` + text + `}`, `{"i18n_elements":{"zh_cn":` + text + `}}`} {
+		c := newCard(t, card)
+		write(t, c, "a", "A")
+		write(t, c, "b", "B")
+		if shown(c) != "A\nB" {
+			t.Errorf("%s: text %q", card, shown(c))
+		}
 	}
 }
 

@@ -270,20 +270,19 @@ func (d *Directory) LearnChatBots(bots []Bot) {
 	}
 }
 
-// Added learns that the app of an agent, whose bot has a name, sees its own bot under own. It reports whether that has
-// changed: then the app was removed and added, and the bot's id is forgotten.
-func (d *Directory) Added(agent relay.AgentName, name string, own relay.OpenID) bool {
+// Added learns that the app of an agent, whose bot has a name, sees its own bot under own. Where that has changed the
+// app was removed and added: the bot's id is forgotten, and what Feishu said of the chat's bots no longer counts.
+func (d *Directory) Added(chat relay.ChatID, agent relay.AgentName, name string, own relay.OpenID) {
 	key := "own/" + string(agent) // among the names, since it is no id of this app's
 	was, _ := d.Name(key)
 	if own == "" || was.Name == string(own) {
-		return false
+		return
 	}
 	d.LearnName(key, Who{Name: string(own)})
-	if was.Name == "" {
-		return false
+	if was.Name != "" {
+		d.asked.Remove(botsOf(chat))
+		d.forget(func(o Bot) bool { return o.Agent == agent || o.Agent == "" && same(o.Name, bounded(name)) })
 	}
-	d.forget(func(o Bot) bool { return o.Agent == agent || o.Agent == "" && same(o.Name, bounded(name)) })
-	return true
 }
 
 // forget forgets the open_ids of the bots that match.

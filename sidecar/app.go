@@ -163,7 +163,7 @@ func (a *app) met(m *relay.Message) {
 	if m.SenderName == "" && m.SenderAppID == "" {
 		return
 	}
-	a.book.Added(m.SenderAgentName, m.SenderName, m.SenderBotOpenID)
+	a.book.Added(m.ChatID, m.SenderAgentName, m.SenderName, m.SenderBotOpenID)
 	a.book.LearnBot(feishu.Bot{Agent: m.SenderAgentName, AppID: m.SenderAppID, Name: m.SenderName})
 }
 

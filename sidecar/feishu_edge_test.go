@@ -116,17 +116,31 @@ func TestLeftChatStaysLeftOverARestart(t *testing.T) {
 	}
 }
 
+// What a bot says after it was removed and added again comes under its new open_id.
+func TestBotThatWasAddedAgain(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	_, _, botA, botB := n.pair(apps)
+	for i := range 3 {
+		n.reply(botA, heard{ID: n.says("go on")}, "", fmt.Sprint("word ", i))
+		if got, want := n.hears(botB, fmt.Sprint("word ", i)).SenderID, n.OpenID(apps[1].ID, apps[0].ID); got != want {
+			t.Errorf("word %d is said by %s, want %s", i, got, want)
+		}
+		must(t, n.Reid(apps[0].ID))
+		botA.introduce(t)
+	}
+}
+
 // A group that was dissolved while the sidecar was away is none of the bot's, though Feishu lists it all the same.
 func TestDissolvedGroupIsLeft(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA", Events: []string{"im.message.receive_v1"}})
-	cfg := n.config("agent_a")
-	s, _ := n.behind(apps[0], cfg, nil)
+	s, _ := n.behind(apps[0], n.config("agent_a"), nil)
 	n.says("hello")
 	n.until("the group is known", func() bool { return strings.Contains(n.get(s, "/v1/groups"), n.chat) })
 	s.stop()
 	must(t, n.Disband(n.chat, "dissolved_save"))
-	s, _ = n.behind(apps[0], cfg, nil)
+	s, _ = n.behind(apps[0], n.config("agent_a"), nil)
 	n.publishes(map[string]any{"message_id": "om_z", "chat_id": n.chat, "content": "and you?", "sender_agent_name": "x"})
 	n.until("it is no longer listed", func() bool { return !strings.Contains(n.get(s, "/v1/groups"), n.chat) })
 }
