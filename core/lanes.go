@@ -282,15 +282,17 @@ func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
 	}
 }
 
+// lookAfter is how long a lane is idle until the backend is asked whether it still has what was published.
+const lookAfter = 5 * time.Second
+
 // publish hands lines to the backend, in order, until ctx ends.
 func (c *Core) publish(l *lane) {
-	look := l.receipt != "" // whether the backend still has what an earlier process published
+	idle := time.Duration(0) // first it is asked for what an earlier process published
 	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
-		var batch []published
-		if !look {
-			if batch = l.out.peek(c.ctx, 200); batch == nil {
-				return
-			}
+		waiting, cancel := context.WithTimeout(c.ctx, idle)
+		batch := l.out.peek(waiting, 200)
+		if cancel(); c.ctx.Err() != nil {
+			return
 		}
 		lines := make([][]byte, len(batch))
 		for i, p := range batch {
@@ -324,7 +326,7 @@ func (c *Core) publish(l *lane) {
 			continue
 		}
 		pauses.Reset()
-		l.receipt, look = receipt, false
+		l.receipt, idle = receipt, lookAfter
 		if len(batch) == 0 {
 			continue
 		}

@@ -30,11 +30,7 @@ func TestFaultRedisDownAtStart(t *testing.T) {
 	ctx := limited(t)
 	c.talk(ctx, 5, "oc_1", "oc_2")
 	for _, b := range c.bots {
-		st, err := b.status(ctx)
-		must(t, err)
-		if st.Ready || !strings.Contains(st.NotReady, "redis") {
-			t.Errorf("%s without Redis: ready %v, %q", b.name, st.Ready, st.NotReady)
-		}
+		must(t, b.notReady(ctx))
 	}
 	c.killOne(0) // what was accepted survives that, too
 	must(t, srv.Restart())
@@ -76,6 +72,24 @@ func TestFaultRedisAway(t *testing.T) {
 			c.verify(ctx)
 		})
 	}
+}
+
+// Redis, which persists nothing, forgets what nobody has read, and who sent it says no more.
+func TestFaultRedisForgets(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	c := newCluster(t, setup{redis: srv.URL(), separate: true, bots: 2})
+	ctx := limited(t)
+	c.bots[1].side.kill()
+	_, err := c.bots[0].say(ctx, "oc_1")
+	must(t, errors.Join(err, c.bots[0].hear(ctx, "oc_1", "Ann", 1)))
+	for _, lane := range []string{"outbound", "inbound"} {
+		eventually(ctx, t, "it is in Redis", func() bool { return srv.LastEntry("test:"+lane+":log") != "" })
+	}
+	srv.Kill()
+	must(t, srv.Restart())
+	c.bots[1].side.start("")
+	c.verify(ctx)
 }
 
 // A user of Redis that may not touch the side lane is not ready, and its bot hears the others all the same.

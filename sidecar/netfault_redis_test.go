@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,7 +85,7 @@ func (c *cluster) endure(ctx context.Context, path *netfault.Proxy, f netfault.F
 func (b *bot) notReady(ctx context.Context) error {
 	for {
 		st, err := b.status(ctx)
-		if err == nil && !st.Ready {
+		if err == nil && !st.Ready && strings.Contains(st.NotReady, "redis") {
 			return nil
 		}
 		if ctx.Err() != nil {

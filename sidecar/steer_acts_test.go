@@ -21,6 +21,7 @@ import (
 
 	"feishu-relay/group"
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/wait"
 	"feishu-relay/sidecar"
 	"feishu-relay/transcript"
 )
@@ -89,22 +90,16 @@ func (n *tenant) noted() {
 func (p *pair) again(crashAt string) {
 	p.t.Helper()
 	p.b.kill()
-	p.disconnect()
 	p.b.start(crashAt)
 	url, err := p.b.url(limited(p.t))
 	must(p.t, err)
-	connected := func() bool {
-		return series(httpGet(p.t, url+"/metrics"), `feishu_relay_gateway_events_total{event="connected"}`) > 0
-	}
 	p.until("BotB is connected", func() bool {
 		p.reconnect()
-		for until := time.Now().Add(5 * time.Second); time.Now().Before(until); { // an SDK that failed waits for minutes
-			if connected() {
-				return true
-			}
-			<-time.After(20 * time.Millisecond)
-		}
-		return false
+		connecting, cancel := context.WithTimeout(context.Background(), 5*time.Second) // an SDK that failed waits for minutes
+		defer cancel()
+		return wait.Until(connecting, 20*time.Millisecond, func(context.Context) (bool, error) {
+			return series(httpGet(p.t, url+"/metrics"), `feishu_relay_gateway_events_total{event="connected"}`) > 0, nil
+		}) == nil
 	})
 	must(p.t, p.WaitConnected(limited(p.t), p.apps[1].ID, 1))
 	p.botB.client = lark.NewClient(p.apps[1].ID, p.apps[1].Secret, lark.WithOpenBaseUrl("http://"+p.b.cfg.Gateway.Addr),
@@ -129,12 +124,7 @@ func (p *pair) reconnect() {
 // dies waits for the end of a life.
 func (p *process) dies(t *testing.T) {
 	t.Helper()
-	l, _ := p.current()
-	select {
-	case <-l.exited:
-	case <-limited(t).Done():
-		t.Fatalf("%s did not come to the point of its end", p.agent)
-	}
+	eventually(limited(t), t, p.agent+" comes to the point of its end", p.isDead)
 }
 
 // isDead reports whether the present life has ended.
