@@ -385,10 +385,10 @@ func (n *tenant) stream(b *sdkBot, to heard, steps ...string) {
 	if err == nil {
 		_, err = b.answer(to.ID, "interactive", `{"type":"card","data":{"card_id":"`+card+`"}}`)
 	}
-	text := ""
+	var text strings.Builder
 	for i, step := range steps {
-		text += step
-		err = errors.Join(err, b.grow(card, text, i+1))
+		text.WriteString(step)
+		err = errors.Join(err, b.grow(card, text.String(), i+1))
 	}
 	if err = errors.Join(err, b.end(card, len(steps)+1)); err != nil {
 		n.t.Errorf("card of %s: %v", b.app.Name, err)

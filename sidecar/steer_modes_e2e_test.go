@@ -112,7 +112,7 @@ func (f *four) speaks(bot string, to feishusim.Message, text string) feishusim.M
 	}
 	said, err := f.Wait(limited(f.t), func(m feishusim.Message) bool { return m.ParentID == to.ID && strings.Contains(m.Text, text) })
 	must(f.t, err)
-	for _, other := range strings.Split("ABCD", "") { // its own sidecar knows it
+	for other := range strings.SplitSeq("ABCD", "") { // its own sidecar knows it
 		if other != bot {
 			f.until("Bot"+other+"'s sidecar has decided on "+text, func() bool {
 				return f.given(other, said.ID) > 0 || f.stoppedAs("agent_"+strings.ToLower(other), said.ID) != ""

@@ -271,15 +271,15 @@ func (x *explained) command(bots []fate) string {
 	if bots[0].State != fateStopped {
 		return ""
 	}
-	all := ""
+	var agents []string
 	for _, b := range bots {
-		all += " " + shellWord(string(b.Agent))
+		agents = append(agents, shellWord(string(b.Agent)))
 	}
+	all := " " + strings.Join(agents, " ")
 	does := map[relay.Reason]string{relay.Muted: "unmute" + all, relay.Paused: "resume", relay.NotForMe: "answer all",
 		relay.JudgeNo: fmt.Sprintf("threshold %d", x.Group.Settings.Threshold+1)}
 	if !x.personSpoke() {
-		does[relay.MaxDepth], does[relay.Budget] = "continue"+all, "continue"+all
-		does[relay.StoppedByPerson] = "continue"
+		does[relay.MaxDepth], does[relay.Budget], does[relay.StoppedByPerson] = "continue"+all, "continue"+all, "continue"
 	}
 	if words := does[bots[0].Outcome.Stopped]; words != "" {
 		return "feishu-relay group " + x.where + shellWord(chatID(x.Channel, x.ChatID)) + " " + words
