@@ -34,8 +34,10 @@ type lane struct {
 	receipt relay.Receipt // of the publisher
 	kept    []keptLine    // what was published, oldest first; the backend may lose it
 	bytes   int
-	seq     relay.Seq // of the newest line; it begins with each process
-	batches uint64    // number of the newest one in the book
+	batches uint64 // number of the newest one in the book
+
+	sending sync.Mutex // so that lines go out in the order of seq
+	seq     relay.Seq  // of the newest line; it begins with each process; guarded by sending
 
 	mu    sync.Mutex
 	state LaneStatus // guarded by mu
@@ -421,6 +423,8 @@ func (c *Core) send(of loop.Chat, f *group.Effect) {
 	if m.Role == relay.RoleUser {
 		l = c.lanes[1]
 	}
+	l.sending.Lock()
+	defer l.sending.Unlock()
 	l.seq++
 	m.Seq = l.seq
 	text, err := m.Encode()

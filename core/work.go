@@ -308,26 +308,23 @@ func (c *Core) writeTexts(order string) {
 		switch f.Do {
 		case group.Deliver, group.Give:
 			c.give(of, f)
-			continue
 		case group.Retext:
 			c.retext(of, f)
-			continue
 		case group.Fetch:
 			c.fetch(of, f)
-			continue
 		case group.Publish:
 			c.send(of, f)
-			continue
-		}
-		for err := c.append(of, f); err != nil; err = c.append(of, f) {
-			c.Watch.Problem("transcript", err)
-			c.Watch.Retried("transcript")
-			if pauses.Sleep(c.ctx) != nil {
-				return
+		default:
+			for err := c.append(of, f); err != nil; err = c.append(of, f) {
+				c.Watch.Problem("transcript", err)
+				c.Watch.Retried("transcript")
+				if pauses.Sleep(c.ctx) != nil {
+					return
+				}
 			}
+			pauses.Reset()
+			c.done(of, f.Key)
 		}
-		pauses.Reset()
-		c.done(of, f.Key)
 	}
 }
 

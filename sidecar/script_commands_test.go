@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -411,6 +412,9 @@ func (s *story) unchanged(context.Context, *actor, []string) error {
 	return nil
 }
 
+// ticks are lines of a book that say what was done before.
+var ticks = regexp.MustCompile(`(?m)^.*"kind":"tick".*\n`)
+
 // written is what the promises are about: queue, transcripts, outboxes, what was
 // handled and delivered.
 func (s *story) written() (map[string]string, error) {
@@ -424,7 +428,7 @@ func (s *story) written() (map[string]string, error) {
 			return err // relay/feishu has who was met before, and is saved later
 		}
 		data, err := os.ReadFile(path)
-		out[path] = string(data)
+		out[path] = ticks.ReplaceAllString(string(data), "")
 		return err
 	})
 	return out, err
