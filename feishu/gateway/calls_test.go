@@ -18,33 +18,35 @@ func recallOf(app, chat, id string) []byte {
 		"event":{"message_id":%q,"chat_id":%q,"recall_time":"1700000000123","recall_type":"group_manager"}}`, app, id, chat)
 }
 
-// The calls of testdata/calls.txt: one of the bot, what Feishu answers, or what follows from it, a line.
-func TestCalls(t *testing.T) {
-	data, err := os.ReadFile("testdata/calls.txt")
+// conversations runs those of a file, each a test.
+func conversations(t *testing.T, file string, run func(t *testing.T, script string)) {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, talk := range strings.Split(string(data), "\n== ") {
+	for _, talk := range strings.Split(string(data), "\n== ")[1:] {
 		name, script, _ := strings.Cut(talk, "\n")
-		if i == 0 {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			var c *calls
-			for line := range strings.SplitSeq(script, "\n") {
-				setting, isSetting := strings.CutPrefix(line, "with ")
-				if c == nil {
-					c = newCalls(t, setting)
-				}
-				if isSetting || line == "" {
-					continue
-				}
-				if c.step(strings.ReplaceAll(line, "{app}", c.app)); t.Failed() {
-					t.Fatalf("at %q", line)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { run(t, script) })
 	}
+}
+
+// The calls of testdata/calls.txt: one of the bot, what Feishu answers, or what follows from it, a line.
+func TestCalls(t *testing.T) {
+	conversations(t, "testdata/calls.txt", func(t *testing.T, script string) {
+		var c *calls
+		for line := range strings.SplitSeq(script, "\n") {
+			setting, isSetting := strings.CutPrefix(line, "with ")
+			if c == nil {
+				c = newCalls(t, setting)
+			}
+			if isSetting || line == "" {
+				continue
+			}
+			if c.step(strings.ReplaceAll(line, "{app}", c.app)); t.Failed() {
+				t.Fatalf("at %q", line)
+			}
+		}
+	})
 }
 
 // calls is a gateway, and what the bot and the host have got last.

@@ -205,31 +205,21 @@ const (
 
 // The conversations of testdata/drafts.txt: a call of the bot, or what is to be seen of it, a line.
 func TestDrafts(t *testing.T) {
-	data, err := os.ReadFile("testdata/drafts.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, talk := range strings.Split(string(data), "\n== ") {
-		name, script, _ := strings.Cut(talk, "\n")
-		if i == 0 {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			for i, part := range strings.Split(script, "\nrestart\n") {
-				synctest.Test(t, func(t *testing.T) {
-					withDesk(t, dir, func(d *desk) {
-						d.n = 100 * i
-						for line := range strings.SplitSeq(part, "\n") {
-							if d.step(line); t.Failed() {
-								t.Fatalf("at %q", line)
-							}
+	conversations(t, "testdata/drafts.txt", func(t *testing.T, script string) {
+		dir := t.TempDir()
+		for i, part := range strings.Split(script, "\nrestart\n") {
+			synctest.Test(t, func(t *testing.T) {
+				withDesk(t, dir, func(d *desk) {
+					d.n = 100 * i
+					for line := range strings.SplitSeq(part, "\n") {
+						if d.step(line); t.Failed() {
+							t.Fatalf("at %q", line)
 						}
-					})
+					}
 				})
-			}
-		})
-	}
+			})
+		}
+	})
 }
 
 // step is a line of a conversation.
