@@ -161,7 +161,7 @@ func (c *Core) do(e loop.Effect) {
 		c.heard.tell(key, f.Reason)
 		c.passing.tell(key, Passage{Reason: f.Reason})
 		if note := eventNote(e.Chat, f.ID); c.loop.Note(note) != nil {
-			c.work.Go(func() { c.Note(note, nil) })
+			c.Note(note, nil)
 		}
 	case group.Member:
 		c.work.Go(func() { c.askMember(e.Chat, f) })
@@ -369,7 +369,7 @@ func (c *Core) entry(m *relay.Message) transcript.Entry {
 }
 
 func partOf(m *relay.Message) string {
-	id := m.Metadata.Text("part_of")
+	id := m.Metadata.Text(group.MetaPartOf)
 	if relay.CheckID(id) != nil {
 		return ""
 	}

@@ -93,7 +93,7 @@ func (l *Line) judge(v Verdict) {
 func (s *State) lineOf(e *Event) *Line {
 	m := e.Msg
 	l := &Line{ID: m.ID(), TS: s.believed(m.TS), UserTS: m.UserTS, Parent: m.ParentID, Root: m.RootID, Thread: m.ThreadID,
-		PartOf: relay.MessageID(m.Metadata.Text("part_of")), Named: e.Names}
+		PartOf: relay.MessageID(m.Metadata.Text(MetaPartOf)), Named: e.Names}
 	if m.Role == relay.RoleUser {
 		l.Person, l.User, l.Han = m.SenderName, m.SenderID, HasHan(m.Content)
 	} else {

@@ -152,7 +152,7 @@ func blank(m *relay.Message) *relay.Message {
 	out := *m
 	out.Content, out.MsgType, out.Mentions, out.Metadata = "", "", nil, relay.Metadata{"chat_type": encode("group")}
 	if of := EditOf(m); of != "" {
-		out.Metadata[metaEditOf] = encode(of)
+		out.Metadata[MetaEditOf] = encode(of)
 	}
 	return &out
 }

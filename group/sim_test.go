@@ -513,7 +513,7 @@ func (n *node) answer(to *relay.Message) {
 		edit := m
 		edit.MessageID += "_edit"
 		edit.RelayMsgID = edit.MessageID
-		edit.Content, edit.Metadata = "edited "+string(m.MessageID), relay.Metadata{metaEditOf: encode(m.MessageID)}
+		edit.Content, edit.Metadata = "edited "+string(m.MessageID), relay.Metadata{MetaEditOf: encode(m.MessageID)}
 		n.apply(Event{Kind: Said, Msg: &edit})
 	}
 }

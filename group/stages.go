@@ -404,15 +404,16 @@ func (s *State) Fate(now relay.Millis, id relay.MessageID, given bool) relay.Rea
 	return s.bySettings(l, &set)
 }
 
-// metaEditOf names, in the metadata of a message, the message whose text it replaces.
-const metaEditOf = "edit_of"
+// MetaEditOf names, in the metadata of a message, the message whose text it replaces, MetaPartOf the first message of
+// the send of which it is a later piece.
+const MetaEditOf, MetaPartOf = "edit_of", "part_of"
 
 // MetaNotify is, in the metadata of such a message, false if a bot that has the message is not given the new text.
 const MetaNotify = "edit_notify"
 
 // EditOf returns the message that m edits; "": m is a message of its own.
 func EditOf(m *relay.Message) relay.MessageID {
-	if id := m.Metadata.Text(metaEditOf); relay.CheckID(id) == nil && relay.MessageID(id) != m.ID() {
+	if id := m.Metadata.Text(MetaEditOf); relay.CheckID(id) == nil && relay.MessageID(id) != m.ID() {
 		return relay.MessageID(id)
 	}
 	return ""

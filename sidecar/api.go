@@ -56,7 +56,7 @@ func (s *Sidecar) Decide(ctx context.Context, q relay.Question) (policy.Decision
 				m.TS, m.UserTS, m.ParentID, m.RootID, m.ThreadID = relay.Millis(e.TS), relay.Millis(e.UserTS),
 					relay.MessageID(e.ParentID), relay.MessageID(e.RootID), e.ThreadID
 				if e.PartOf != "" {
-					m.Metadata["part_of"] = quote(e.PartOf)
+					m.Metadata[group.MetaPartOf] = quote(e.PartOf)
 				}
 			}
 		}

@@ -58,13 +58,13 @@ func (s *Sidecar) sent(ctx context.Context, m gateway.Sent, first relay.MessageI
 	out := s.outbound(&m)
 	out.ParentID, out.RootID = m.ParentID, m.RootID
 	if first != m.ID {
-		out.Metadata["part_of"] = quote(string(first))
+		out.Metadata[group.MetaPartOf] = quote(string(first))
 	}
 	if now := relay.MillisOf(time.Now()); m.CreateTime > 0 && now-m.CreateTime > finalAfter {
 		out.Metadata[relay.MetaFinal] = fmt.Appendf(nil, "%d", now)
 	}
 	if m.EditOf != "" {
-		out.Metadata["edit_of"] = quote(string(m.EditOf))
+		out.Metadata[group.MetaEditOf] = quote(string(m.EditOf))
 	}
 	_, err := s.Send(ctx, out)
 	return err
@@ -79,7 +79,7 @@ func (s *Sidecar) outbound(m *gateway.Sent) relay.Outbound {
 // Edited tells all sidecars what a message of the bot says now: bots that have it are not given that.
 func (h host) Edited(m gateway.Sent) {
 	out := h.outbound(&m)
-	out.Metadata["edit_of"], out.Metadata[group.MetaNotify] = quote(string(m.ID)), []byte("false")
+	out.Metadata[group.MetaEditOf], out.Metadata[group.MetaNotify] = quote(string(m.ID)), []byte("false")
 	out.MessageID = relay.MessageID("edit:" + short(fmt.Sprint(m.ID, time.Now().UnixNano())))
 	if _, err := h.Send(context.Background(), out); err != nil {
 		h.problems.set("outbox", err)

@@ -239,8 +239,8 @@ func (e *eraser) message(line []byte) []byte {
 		Metadata   relay.Metadata  `json:"metadata"`
 	}
 	_ = json.Unmarshal(line, &m) // a field of another type is left out
-	if !e.here(m.Channel, m.ChatID) ||
-		!slices.Contains([]relay.MessageID{m.MessageID, m.RelayMsgID, relay.MessageID(m.Metadata.Text("edit_of"))}, e.id) {
+	if !e.here(m.Channel, m.ChatID) || m.Metadata.Text(group.MetaEditOf) != string(e.id) &&
+		!slices.Contains([]relay.MessageID{m.MessageID, m.RelayMsgID}, e.id) {
 		return nil
 	}
 	return none
