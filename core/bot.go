@@ -92,9 +92,6 @@ func (w *writes) begin(ctx context.Context, try uint64, write func(context.Conte
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	if w.list == nil {
-		w.list = map[uint64]context.CancelFunc{}
-	}
 	w.list[try] = cancel
 	w.running.Go(func() {
 		defer w.cancel(try)
@@ -206,9 +203,9 @@ func (c *Core) Settle(ctx context.Context, id relay.MessageID, r deliver.Result,
 
 // Acknowledge is Settle as delivered, without waiting.
 func (c *Core) Acknowledge(id relay.MessageID) {
-	c.work.Go(func() {
+	go func() {
 		_ = c.loop.Post(c.ctx, loop.Event{Deliver: &deliver.Event{Kind: deliver.Settle, ID: id, Result: deliver.Delivered}})
-	})
+	}()
 }
 
 // give has the bot get a message.

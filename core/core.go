@@ -134,6 +134,7 @@ func Open(o Options) (*Core, error) {
 	c := &Core{Options: o, edits: dedup.Memory(o.Dedup), own: string(o.Agent) + "/" + time.Now().Format(time.RFC3339Nano)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.notes.wake, c.notes.list = make(chan struct{}, 1), map[string]json.RawMessage{}
+	c.texts.list, c.writes.list = map[string][]loop.Effect{}, map[uint64]context.CancelFunc{}
 	for i, q := range []relay.Backend{o.Bots, o.People, o.Side} {
 		c.lanes[i] = &lane{name: []string{Outbound, Inbound, Side}[i], queue: q}
 	}
@@ -249,8 +250,10 @@ type notes struct {
 	list map[string]json.RawMessage // guarded by mu
 }
 
-// writeNotes stores notes until ctx is done, and then those that are left.
+// writeNotes stores notes until ctx is done, and then those that are left, unless the disk refuses them.
 func (c *Core) writeNotes(ctx context.Context) {
+	last, cancel := context.WithCancel(c.ctx)
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })
 	for over := false; !over; {
 		over = wait.Change(ctx, time.Time{}, c.notes.wake) != nil
 		c.notes.mu.Lock()
@@ -258,7 +261,7 @@ func (c *Core) writeNotes(ctx context.Context) {
 		c.notes.list = map[string]json.RawMessage{}
 		c.notes.mu.Unlock()
 		for key, value := range list {
-			_ = c.loop.Post(c.ctx, loop.Event{Note: key, Value: value})
+			_ = c.loop.Post(last, loop.Event{Note: key, Value: value})
 		}
 	}
 }

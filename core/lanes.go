@@ -72,16 +72,7 @@ func (l *lane) change(f func(st *LaneStatus)) {
 	f(&l.state)
 }
 
-// offer notes that lines are offered to the backend.
-func (l *lane) offer() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.since.IsZero() {
-		l.since = time.Now()
-	}
-}
-
-// offered notes how that went.
+// offered notes how it went to offer lines to the backend.
 func (l *lane) offered(lines [][]byte, err error) {
 	bytes := 0
 	for _, line := range lines {
@@ -94,8 +85,10 @@ func (l *lane) offered(lines [][]byte, err error) {
 		st.Failed, st.Error = st.Failed+1, err.Error()
 		return
 	}
-	l.since, st.Last, st.Error = time.Time{}, time.Now(), ""
 	n := int64(len(lines))
+	if l.since, st.Error = (time.Time{}), ""; n > 0 {
+		st.Last = time.Now()
+	}
 	st.Pending, st.Bytes, st.Published = st.Pending-n, st.Bytes-int64(bytes), st.Published+n
 }
 
@@ -300,7 +293,11 @@ func (c *Core) publish(l *lane) {
 		for i, p := range batch {
 			lines[i] = p.line
 		}
-		l.offer()
+		l.change(func(*LaneStatus) {
+			if len(lines) > 0 && l.since.IsZero() {
+				l.since = time.Now()
+			}
+		})
 		receipt, err := l.queue.Publish(c.ctx, lines, l.receipt)
 		if errors.Is(err, relay.ErrForgotten) {
 			again := make([][]byte, len(l.kept))

@@ -269,9 +269,6 @@ func (c *Core) inOrder(order string, e loop.Effect) {
 	t := &c.texts
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.list == nil {
-		t.list = map[string][]loop.Effect{}
-	}
 	list, working := t.list[order]
 	t.list[order] = append(list, e)
 	if !working {

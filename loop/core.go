@@ -28,8 +28,6 @@ const (
 const (
 	minSnapshot = 64 << 10 // bytes of events before a snapshot
 	maxSnapshot = 8 << 20  // bytes; a larger one is not written, and the events stay
-
-	noteDone = time.Second // that an effect was done is in the book with the next event, or after this time
 )
 
 // Chat names a chat. A channel's name has no slash.
@@ -189,10 +187,7 @@ func (c *Core) Step(now time.Time, e Event) (records []book.Record, effects []Ef
 		c.records = append(c.records, book.Record{Kind: kindText, Key: e.TextOf, Value: book.Encoded(e.Text)})
 	}
 	if e.Note != "" {
-		r := book.Record{Kind: kindNote, Key: e.Note}
-		if e.Keep {
-			r.Kind = kindKept
-		}
+		r := book.Record{Kind: map[bool]string{false: kindNote, true: kindKept}[e.Keep], Key: e.Note}
 		if e.Value != nil {
 			r.Value = e.Value
 		}
@@ -255,10 +250,7 @@ func (c *Core) Bot() *deliver.State { return c.bot }
 
 // Group is what is known of a chat, nil if nothing is. It is not to be changed.
 func (c *Core) Group(of Chat) *group.State {
-	if x := c.chats[of]; x != nil {
-		return x.State
-	}
-	return nil
+	return cmp.Or(c.chats[of], &chat{}).State
 }
 
 // Chats are the chats that are known, in order.
@@ -288,7 +280,7 @@ func (c *Core) known(of Chat) {
 func (c *Core) toChat(of Chat, e group.Event) {
 	x := c.chats[of]
 	if e.Kind == group.Done && x.Did(e.Key) {
-		x.did, x.note = append(x.did, e.Key), c.now.Truncate(noteDone).Add(noteDone) // one Tick for all
+		x.did, x.note = append(x.did, e.Key), c.now.Truncate(time.Second).Add(time.Second) // one Tick for all
 		x.log.bytes += len(e.Key)
 		return
 	}
@@ -343,16 +335,12 @@ func (c *Core) toBot(e deliver.Event) {
 // verdict is what a chat is told of the end of a delivery.
 func (c *Core) verdict(f *deliver.Effect) *group.Verdict {
 	v := &group.Verdict{At: relay.MillisOf(c.now), Detail: f.Detail}
-	switch f.Result {
-	case deliver.Delivered:
+	if f.Result == deliver.Delivered {
 		v.Delivered, v.Door = v.At, f.Channel
-	case deliver.Withdrawn:
-		v.Stopped = f.Reason
-	case deliver.Expired:
-		v.Stopped = relay.Expired
-	default:
-		v.Stopped = relay.Undeliverable
+		return v
 	}
+	why := map[deliver.Result]relay.Reason{deliver.Withdrawn: f.Reason, deliver.Expired: relay.Expired}
+	v.Stopped = cmp.Or(why[f.Result], relay.Undeliverable)
 	return v
 }
 
@@ -379,6 +367,7 @@ func (c *Core) snapshot(l *log, state json.Marshaler, atLeast int) {
 		panic(err) // a state is made of what JSON has
 	}
 	if l.snapshot = len(data); len(data) > maxSnapshot {
+		l.snapshot = l.bytes // tried again with four times as many
 		return
 	}
 	c.records = append(c.records, book.Record{Kind: kindState, Key: l.key, Value: book.Encoded(data)})

@@ -49,6 +49,7 @@ type Loop struct {
 	views  chan func(*Core)
 	over   chan struct{} // closed when Run has ended
 	full   atomic.Bool
+	left   []book.Record // what the disk refused until Run was to end
 
 	refusing atomic.Pointer[chan struct{}] // closed while the disk refuses a commit
 }
@@ -89,24 +90,39 @@ func (l *Loop) Close() error { return l.book.Close() }
 
 // Post has the loop take in an event. It waits for room, and returns the error of ctx or [ErrStopped].
 func (l *Loop) Post(ctx context.Context, e Event) error {
-	select {
-	case <-l.over:
-		return ErrStopped
-	default:
-	}
-	select {
-	case l.events <- e:
-		return nil
-	case <-ctx.Done():
-	case <-l.over:
+	return offer(ctx, l.over, l.events, e)
+}
+
+// offer hands x over, unless ctx or what takes it ends before.
+func offer[T any](ctx context.Context, over <-chan struct{}, to chan<- T, x T) error {
+	if !ended(ctx.Done()) && !ended(over) {
+		select {
+		case to <- x:
+			return nil
+		case <-ctx.Done():
+		case <-over:
+		}
 	}
 	return cmp.Or(context.Cause(ctx), ErrStopped)
+}
+
+// ended reports whether a channel is closed.
+func ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // Save is Post and waits until the event is in the book. After an error it may be there, or come there.
 func (l *Loop) Save(ctx context.Context, e Event) error {
 	saved, refused := make(chan struct{}), *l.refusing.Load()
 	e.Saved = func() { close(saved) }
+	if ended(refused) {
+		return ErrRefused
+	}
 	for events := l.events; ; events = nil {
 		err := ErrStopped
 		select {
@@ -119,12 +135,10 @@ func (l *Loop) Save(ctx context.Context, e Event) error {
 			continue
 		case <-saved:
 		}
-		select {
-		case <-saved:
+		if ended(saved) {
 			return nil
-		default:
-			return err
 		}
+		return err
 	}
 }
 
@@ -132,14 +146,11 @@ func (l *Loop) Save(ctx context.Context, e Event) error {
 // refuses a commit, that state is ahead of the book.
 func (l *Loop) View(ctx context.Context, see func(*Core)) error {
 	done := make(chan struct{})
-	select {
-	case l.views <- func(c *Core) { defer close(done); see(c) }:
+	err := offer(ctx, l.over, l.views, func(c *Core) { defer close(done); see(c) })
+	if err == nil {
 		<-done
-		return nil
-	case <-ctx.Done():
-	case <-l.over:
 	}
-	return cmp.Or(context.Cause(ctx), ErrStopped)
+	return err
 }
 
 // Note is a note of the book; nil: there is none.
@@ -159,7 +170,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.over)
 	records, effects := l.core.Start(time.Now(), l.opts.Deliver)
 	l.follow(ctx, records, effects, nil)
-	for ctx.Err() == nil || len(l.events) > 0 {
+	for l.left == nil && (ctx.Err() == nil || len(l.events) > 0) {
 		if e := l.next(ctx, l.events, l.core.Next()); e != nil {
 			l.take(ctx, *e)
 		} else {
@@ -168,7 +179,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			_ = l.book.Commit() // of nothing: the book looks whether it has anything to forget
 		}
 	}
-	err := l.book.Commit(l.core.Stop()...)
+	err := l.book.Commit(append(l.left, l.core.Stop()...)...)
 	return errors.Join(err, l.book.Close())
 }
 
@@ -212,8 +223,8 @@ func (l *Loop) take(ctx context.Context, e Event) {
 	l.follow(ctx, records, effects, saved)
 }
 
-// follow writes records, again and again until the disk takes them, tells who waits for that, and begins what follows;
-// nothing of that if ctx ends before.
+// follow writes records, again and again until the disk takes them, tells who waits for that, and begins what follows.
+// If ctx ends before, the records are left, and nothing follows.
 func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effect, saved []func()) {
 	l.full.Store(l.core.Bot().Full())
 	for first := true; len(records) > 0; first = false {
@@ -229,6 +240,7 @@ func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effe
 		}
 		l.opts.Failed(err)
 		if l.next(ctx, nil, time.Now().Add(retryAfter)); ctx.Err() != nil {
+			l.left = records
 			return
 		}
 	}
