@@ -2,12 +2,9 @@ package book_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"testing"
 
 	"feishu-relay/book"
@@ -56,56 +53,5 @@ func BenchmarkCommit(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-// BenchmarkOpen opens a book of 100,000 records and passes them to Each.
-func BenchmarkOpen(b *testing.B) {
-	const records = 100_000
-	dir := b.TempDir()
-	bk := open(b, dir, book.Options{Kinds: benchKinds})
-	for i := 0; i < records; i += 100 {
-		var batch []book.Record
-		for j := range 100 {
-			id := fmt.Sprint("oc_a0553eda9014c201e6969b478895c230/om_", i+j)
-			batch = append(batch, set("all", id, handled{"pass", true, 2}))
-		}
-		commit(b, bk, batch...)
-	}
-	closeBook(b, bk)
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	bk = open(b, dir, book.Options{Kinds: benchKinds})
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	memory := float64(after.HeapAlloc-before.HeapAlloc) / records
-	closeBook(b, bk)
-	b.Run("open", func(b *testing.B) {
-		for b.Loop() {
-			bk := open(b, dir, book.Options{Kinds: benchKinds})
-			closeBook(b, bk)
-		}
-		b.ReportMetric(memory, "B/record")
-	})
-	b.Run("each", func(b *testing.B) {
-		bk := open(b, dir, book.Options{Kinds: benchKinds})
-		for b.Loop() {
-			if err := bk.Each(func(string, string, json.RawMessage) error { return nil }); err != nil {
-				b.Fatal(err)
-			}
-		}
-		closeBook(b, bk)
-	})
-}
-
-// BenchmarkLoad reads a text of 4 KB back.
-func BenchmarkLoad(b *testing.B) {
-	bk := open(b, b.TempDir(), book.Options{Kinds: benchKinds})
-	commit(b, bk, set("all", "a", strings.Repeat("text", 1000)))
-	for b.Loop() {
-		if _, err := bk.Load("all", "a"); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
