@@ -315,6 +315,12 @@ func (a *API) Reply(ctx context.Context, to relay.MessageID, text, uuid string) 
 // TextContent is the content of a text message.
 func TextContent(text string) string { return string(compact(map[string]string{"text": text})) }
 
+// MarkdownContent is the content of a post with one paragraph of markdown.
+func MarkdownContent(text string) string {
+	paragraphs := [][]map[string]string{{{"tag": "md", "text": text}}}
+	return string(compact(map[string]any{"zh_cn": map[string]any{"content": paragraphs}}))
+}
+
 // React adds a reaction, such as "OK", to a message: POST im/v1/messages/{id}/reactions
 // (docs/feishu.md 5). An existing one, or one that another call is adding, is a success.
 func (a *API) React(ctx context.Context, message relay.MessageID, emoji string) error {

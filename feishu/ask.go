@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"slices"
 	"time"
 
 	"feishu-relay/relay"
 )
 
 const (
-	askWait   = 10 * time.Second // for the answer to a question, of one or more calls
-	askAgain  = 10 * time.Second // before a question that Feishu did not answer is asked again
-	maxAsking = 16               // questions at a time; one more is not asked
-	maxAsked  = 20_000           // questions whose last answer is remembered
+	askWait  = 10 * time.Second // for the answer to a question, of one or more calls
+	askAgain = 10 * time.Second // before a question that Feishu did not answer is asked again
+	maxAsked = 20_000           // questions whose last answer is remembered
 )
 
 var errBusy = errors.New("too many questions to Feishu are under way")
@@ -38,64 +35,32 @@ func (d *Directory) Ask(ctx context.Context, key string, within time.Duration, f
 // Known is [Directory.Ask] for a question with an answer, which is remembered; also what f returns with an error.
 func Known[T any](ctx context.Context, d *Directory, key string, within time.Duration,
 	f func(context.Context) (T, error)) (answer T, err error) {
-	last, ok := d.recent(key, within)
-	switch {
-	case ok:
-	case !d.api.Ready():
-		return answer, ErrNoToken
-	default:
-		last = d.ask(ctx, key, within, func(ctx context.Context) (any, error) { return f(ctx) })
-	}
-	answer, _ = last.value.(T)
-	return answer, last.err
-}
-
-func (d *Directory) ask(ctx context.Context, key string, within time.Duration,
-	f func(context.Context) (any, error)) reply {
 	done := d.questions.DoChan(key, func() (any, error) {
-		if last, ok := d.recent(key, within); ok {
-			return last, nil
+		last, ok := d.asked.Get(key)
+		if last.err != nil && CodeOf(last.err) == 0 {
+			within = min(within, askAgain)
 		}
-		select {
-		case d.asking <- struct{}{}:
-			defer func() { <-d.asking }()
-		default:
-			return reply{err: errBusy}, nil
+		switch {
+		case ok && time.Since(last.at) < within:
+			return last, nil
+		case !d.api.Ready():
+			return reply{err: ErrNoToken}, nil
 		}
 		ctx, cancel := context.WithTimeout(d.ctx, askWait)
 		defer cancel()
-		r := d.answer(ctx, f)
-		d.asked.Add(key, r)
-		return r, nil
+		value, err := f(ctx)
+		last = reply{time.Now(), value, err}
+		d.asked.Add(key, last)
+		return last, nil
 	})
 	select {
 	case r := <-done:
-		return r.Val.(reply)
+		last := r.Val.(reply)
+		answer, _ = last.value.(T)
+		return answer, last.err
 	case <-ctx.Done():
-		return reply{err: ctx.Err()}
+		return answer, ctx.Err()
 	}
-}
-
-// recent returns the last answer to a question if it counts.
-func (d *Directory) recent(key string, within time.Duration) (reply, bool) {
-	last, ok := d.asked.Get(key)
-	if last.err != nil && CodeOf(last.err) == 0 {
-		within = min(within, askAgain)
-	}
-	return last, ok && time.Since(last.at) < within
-}
-
-// answer calls f. A panic, as on an answer that nobody has thought of, is an error: the bot's calls go on.
-func (d *Directory) answer(ctx context.Context, f func(context.Context) (any, error)) (r reply) {
-	defer func() {
-		if p := recover(); p != nil {
-			d.log.Error("a panic was caught in a question to Feishu", "stack", string(debug.Stack()))
-			r.err = errors.New("asking Feishu panicked")
-		}
-		r.at = time.Now()
-	}()
-	r.value, r.err = f(ctx)
-	return r
 }
 
 // AskSelf learns who the bot is.
@@ -155,36 +120,22 @@ func (d *Directory) AskPerson(ctx context.Context, id relay.OpenID, within time.
 	})
 }
 
-// AskMember learns whether the bot is in a chat, in the three ways that there are, since each needs another scope. An
-// error is no answer; that of a question too many, which comes after ten at once and two a second, is not remembered.
+// AskMember learns whether the bot is in a chat, in two ways, since each needs another scope. An error is no answer;
+// that of a question too many comes after ten at once and two a second.
 func (d *Directory) AskMember(ctx context.Context, id relay.ChatID, within time.Duration) error {
-	key := "member " + string(id)
-	if _, ok := d.recent(key, within); !ok && !d.members.Allow() {
-		return errBusy
-	}
-	return d.Ask(ctx, key, within, func(ctx context.Context) error {
+	return d.Ask(ctx, "member "+string(id), within, func(ctx context.Context) error {
+		if !d.members.Allow() {
+			return errBusy
+		}
 		chat, chatErr := d.api.Chat(ctx, id) // its In is No or not known
-		in, err := chat.In, error(nil)
-		if in == Unknown {
-			in, err = d.member(ctx, id)
+		if chat.In == Unknown {
+			in, err := d.api.InChat(ctx, id)
+			if err != nil {
+				return fmt.Errorf("whether the bot is in the chat: %w", errors.Join(err, chatErr))
+			}
+			chat.In = map[bool]Membership{false: No, true: Yes}[in]
 		}
-		if in == Unknown {
-			return fmt.Errorf("whether the bot is in the chat: %w", errors.Join(err, chatErr))
-		}
-		d.SetChat(Chat{ID: id, In: in})
+		d.SetChat(Chat{ID: id, In: chat.In})
 		return nil
 	})
-}
-
-func (d *Directory) member(ctx context.Context, id relay.ChatID) (Membership, error) {
-	is := map[bool]Membership{false: No, true: Yes}
-	in, err := d.api.InChat(ctx, id)
-	if err == nil {
-		return is[in], nil
-	}
-	if bots, err := d.api.ChatBots(ctx, id); err == nil && d.Self().OpenID != "" {
-		self := d.Self().OpenID
-		return is[slices.ContainsFunc(bots, func(b Bot) bool { return b.OpenID == self })], nil
-	}
-	return Unknown, err
 }

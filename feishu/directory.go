@@ -64,7 +64,6 @@ type Directory struct {
 	log       *slog.Logger
 	questions singleflight.Group
 	asked     *lru.Cache[string, reply] // by the key of a question
-	asking    chan struct{}             // holds a value for each question under way
 	members   *rate.Limiter             // of questions about memberships: they count against the bot's own limits
 	ctx       context.Context           // of questions
 	cancel    context.CancelFunc
@@ -82,7 +81,7 @@ type Directory struct {
 // NewDirectory returns the directory that is kept in a store; nil: in memory only. What cannot be read is learned again.
 // Close it.
 func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
-	d := &Directory{api: api, log: cmp.Or(log, slog.New(slog.DiscardHandler)), asking: make(chan struct{}, maxAsking),
+	d := &Directory{api: api, log: cmp.Or(log, slog.New(slog.DiscardHandler)),
 		members: rate.NewLimiter(2, 10), trouble: rate.Sometimes{Interval: time.Minute}}
 	d.asked, _ = lru.New[string, reply](maxAsked) // these fail only for a size below 1
 	d.chats, _ = simplelru.NewLRU(maxChats, func(id relay.ChatID, _ Chat) { d.changed(kindChat, string(id), nil) })

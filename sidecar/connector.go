@@ -39,7 +39,7 @@ func (s *speaker) say(ctx context.Context, what httpapi.Saying) (answer httpapi.
 		return answer, &relay.Error{Code: relay.CodeFeishuUnavailable,
 			Message: "Feishu did not say what kind of chat this is; send it again later: " + err.Error()}
 	}
-	_, err = s.out.Send(ctx, send.Message{ChatID: what.ChatID, Content: what.Content,
+	err = s.out.Send(ctx, send.Message{ChatID: what.ChatID, Content: what.Content,
 		ReplyTo:  s.app.answerable(what.ChatID, what.ReplyTo),
 		InThread: what.InThread, IdempotencyKey: what.IdempotencyKey, Mentions: what.Mentions}, func(m feishu.Message) error {
 		answer.MessageIDs = append(answer.MessageIDs, m.ID)

@@ -7,7 +7,6 @@ import (
 
 	"feishu-relay/feishu"
 	characters "feishu-relay/internal/runes"
-	"feishu-relay/relay"
 )
 
 // Sizes of a message. Feishu takes 30 KB of a post's request and 150 KB of a
@@ -19,40 +18,29 @@ const (
 	maxPieces = 64       // a longer content is refused whole
 )
 
-// body is the content of a message in Feishu's form.
-type body struct {
-	kind string // text or post
-	json string
-}
-
-// compose returns the messages for text: if it has markdown, posts of one `md` node each,
-// else texts.
-func compose(text string, tag func(string) string) ([]body, error) {
-	if runes(text) > maxPieces*maxRunes {
-		return nil, ErrTooLong
-	}
-	encode := asText
+// compose returns the messages for text, with their types and contents: if it has markdown, posts, else texts.
+func compose(text string, tag func(string) string) (out []feishu.Outgoing, err error) {
+	msgType, encode := "text", feishu.TextContent
 	if markdown.MatchString(text) {
-		encode = asPost
+		msgType, encode = "post", feishu.MarkdownContent
 	}
-	var out []body
-	for size := maxRunes; ; size /= 2 { // tags and escapes can make much of a text
-		whole := true
-		out = nil
+	whole := false
+	for size := maxRunes; !whole && size >= minRunes; size /= 2 { // tags and escapes can make much of a text
+		if runes(text) > maxPieces*size {
+			return nil, ErrTooLong
+		}
+		whole, out = true, nil
 		for _, piece := range split(text, size) {
-			c := encode(tag(piece))
-			out = append(out, c)
-			whole = whole && escaped(c.json) <= maxBody
-			if len(out) > maxPieces {
-				return nil, ErrTooLong
-			}
-		}
-		if whole || size <= minRunes {
-			break
+			content := encode(tag(piece))
+			out = append(out, feishu.Outgoing{Type: msgType, Content: content})
+			whole = whole && escaped(content) <= maxBody
 		}
 	}
-	if len(out) == 0 {
+	switch {
+	case len(out) == 0:
 		return nil, ErrNoText
+	case len(out) > maxPieces:
+		return nil, ErrTooLong
 	}
 	return out, nil
 }
@@ -72,133 +60,91 @@ var markdown = regexp.MustCompile("(?m)" + strings.Join([]string{
 	`!?\[[^\]\n]*\]\([^)\s]+\)`,
 }, "|"))
 
-func asText(text string) body { return body{"text", feishu.TextContent(text)} }
-
-func asPost(text string) body {
-	paragraphs := [][]map[string]string{{{"tag": "md", "text": text}}}
-	return body{"post", encodeJSON(map[string]any{"zh_cn": map[string]any{"content": paragraphs}})}
-}
-
-// encodeJSON does not escape '<', since the content is escaped again in the request.
-func encodeJSON(v any) string {
-	data, err := relay.Marshal(v)
-	if err != nil {
-		panic(err) // strings and structs always encode
-	}
-	return string(data)
-}
-
-// escaped is the length of s within the request.
-func escaped(s string) int { return len(encodeJSON(s)) }
+// escaped is the length of a content within the request.
+func escaped(content string) int { return len(feishu.TextContent(content)) }
 
 func runes(s string) int { return utf8.RuneCountInString(s) }
 
-// maxMarks is the most backticks or tildes of a fence; more are text.
-const maxMarks = 16
+// fenceRE matches the line of a fence: three or more backticks or tildes after at most three spaces.
+var fenceRE = regexp.MustCompile("(?m)^ {0,3}(`{3,16}|~{3,16})[^`\n]*$")
 
-// split cuts text into pieces of at most size runes (100 or more): behind a paragraph, a line, a space or a mark of
-// punctuation in the piece's second half, else between any two characters. A fence that a cut goes through is closed
-// and opened again. Blank pieces are left out.
+// maxClosing is the room for the line that closes a fence.
+const maxClosing = len("\n") + 16
+
+// split cuts text into pieces of at most size runes (100 or more). A fence that a cut goes through is closed and
+// opened again. Blank pieces are left out.
 func split(text string, size int) (pieces []string) {
-	text, fence := strings.ToValidUTF8(text, "\uFFFD"), "" // fence: the line of the one that is open
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	closing := 0
+	if fenceRE.MatchString(text) {
+		closing = maxClosing
+	}
+	head, mark := "", "" // what opens the fence again that the cut before went through, and what closes it
 	for strings.TrimSpace(text) != "" {
-		head := ""
-		if fence != "" {
-			head = fence + "\n"
-		}
-		at, open := 0, ""
-		for _, closing := range []int{0, len("\n```"), len("\n") + maxMarks} { // what closes an open fence needs room
-			at = cut(text, size-runes(head)-closing)
-			begins := 0
-			if open, begins = openFence(fence, text[:at]); begins > 0 && strings.TrimSpace(text[begins:at]) == open {
-				at, open = begins, "" // its line goes along with what follows
-			}
-			if at == len(text) || open == "" || len("\n"+fenceMark(open)) <= closing {
-				break
-			}
-		}
+		at := cut(text, size-runes(head)-closing)
 		piece := strings.Trim(text[:at], "\n")
-		if strings.TrimSpace(piece) != "" && (fence == "" || !closesFence(piece, fenceMark(fence))) {
-			if piece = head + piece; open != "" && at < len(text) {
-				piece += "\n" + fenceMark(open)
-			}
-			pieces = append(pieces, piece)
+		if text = text[at:]; mark != "" && strings.TrimSpace(piece) == mark { // it was closed before
+			head, mark = "", ""
+			continue
 		}
-		if text, fence = text[at:], open; runes(open) > size/4 { // too long for the name of a language
-			fence = fenceMark(open)
+		piece = head + piece
+		var begin int
+		begin, mark = openFence(piece)
+		head = ""
+		if mark != "" && strings.TrimSpace(text) != "" {
+			line, code, _ := strings.Cut(piece[begin:], "\n")
+			if piece += "\n" + mark; code == "" {
+				piece = strings.TrimRight(piece[:begin], "\n") // its line goes along with what follows
+			}
+			if runes(line) > size/4 { // too long for the name of a language
+				line = mark
+			}
+			head = line + "\n"
+		}
+		if strings.TrimSpace(piece) != "" {
+			pieces = append(pieces, piece)
 		}
 	}
 	return pieces
 }
 
-// openFence returns the line of the fence that is open at the end of text, and where it begins; -1 if it is fence,
-// which is open at its beginning.
-func openFence(fence, text string) (open string, begins int) {
-	open, begins = fence, -1
-	at := 0
-	for line := range strings.Lines(text) {
-		switch mark := fenceMark(line); {
-		case open == "" && mark != "":
-			open, begins = strings.TrimSpace(line), at
-		case open != "" && closesFence(line, fenceMark(open)):
-			open, begins = "", -1
+// openFence returns where the fence begins that is open at the end of text, and what closes it; "" if none is.
+func openFence(text string) (begin int, mark string) {
+	for _, at := range fenceRE.FindAllStringSubmatchIndex(text, -1) {
+		switch found := text[at[2]:at[3]]; {
+		case mark == "":
+			begin, mark = at[0], found
+		case strings.HasPrefix(found, mark) && strings.TrimSpace(text[at[2]:at[1]]) == found:
+			mark = ""
 		}
-		at += len(line)
 	}
-	return open, begins
+	return begin, mark
 }
 
-// cut returns how many bytes of text are the next piece, of at most room runes.
+// cutsRE match what a piece ends with, the best first: a paragraph, a line, a space or a mark of punctuation.
+var cutsRE = []*regexp.Regexp{regexp.MustCompile(`(?s)^.*\n\n`), regexp.MustCompile(`(?s)^.*\n`),
+	regexp.MustCompile(`(?s)^.*[ \t,.;!?、，。；！？]`)}
+
+// cut returns how many bytes of text are the next piece, of at most room runes. It ends in the second half of that, or
+// between any two characters.
 func cut(text string, room int) int {
-	end, n := 0, 0
-	for end = range text {
-		if n++; n > max(1, room) {
+	end := len(text)
+	for i := range text {
+		if room--; room < 0 {
+			end = i
 			break
 		}
 	}
-	if n <= max(1, room) {
-		return len(text)
+	if end == len(text) {
+		return end
 	}
-	if whole := len(characters.Cut(text, end)); whole > 0 {
-		end = whole // an emoji of several runes stays whole
-	}
-	for _, behind := range []string{"\n\n", "\n"} {
-		if at := strings.LastIndex(text[:end], behind) + len(behind); at > end/2 {
+	for _, re := range cutsRE {
+		if at := len(re.FindString(text[:end])); at > end/2 {
 			return at
 		}
 	}
-	for at := end; at > end/2; {
-		r, size := utf8.DecodeLastRuneInString(text[:at])
-		if strings.ContainsRune(" \t,.;!?、，。；！？", r) && !beginsFence(text[at:]) {
-			return at
-		}
-		at -= size
-	}
-	for beginsFence(text[end:]) { // what follows must not look like one
-		_, size := utf8.DecodeLastRuneInString(text[:end])
-		end -= size
+	if whole := len(characters.Cut(text, end)); whole > 0 { // an emoji of several runes stays whole
+		return whole
 	}
 	return end
-}
-
-// beginsFence reports whether the first line of text looks like one of a fence.
-func beginsFence(text string) bool {
-	line, _, _ := strings.Cut(text, "\n")
-	return fenceMark(line) != ""
-}
-
-// fenceRE matches a line that begins a fence: three or more backticks or tildes after at most three spaces.
-var fenceRE = regexp.MustCompile("^ {0,3}(?:(`{3,16})[^`]*|(~{3,16})(?:[^~].*)?)$")
-
-// fenceMark returns the backticks or tildes that a line begins a fence with, or "".
-func fenceMark(line string) string {
-	if m := fenceRE.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil {
-		return m[1] + m[2]
-	}
-	return ""
-}
-
-// closesFence reports whether line closes a fence that mark opened.
-func closesFence(line, mark string) bool {
-	return strings.TrimSpace(line) == fenceMark(line) && strings.HasPrefix(fenceMark(line), mark)
 }

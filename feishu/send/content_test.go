@@ -32,16 +32,16 @@ func TestCompose(t *testing.T) {
 			if err != nil || len(got) != 1 {
 				t.Fatalf("got %v, %v", got, err)
 			}
-			if got[0].kind != tt.kind {
-				t.Errorf("%s, want %s", got[0].kind, tt.kind)
+			if got[0].Type != tt.kind {
+				t.Errorf("%s, want %s", got[0].Type, tt.kind)
 			}
 			var v any
-			if err := json.Unmarshal([]byte(got[0].json), &v); err != nil {
+			if err := json.Unmarshal([]byte(got[0].Content), &v); err != nil {
 				t.Error(err)
 			}
 			quoted, _ := json.Marshal(tt.text)
-			if plain := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(quoted)); !strings.Contains(got[0].json, plain) {
-				t.Errorf("%s does not hold %s", got[0].json, plain)
+			if plain := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(quoted)); !strings.Contains(got[0].Content, plain) {
+				t.Errorf("%s does not hold %s", got[0].Content, plain)
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func TestComposeIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, c := range got {
-				if n := escaped(c.json); n > maxBody {
+				if n := escaped(c.Content); n > maxBody {
 					t.Errorf("piece %d has %d bytes, at most %d", i, n, maxBody)
 				}
 			}

@@ -10,15 +10,15 @@ import (
 
 func TestTag(t *testing.T) {
 	const b, ann, anna = `<at user_id="ou_b">BotB</at>`, `<at user_id="ou_ann">Ann</at>`, `<at user_id="ou_anna">Anna Lee</at>`
-	named := names{}
-	named.add("ou_b", "BotB", "agent_b", "@_user_1")
-	named.add("ou_ann", "Ann")
-	named.add("ou_anna", "Anna Lee", "@all", "")
-	named.add("ou_x", "Twin")
-	named.add("ou_y", "twin")
-	named.add("ou_ming", "小明")
-	named.add("", "Nobody")
-	tag := named.tagger()
+	tag := senderWith(t, nil).tagger([]relay.Mention{
+		{OpenID: "ou_b", Name: "BotB", AgentName: "agent_b", Key: "@_user_1"},
+		{OpenID: "ou_ann", Name: "Ann"},
+		{OpenID: "ou_anna", Name: "Anna Lee", Key: "@all"},
+		{OpenID: "ou_x", Name: "Twin"},
+		{OpenID: "ou_y", Name: "twin"},
+		{OpenID: "ou_ming", Name: "小明"},
+		{Name: "Nobody"},
+	})
 	for _, tt := range []struct{ name, text, want string }{
 		{"a name", "hi @BotB, look", "hi " + b + ", look"},
 		{"another case", "@botb", b},
@@ -70,27 +70,24 @@ func TestTaggerKnowsWhom(t *testing.T) {
 		{OpenID: "ou_self", Name: "Me"},
 		{AppID: "cli_c", Name: "BotC"},
 	})
-	tag := c.names([]relay.Mention{
+	tag := c.tagger([]relay.Mention{
 		{Name: "张三", OpenID: "ou_zhang"},
 		{Name: "Helper", AgentName: "agent_b"},
 		{Name: "Myself", OpenID: "ou_self"},
-	}).tagger()
+	})
 	const text = "@BotB @Twin @Me @BotC @张三 @Helper @Myself"
 	const want = `<at user_id="ou_b">BotB</at> @Twin @Me @BotC <at user_id="ou_zhang">张三</at> <at user_id="ou_b">Helper</at> @Myself`
 	if got := tag(text); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	tag = c.names([]relay.Mention{{Name: "Twin", OpenID: "ou_t2"}}).tagger()
+	tag = c.tagger([]relay.Mention{{Name: "Twin", OpenID: "ou_t2"}})
 	if got, want := tag("@Twin"), `<at user_id="ou_t2">Twin</at>`; got != want {
 		t.Errorf("a mention given with the send: got %s, want %s", got, want)
 	}
 }
 
 func FuzzTag(f *testing.F) {
-	named := names{}
-	named.add("ou_b", "BotB")
-	named.add("ou_ming", "小明")
-	tag := named.tagger()
+	tag := senderWith(f, []feishu.Bot{{OpenID: "ou_b", Name: "BotB"}, {OpenID: "ou_ming", Name: "小明"}}).tagger(nil)
 	f.Add("hi @BotB `@小明` <at user_id=\"x\">y</at>")
 	f.Fuzz(func(t *testing.T, text string) {
 		got := tag(text)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"feishu-relay/feishu"
@@ -93,62 +94,38 @@ type Message struct {
 	Mentions []relay.Mention
 }
 
-// Error is the error of a send of which some pieces may have been sent. A repeat with the same
-// IdempotencyKey sends only the rest.
-type Error struct {
-	Sent, Pieces int
-	Err          error // wraps a *feishu.CodeError if Feishu refused
-}
-
-func (e *Error) Error() string {
-	return fmt.Sprintf("sent %d of %d messages: %v", e.Sent, e.Pieces, e.Err)
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// Send sends m, as several messages if it is long, and returns those that
-// Feishu accepted, also with an error, which then is an [*Error]. If
-// Feishu asks to wait it waits, at most a minute for each piece.
+// Send sends m, as several messages if it is long. If Feishu asks to wait it waits, at most a minute for each piece.
+// A repeat with the same IdempotencyKey sends only what was not sent.
 //
-// sent is called with each message as soon as it was accepted, before the next
-// is sent. Its error does not stop the send, but is part of the result. It may be nil.
-func (s *Sender) Send(ctx context.Context, m Message, sent func(feishu.Message) error) ([]feishu.Message, error) {
+// sent is called with each message as soon as it was accepted, before the next is sent. Its error does not stop the
+// send, but is part of the result.
+func (s *Sender) Send(ctx context.Context, m Message, sent func(feishu.Message) error) error {
 	if m.ChatID == "" {
-		return nil, ErrNoChat
+		return ErrNoChat
 	}
-	contents, err := compose(m.Content, s.names(m.Mentions).tagger())
+	pieces, err := compose(m.Content, s.tagger(m.Mentions))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ch := s.chat(m.ChatID)
-	select {
-	case ch.turn <- struct{}{}:
-		defer func() { <-ch.turn }()
-	case <-ctx.Done():
-		return nil, &Error{Pieces: len(contents), Err: ctx.Err()}
+	if err := ch.turn.Acquire(ctx, 1); err != nil {
+		return err
 	}
+	defer ch.turn.Release(1)
 	key := cmp.Or(m.IdempotencyKey, rand.Text())
-	var accepted []feishu.Message
 	var failed error // of sent
-	for i, c := range contents {
-		out := feishu.Outgoing{Chat: m.ChatID, ReplyTo: m.ReplyTo, InThread: m.InThread, Type: c.kind, Content: c.json,
-			UUID: pieceID(key, m.ChatID, i)}
+	for i, out := range pieces {
+		out.Chat, out.ReplyTo, out.InThread, out.UUID = m.ChatID, m.ReplyTo, m.InThread, pieceID(key, m.ChatID, i)
 		piece, err := s.piece(ctx, ch, &out)
-		m.ReplyTo = out.ReplyTo
 		if err != nil {
 			s.count("send_failed")
-			return accepted, &Error{len(accepted), len(contents), errors.Join(err, failed)}
+			return fmt.Errorf("sent %d of %d messages: %w", i, len(pieces), errors.Join(err, failed))
 		}
 		s.count("sent")
-		accepted = append(accepted, piece)
-		if sent != nil {
-			failed = errors.Join(failed, sent(piece))
-		}
+		m.ReplyTo = out.ReplyTo
+		failed = errors.Join(failed, sent(piece))
 	}
-	if failed != nil {
-		return accepted, &Error{len(accepted), len(contents), failed}
-	}
-	return accepted, nil
+	return failed
 }
 
 // pieceID returns the uuid of piece i: the same for a repeat, at most 50
@@ -225,11 +202,11 @@ const (
 // mixed with those of the next.
 type chat struct {
 	rate *rate.Limiter
-	turn chan struct{} // holds one element, of the send in progress
+	turn *semaphore.Weighted // held by the send in progress
 }
 
 func (s *Sender) chat(id relay.ChatID) *chat {
-	fresh := &chat{rate: rate.NewLimiter(chatRate, chatRate), turn: make(chan struct{}, 1)}
+	fresh := &chat{rate: rate.NewLimiter(chatRate, chatRate), turn: semaphore.NewWeighted(1)}
 	if known, ok, _ := s.chats.PeekOrAdd(id, fresh); ok {
 		s.chats.Get(id) // used just now
 		return known
@@ -237,49 +214,36 @@ func (s *Sender) chat(id relay.ChatID) *chat {
 	return fresh
 }
 
-// names are the names that can be mentioned in a text: one mention.Agent for each open_id.
-type names []mention.Agent
-
-func (n *names) add(id relay.OpenID, all ...string) {
-	if id != "" {
-		*n = append(*n, mention.Agent{ID: string(id), Names: all})
-	}
-}
-
-// names returns the names of the mentions, and those of the bots in the Book that the mentions do not have. A name of
-// several, or of the bot itself, stays plain text.
-func (s *Sender) names(mentions []relay.Mention) names {
+// tagger returns what turns the "@Name"s of a text into at-tags (docs/feishu.md 5.1): those of the mentions, and of the
+// bots in the Book if no mention has the name. A name of several, or of the bot itself, stays plain text.
+func (s *Sender) tagger(mentions []relay.Mention) func(text string) string {
 	self := s.book.Self().OpenID
-	var all names
+	var all []mention.Agent
+	add := func(id relay.OpenID, names ...string) {
+		if id != "" && id != self {
+			all = append(all, mention.Agent{ID: string(id), Names: names})
+		}
+	}
 	for _, m := range mentions {
 		id := m.OpenID
 		if id == "" && m.AgentName != "" {
 			bot, _ := s.book.Agent(m.AgentName, "", m.Name)
 			id = bot.OpenID
 		}
-		if id != self {
-			all.add(id, m.Name, string(m.AgentName), m.Key)
-		}
+		add(id, m.Name, string(m.AgentName), m.Key)
 	}
 	given := mention.NewDirectory(all)
 	for _, b := range s.book.Bots() {
-		if b.OpenID != self {
-			all.add(b.OpenID, slices.DeleteFunc([]string{b.Name, string(b.Agent)}, func(name string) bool {
-				who, rest := given.Prefix(name)
-				return who != "" && rest == ""
-			})...)
-		}
+		add(b.OpenID, slices.DeleteFunc([]string{b.Name, string(b.Agent)}, func(name string) bool {
+			who, rest := given.Prefix(name)
+			return who != "" && rest == ""
+		})...)
 	}
-	return all
-}
-
-// tagger returns what turns the "@Name"s of a text into at-tags (docs/feishu.md 5.1).
-func (n names) tagger() func(text string) string {
-	all := mention.NewDirectory(n)
+	named := mention.NewDirectory(all)
 	return func(text string) string {
 		var out strings.Builder
 		end := 0
-		for _, hit := range all.Plain(text) {
+		for _, hit := range named.Plain(text) {
 			if hit.Name != hit.Agent { // an open_id is not a name
 				out.WriteString(text[end:hit.From])
 				out.WriteString(content.Named{OpenID: relay.OpenID(hit.Agent), Name: hit.Name}.Tag())
