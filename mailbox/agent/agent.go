@@ -3,9 +3,9 @@
 //
 // # The path of a message
 //
-// Sending: [Agent.Send] completes and checks an envelope, records a task that it gives in the
-// ledger, and passes it to [outgoing], which keeps sent mail and puts it into the receiver's
-// inbox. While the receiver is online, mail without an acknowledgement is sent again with
+// Sending: [Agent.Send] completes and checks an envelope, and writes it down as a letter, with the task that it gives.
+// [Agent.watchTimes] puts letters into the receivers' inboxes. Each letter has a phase and a time at which something
+// is due in it. While the receiver is online, mail without an acknowledgement is sent again with
 // back-off, and in the end becomes a dead letter.
 //
 // Receiving: [Agent.sort] reads the inbox and drops duplicates. Depending on the type it either
@@ -15,6 +15,9 @@
 // [Agent.Drain]. Once the bot has a message, it is recorded as seen, acknowledged if that was
 // requested, and moved to processed. After a crash in between it is delivered again, with the
 // same id.
+//
+// One mutex guards letters, tasks and the book. What follows from one event is in the book with one commit: a letter
+// that dies, the task that it gave and the notice for the bot, for example.
 //
 // Messages that no open channel fits are skipped, so that a result for a chat does not wait
 // behind a task for a stream without a reader. Only ids are in memory; the texts of waiting
@@ -46,6 +49,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -55,6 +59,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
+	"feishu-relay/book"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
@@ -186,15 +191,12 @@ const (
 type Agent struct {
 	opts        Options
 	log         *slog.Logger
-	out         *outgoing
-	ledger      *ledger
+	random      func() float64 // for backoff
 	queue       *queue
-	pairs       *pairs
 	warned      rate.Sometimes       // of malformed mail
 	line        atomic.Pointer[line] // the bot's WebSocket; nil: it keeps none open
 	cards       cardCache
-	state       *state
-	moving      sync.Mutex // of what is sent and of tasks: one at a time
+	wake        chan struct{} // has a value if something is due earlier than [Agent.watchTimes] knows
 	again       chan struct{}
 	postponed   postponed
 	fresh       atomic.Pointer[arrival]
@@ -205,35 +207,32 @@ type Agent struct {
 	turn        *semaphore.Weighted          // of who writes the card
 	left        bool                         // Run is over, and the agent stays offline; of who has the turn
 
-	mu   sync.Mutex
-	card mailbox.Card // guarded by mu: this agent's; without goals, the goal is the agent's name
+	mu        sync.Mutex                              // guards what follows; no call of the store is made with it
+	book      *book.Book                              // anybody may read it
+	receivers map[mailbox.AgentID]*receiver           // of all letters
+	named     int64                                   // the time in the newest letter's name, in nanoseconds
+	tasks     ledger                                  // taken and given
+	pairs     *lru.Cache[mailbox.AgentID, []exchange] // what was exchanged with each agent lately, the oldest first
+	card      mailbox.Card                            // this agent's; without goals, the goal is the agent's name
 }
 
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
-	a := &Agent{opts: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), queue: newQueue(),
-		again: make(chan struct{}, 1), postponed: postponed{wake: make(chan struct{}, 1)},
-		turn: semaphore.NewWeighted(1), looked: make(chan struct{}), ledger: newLedger(),
-		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
-		cards:  cardCache{read: o.Store.Cards}}
+	a := &Agent{opts: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), random: mathrand.Float64,
+		queue: newQueue(), wake: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		postponed: postponed{wake: make(chan struct{}, 1)}, turn: semaphore.NewWeighted(1),
+		looked: make(chan struct{}), warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
+		cards: cardCache{read: o.Store.Cards}, receivers: map[mailbox.AgentID]*receiver{}, tasks: ledger{}}
 	a.cards.log = a.log
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
 	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1
 	a.handedOut, _ = lru.New[string, []string](maxCursors)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.Close())
-		}
-	}()
-	if a.state, err = openState(o.State, a.log); err != nil {
+	a.pairs, _ = lru.New[mailbox.AgentID, []exchange](maxPairs)
+	if a.book, err = openBook(o.State, a.log); err != nil {
 		return nil, err
 	}
-	a.pairs = newPairs(o.MaxExchanges)
-	a.out = openOutgoing(a.state, outgoingOptions{Store: o.Store, Online: a.online,
-		Acknowledges: a.acknowledges, AckTimeout: o.AckTimeout, RetryBase: o.RetryBase, MaxRetries: o.MaxRetries,
-		Logger: a.log, Died: a.died, Signing: o.Signing})
-	if err = a.state.each(a.log, a.restore); err != nil {
-		return nil, err
+	if err = a.restore(); err != nil {
+		return nil, errors.Join(err, a.Close())
 	}
 	a.card = mailbox.Card{AgentID: o.Self, Description: o.Description, Capabilities: o.Capabilities,
 		AllowFrom: o.AllowFrom, MaxTasks: o.MaxTasks, RegisteredAt: time.Now().UTC(), Protocol: mailbox.Protocol}
@@ -245,21 +244,9 @@ func New(o Options) (_ *Agent, err error) {
 
 // Close frees what New opened. Run has returned by then.
 func (a *Agent) Close() error {
-	if a.state == nil {
-		return nil
-	}
-	return a.state.close()
-}
-
-// restore takes in a record of the book.
-func (a *Agent) restore(kind, key string, value json.RawMessage) error {
-	switch kind {
-	case kindTask:
-		return a.ledger.restore(value)
-	case kindPair:
-		return a.pairs.restore(key, value)
-	}
-	return a.out.restore(kind, key, value)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.book.Close()
 }
 
 // Run works until ctx is done; then the agent goes offline.
@@ -268,10 +255,9 @@ func (a *Agent) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	for name, part := range map[string]func(context.Context) error{
 		"presence": a.present, "inbox": a.receive, "postponed": a.sortPostponed,
-		"deadlines": a.watchDeadlines, "channels": a.watchChannels,
+		"times": a.watchTimes, "channels": a.watchChannels,
 		"delivery":      func(ctx context.Context) error { return a.deliver(ctx, false) },
 		"conversations": func(ctx context.Context) error { return a.deliver(ctx, true) },
-		"outgoing":      func(ctx context.Context) error { a.out.Run(ctx); return ctx.Err() },
 	} {
 		work.Go(func() { a.keep(ctx, name, part) })
 	}

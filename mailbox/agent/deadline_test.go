@@ -109,8 +109,8 @@ func TestNoticeOverACrash(t *testing.T) {
 // told; its result, should one come, counts.
 func TestTaskNobodyTakes(t *testing.T) {
 	for name, meanwhile := range map[string]func(*actor){
-		"running":       func(*actor) { time.Sleep(2 * time.Hour) },
-		"after a crash": func(a *actor) { a.crashes("dead"); time.Sleep(2 * time.Hour); a.restart() },
+		"running":         func(*actor) { time.Sleep(2 * time.Hour) },
+		"after a restart": func(a *actor) { a.texts(); a.stop(); time.Sleep(2 * time.Hour); a.restart() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T, w *world) {

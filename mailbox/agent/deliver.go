@@ -112,7 +112,9 @@ func (a *Agent) ended(ctx context.Context, m *queued, err error) {
 		if !a.queue.putBack(m, unanswered) { // the bot ended its task and did not answer
 			return
 		}
-		a.remember(kindSeen, m.id, closedKey(m.key, m.sent))
+		a.mu.Lock()
+		a.note(m.id, marks(kindSeen, closedKey(m.key, m.sent))...)
+		a.mu.Unlock()
 		a.observe(EventUndeliverable, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self}, "the bot did not answer")
 	default:
 		level := slog.LevelDebug
@@ -146,8 +148,10 @@ func (a *Agent) read(ctx context.Context, m *queued) (mailbox.Envelope, error) {
 
 // withTaskState is e, with the state that the task which it gives has now.
 func (a *Agent) withTaskState(e mailbox.Envelope) mailbox.Envelope {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if e.Type.GivesTask() && e.Task != nil {
-		if t, ok := a.ledger.get(Received, e.From, e.Task.ID); ok {
+		if t, ok := a.tasks.get(Received, e.From, e.Task.ID); ok {
 			e.Task = &mailbox.Task{ID: e.Task.ID, State: t.State, Deadline: e.Task.Deadline}
 		}
 	}
@@ -183,16 +187,25 @@ func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bo
 	if err != nil {
 		return e, false, awayError{err}
 	}
+	var from *mailbox.Card
+	if a.expired(e) {
+		from = a.cards.get(ctx, e.From)
+	}
+	a.mu.Lock()
 	what, why := a.obsolete(e, m.key)
-	if what == "" {
-		return e, true, nil
+	switch what {
+	case "":
+	case EventDuplicate:
+		err = a.answer(a.receipt(e))
+	default:
+		err = a.answer(a.expiryAnswer(e, from))
 	}
-	answer := a.receipt(e)
-	if what != EventDuplicate {
-		answer = a.expiryAnswer(ctx, e)
-	}
-	if err := a.answer(answer); err != nil {
+	a.mu.Unlock()
+	switch {
+	case err != nil:
 		return e, false, awayError{err}
+	case what == "":
+		return e, true, nil
 	}
 	a.observe(what, e, why)
 	return e, false, a.clear(ctx, m, mailbox.Taken)
@@ -211,7 +224,9 @@ func (a *Agent) deliverOne(ctx context.Context, m *queued, on Progress) error {
 	giving, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	a.queue.update(func() { m.giving, m.cancel = &e, cancel })
+	a.mu.Lock()
 	d := Delivery{Envelope: e, Conversation: a.conversation(e)}
+	a.mu.Unlock()
 	d.ID = m.name
 	a.opts.Trace("inject")
 	err = a.give(giving, d, on)
@@ -261,11 +276,11 @@ func (a *Agent) obsolete(e mailbox.Envelope, key string) (what What, why string)
 	}
 	switch {
 	case e.Type.GivesTask():
-		if t, ok := a.ledger.get(Received, e.From, taskID(e)); ok && !t.open() {
+		if t, ok := a.tasks.get(Received, e.From, taskID(e)); ok && !t.open() {
 			return EventExpired, "the task is " + string(t.State)
 		}
 	case e.Type.TaskStep():
-		switch t, ok := a.ledger.get(Given, e.From, taskID(e)); {
+		switch t, ok := a.tasks.get(Given, e.From, taskID(e)); {
 		case !ok:
 		case t.Told != "" && t.Told == e.Task.State:
 			return EventDuplicate, ""
@@ -286,11 +301,11 @@ func passed(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }
 // expiryAnswer is what the sender gets of e, which was not delivered in time; nil: nothing. It
 // would take it for delivered, as it is in the inbox no more. A sender that asked for no
 // acknowledgement gets it where its mailbox knows what to do with that.
-func (a *Agent) expiryAnswer(ctx context.Context, e mailbox.Envelope) *mailbox.Envelope {
+func (a *Agent) expiryAnswer(e mailbox.Envelope, from *mailbox.Card) *mailbox.Envelope {
 	if e.Type.AboutTask() || e.Type.Control() {
 		return nil
 	}
-	if !e.Metadata.RequiresAck && !a.acknowledges(ctx, e.From) {
+	if !e.Metadata.RequiresAck && (from == nil || from.Protocol == "") {
 		return nil
 	}
 	return new(mailbox.NackFor(e, a.opts.Self, time.Now(), mailbox.AgentOffline, "its life ended before it was taken"))
@@ -311,20 +326,27 @@ func lifeEnds(e mailbox.Envelope) time.Time {
 // then moved to processed. It is done even when ctx ends meanwhile.
 func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) {
 	ctx = context.WithoutCancel(ctx)
+	a.noteDelivered(m, e)
+	a.forwardable.Add(m.name, origin{e.Hops, e.Trace, e.ID})
+	a.opts.Trace("settling")
+	a.observe(EventDelivered, e, "")
+	a.clearSoon(ctx, m)
+}
+
+func (a *Agent) noteDelivered(m *queued, e mailbox.Envelope) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	asked := ""
 	if e.Type.Asks() {
 		asked = askedKey(e.From, e.ID)
 	}
 	a.note(e.ID, append(a.toldEnd(e), marks(kindSeen, asked, m.key, givenKey(m.name))...)...)
-	if !e.Type.AboutTask() {
-		if err := a.answer(a.receipt(e)); err != nil {
-			a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
-		}
+	if e.Type.AboutTask() {
+		return
 	}
-	a.forwardable.Add(m.name, origin{e.Hops, e.Trace, e.ID})
-	a.opts.Trace("settling")
-	a.observe(EventDelivered, e, "")
-	a.clearSoon(ctx, m)
+	if err := a.answer(a.receipt(e)); err != nil {
+		a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
+	}
 }
 
 // clear takes a message that the bot is not to get any more out of the inbox. What the store
@@ -369,7 +391,7 @@ func (a *Agent) refusedByBot(ctx context.Context, m *queued, e mailbox.Envelope,
 			err = nil
 		}
 	case e.Metadata.RequiresAck && !e.Type.AboutTask():
-		err = a.answer(new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
+		err = a.answerNow(new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
 	}
 	if err != nil {
 		return awayError{err}

@@ -129,7 +129,9 @@ func (a *Agent) drop(ctx context.Context, m *queued) bool {
 	}
 	a.observe(EventDropped, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self, Type: mailbox.TypeMessage},
 		"the buffer of its goal is full")
-	a.remember(kindSeen, m.id, m.key)
+	a.mu.Lock()
+	a.note(m.id, marks(kindSeen, m.key)...)
+	a.mu.Unlock()
 	a.clearSoon(ctx, m)
 	return true
 }

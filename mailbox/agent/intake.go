@@ -96,38 +96,62 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		return a.malformed(ctx, item, e, err)
 	}
 	a.opts.Trace("claimed")
+	var from *mailbox.Card
+	if e.Type.GivesTask() || a.expired(e) {
+		from = a.cards.get(ctx, e.From)
+	}
+	done, err := a.decide(item, e, from)
+	if err != nil || done == nil {
+		return err
+	}
+	a.observe(done.what, e, done.why)
+	return a.settle(ctx, item.Key, mailbox.Taken, a.stamp(e))
+}
+
+// handled is what became of mail that the bot is not given.
+type handled struct {
+	what What
+	why  string
+}
+
+// decide deals with e, or puts it into the queue for the bot (nil). from is its sender's card, if that matters.
+func (a *Agent) decide(item mailbox.Item, e mailbox.Envelope, from *mailbox.Card) (*handled, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	now := time.Now()
 	switch {
-	case a.state.has(kindCopy, a.stamp(e)):
-		return a.finish(ctx, item, e, EventDuplicate, "", nil)
+	case a.has(kindCopy, a.stamp(e)):
+		return a.finish(EventDuplicate, "", nil)
 	case a.seen(messageKey(e)):
-		return a.finish(ctx, item, e, EventDuplicate, "", a.receipt(e))
+		return a.finish(EventDuplicate, "", a.receipt(e))
 	case a.isExpiryNotice(e):
-		return a.enqueue(item, e)
+		a.enqueue(item, e)
+		return nil, nil
 	case e.Type == mailbox.TypeAck, e.Type == mailbox.TypePong, e.Type == mailbox.TypeRegistered:
-		a.out.Acked(mailbox.Original(e), e.From)
-		return a.finish(ctx, item, e, EventControl, "", nil)
+		a.acked(mailbox.Original(e), e.From)
+		return a.finish(EventControl, "", nil)
 	case e.Type == mailbox.TypeNack:
 		code, message := mailbox.Refusal(e)
-		a.out.Nacked(mailbox.Original(e), e.From, code, message)
-		return a.finish(ctx, item, e, EventControl, "", nil)
+		a.nacked(mailbox.Original(e), e.From, code, message)
+		return a.finish(EventControl, "", nil)
 	case e.Type.GivesTask():
-		return a.takeTask(ctx, item, e)
+		return a.takeTask(item, e, from)
 	case e.Type.TaskStep():
-		return a.takeStep(ctx, item, e)
+		return a.takeStep(item, e)
 	case a.expired(e):
-		return a.finish(ctx, item, e, EventExpired, lifeOver, a.expiryAnswer(ctx, e))
+		return a.finish(EventExpired, lifeOver, a.expiryAnswer(e, from))
 	case e.Type == mailbox.TypePing:
-		return a.finish(ctx, item, e, EventControl, "", new(mailbox.PongFor(e, a.opts.Self, now)))
+		return a.finish(EventControl, "", new(mailbox.PongFor(e, a.opts.Self, now)))
 	case e.Type == mailbox.TypeRegister:
-		return a.finish(ctx, item, e, EventControl, "", new(mailbox.RegisteredFor(e, a.opts.Self, now)))
+		return a.finish(EventControl, "", new(mailbox.RegisteredFor(e, a.opts.Self, now)))
 	case e.Type == mailbox.TypeHeartbeat:
-		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
+		return a.finish(EventControl, "", a.receipt(e))
 	}
 	if refusal := a.unwanted(e); refusal != nil {
-		return a.refuse(ctx, item, e, refusal)
+		return a.refuse(e, refusal)
 	}
-	return a.enqueue(item, e)
+	a.enqueue(item, e)
+	return nil, nil
 }
 
 // lifeOver is the reason of what expired.
@@ -146,7 +170,7 @@ func (a *Agent) unwanted(e mailbox.Envelope) *mailbox.Error {
 }
 
 // enqueue puts e into the queue of messages for the bot.
-func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
+func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) {
 	m := queued{keys: []string{item.Key}, stamps: []string{a.stamp(e)}, size: len(item.Raw), id: e.ID, key: messageKey(e),
 		name: e.ID, session: cmp.Or(e.Metadata.Goal, string(a.opts.Self)), from: e.From, priority: e.Priority,
 		sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks()}
@@ -164,7 +188,7 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 	}
 	waits := look(a.queue, func() bool { return a.queue.byKey[m.key] != nil })
 	if limited(e.Type) && !waits { // counted before the bot can answer it
-		_, counted := a.pairs.count(e.From, m.key, time.Now(), 0) // it is not refused, only what follows is
+		_, counted := a.exchanged(e.From, m.key, 0) // it is not refused, only what follows is
 		a.note(e.ID, counted...)
 	}
 	a.fresh.Store(&arrival{e, m.key, m.inChat, time.Now()})
@@ -173,7 +197,6 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 		what = EventDuplicate
 	}
 	a.observe(what, e, "")
-	return nil
 }
 
 // malformed sets aside what is not an envelope, and answers its sender where it says
@@ -184,7 +207,7 @@ func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Enve
 	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on without end
 	if !badSignature && nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self &&
 		mailbox.CheckAgent(e.From) == nil {
-		if err := a.answer(new(a.nack(e, asRefusal(why)))); err != nil {
+		if err := a.answerNow(new(a.nack(e, asRefusal(why)))); err != nil {
 			return err
 		}
 	}
@@ -213,23 +236,17 @@ func (a *Agent) nack(e mailbox.Envelope, why *mailbox.Error) mailbox.Envelope {
 }
 
 // refuse finishes e, which is not taken, and says why where an acknowledgement is asked for.
-func (a *Agent) refuse(ctx context.Context, item mailbox.Item, e mailbox.Envelope, why *mailbox.Error) error {
+func (a *Agent) refuse(e mailbox.Envelope, why *mailbox.Error) (*handled, error) {
 	var answer *mailbox.Envelope
 	if e.Metadata.RequiresAck {
 		answer = new(a.nack(e, why))
 	}
-	return a.finish(ctx, item, e, EventRefused, string(why.Code)+": "+why.Message, answer)
+	return a.finish(EventRefused, string(why.Code)+": "+why.Message, answer)
 }
 
-// finish ends what the bot is not given: its sender gets the answer, nil for no answer, and it
-// is taken out of the inbox.
-func (a *Agent) finish(ctx context.Context, item mailbox.Item, e mailbox.Envelope, what What, reason string,
-	answer *mailbox.Envelope) error {
-	if err := a.answer(answer); err != nil {
-		return err
-	}
-	a.observe(what, e, reason)
-	return a.settle(ctx, item.Key, mailbox.Taken, a.stamp(e))
+// finish ends what the bot is not given: its sender gets the answer, nil for no answer.
+func (a *Agent) finish(what What, reason string, answer *mailbox.Envelope) (*handled, error) {
+	return &handled{what, reason}, a.answer(answer)
 }
 
 // receipt is the acknowledgement of e; nil where its sender asked for none.
@@ -243,9 +260,18 @@ func (a *Agent) receipt(e mailbox.Envelope) *mailbox.Envelope {
 // settle takes mail out of the inbox that is dealt with. A copy with one of the stamps is a duplicate from now on.
 func (a *Agent) settle(ctx context.Context, key string, how mailbox.Outcome, stamps ...string) error {
 	if how == mailbox.Taken {
-		a.remember(kindCopy, "", stamps...)
+		a.mu.Lock()
+		a.note("", marks(kindCopy, stamps...)...)
+		a.mu.Unlock()
 	}
 	return a.opts.Store.Settle(ctx, a.opts.Self, key, how)
+}
+
+// answerNow is answer for who does not have mu.
+func (a *Agent) answerNow(e *mailbox.Envelope) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.answer(e)
 }
 
 // answer sends another agent what became of its mail; nil: nothing. Where too much waits to be sent, it gets no answer:
@@ -265,20 +291,11 @@ func (a *Agent) answer(e *mailbox.Envelope) error {
 // send sends an envelope of this agent's own making, nil: none, and writes the records down with it.
 func (a *Agent) send(e *mailbox.Envelope, with ...book.Record) error {
 	if e == nil {
-		return a.state.commit(with...)
+		return a.commit(with...)
 	}
 	m, err := a.opts.Signing.Seal(*e)
 	if err != nil {
 		return err
 	}
-	return a.dispatch(m, with...)
-}
-
-// dispatch sends what is sealed.
-func (a *Agent) dispatch(m mailbox.Sealed, with ...book.Record) error {
-	if err := a.out.Post(m, with...); err != nil {
-		return err
-	}
-	a.observe(EventSent, m.Envelope, "")
-	return nil
+	return a.post(m, with...)
 }

@@ -2,13 +2,9 @@ package agent
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
-
-	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"feishu-relay/book"
 	"feishu-relay/mailbox"
@@ -54,18 +50,11 @@ func (a *Agent) stamp(e mailbox.Envelope) string {
 }
 
 // seen reports whether something was handled; "" was not.
-func (a *Agent) seen(key string) bool { return a.state.has(kindSeen, key) }
+func (a *Agent) seen(key string) bool { return a.has(kindSeen, key) }
 
-// remember adds keys about a message. Where that fails, what they are about may be done again after a restart.
-func (a *Agent) remember(kind, message string, keys ...string) {
-	a.note(message, marks(kind, keys...)...)
-}
-
+// note commits records about a message. Where that fails, what they are about may be done again after a restart.
 func (a *Agent) note(message string, records ...book.Record) {
-	if len(records) == 0 {
-		return
-	}
-	if err := a.state.commit(records...); err != nil {
+	if err := a.commit(records...); err != nil {
 		a.log.Error("handled ids cannot be stored; after a restart messages may be handled again",
 			"message_id", message, "err", err)
 	}
@@ -105,65 +94,33 @@ type exchange struct {
 	Of string    `json:"of"` // which: it counts once
 }
 
-// pairs counts what this agent and each other one have exchanged, both ways:
-// fresh messages carry no trace, and two models could chat without end.
-type pairs struct {
-	most int // 0: no limit, and nothing is counted
-	mu   sync.Mutex
-	with *lru.LRU[mailbox.AgentID, []exchange] // oldest first; guarded by mu
-}
-
-func newPairs(most int) *pairs {
-	with, _ := lru.NewLRU[mailbox.AgentID, []exchange](maxPairs, nil) // fails only for a size below 1
-	return &pairs{most: most, with: with}
-}
-
-// restore takes in a record of the book.
-func (p *pairs) restore(peer string, value json.RawMessage) error {
-	var list []exchange
-	err := json.Unmarshal(value, &list)
-	if err == nil {
-		p.with.Add(mailbox.AgentID(peer), list)
-	}
-	return err
-}
-
-// count counts a message, unless it is counted, or the pair has exchanged most of them already (0: no limit); then
-// it returns when the next is possible. The records are for the book.
-func (p *pairs) count(peer mailbox.AgentID, of string, now time.Time, most int) (next time.Time, rec []book.Record) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	list, _ := p.with.Get(peer)
+// exchanged counts a message of this agent to a peer or the other way: fresh messages carry no trace, and two models
+// could chat without end. Unless it is counted already, or the pair has exchanged most of them (0: no limit; then
+// next is when the next is possible), there is a record to commit.
+func (a *Agent) exchanged(peer mailbox.AgentID, of string, most int) (next time.Time, counted []book.Record) {
+	now := time.Now().UTC()
+	list, _ := a.pairs.Get(peer)
 	list = slices.DeleteFunc(slices.Clone(list), func(x exchange) bool { return now.Sub(x.At) >= pairWindow })
 	switch {
-	case p.most == 0 || slices.ContainsFunc(list, func(x exchange) bool { return x.Of == of }):
+	case a.opts.MaxExchanges == 0 || slices.ContainsFunc(list, func(x exchange) bool { return x.Of == of }):
 		return next, nil
 	case most > 0 && len(list) >= most:
 		return list[0].At.Add(pairWindow), nil
 	}
-	list = append(list, exchange{now.UTC(), of})
-	list = list[max(0, len(list)-p.most):] // no more count
-	p.with.Add(peer, list)
+	list = append(list, exchange{now, of})
+	list = list[max(0, len(list)-a.opts.MaxExchanges):] // no more count
 	return next, []book.Record{{Kind: kindPair, Key: string(peer), Value: list}}
-}
-
-// takeBack uncounts a message: it was not sent after all.
-func (p *pairs) takeBack(peer mailbox.AgentID, of string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	list, _ := p.with.Get(peer)
-	p.with.Add(peer, slices.DeleteFunc(slices.Clone(list), func(x exchange) bool { return x.Of == of }))
 }
 
 // countExchange counts a message to an agent, unless the pair has had enough of them. The records go with the message.
 func (a *Agent) countExchange(to mailbox.AgentID, of string) ([]book.Record, error) {
-	next, counted := a.pairs.count(to, of, time.Now(), a.pairs.most)
+	next, counted := a.exchanged(to, of, a.opts.MaxExchanges)
 	if next.IsZero() {
 		return counted, nil
 	}
 	no := mailbox.Refused(mailbox.RateLimited, "", "%s and %s have exchanged %d messages in %s, the most "+
 		"that is allowed (PEER_MAX_EXCHANGES); the next is possible at %s. The steps of a task, and one result for each "+
-		"task or question, always go", a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05"))
+		"task or question, always go", a.opts.Self, to, a.opts.MaxExchanges, pairWindow, next.Format("15:04:05"))
 	no.RetryAfter = time.Until(next)
 	return nil, no
 }

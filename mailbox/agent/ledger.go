@@ -2,16 +2,13 @@ package agent
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"feishu-relay/book"
 	"feishu-relay/internal/runes"
-	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -175,29 +172,12 @@ func joinStates(states []mailbox.TaskState, between string) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(states), "[]"), " ", between)
 }
 
-// ledger is the tasks of the book in memory. What is set in it was committed before. Its methods
-// are safe for concurrent use; the Trace and Callback of a task are not to be changed.
-type ledger struct {
-	wake chan struct{} // has a value if a task has changed
-
-	mu    sync.Mutex
-	tasks map[string]task // by key; guarded by mu
-}
-
-func newLedger() *ledger { return &ledger{wake: make(chan struct{}, 1), tasks: map[string]task{}} }
-
-// restore takes in a record of the book.
-func (l *ledger) restore(value json.RawMessage) error {
-	var t task
-	err := json.Unmarshal(value, &t)
-	if err == nil {
-		l.set(t)
-	}
-	return err
-}
+// ledger is the tasks of the book in memory, by key. [Agent.commit] changes it.
+// The Trace and Callback of a task are not to be changed.
+type ledger map[string]task
 
 // full is why no further task fits; nil: one does.
-func (l *ledger) full() *mailbox.Error {
+func (l ledger) full() *mailbox.Error {
 	if open := len(l.list(func(t *task) bool { return t.open() })); open >= maxOpen {
 		return mailbox.Refused(mailbox.AgentBusy, "", "%d tasks are open, which is the most: try again when some have ended",
 			open)
@@ -205,32 +185,15 @@ func (l *ledger) full() *mailbox.Error {
 	return nil
 }
 
-func (l *ledger) set(t task) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tasks[t.key()] = t
-	wait.Wake(l.wake)
-}
-
-func (l *ledger) remove(key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.tasks, key)
-}
-
 // get returns one task.
-func (l *ledger) get(dir Direction, peer mailbox.AgentID, id string) (task, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t, ok := l.tasks[taskKey(dir, peer, id)]
+func (l ledger) get(dir Direction, peer mailbox.AgentID, id string) (task, bool) {
+	t, ok := l[taskKey(dir, peer, id)]
 	return t, ok
 }
 
 // newest returns the newest task that want picks; the zero task: none.
-func (l *ledger) newest(want func(*task) bool) (newest task) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, t := range l.tasks {
+func (l ledger) newest(want func(*task) bool) (newest task) {
+	for _, t := range l {
 		if want(&t) && (newest.ID == "" || byAge(t, newest) < 0) {
 			newest = t
 		}
@@ -245,20 +208,18 @@ func byAge(x, y task) int {
 }
 
 // list returns the tasks that want picks, the newest first.
-func (l *ledger) list(want func(*task) bool) (all []task) {
-	l.mu.Lock()
-	for _, t := range l.tasks {
+func (l ledger) list(want func(*task) bool) (all []task) {
+	for _, t := range l {
 		if want(&t) {
 			all = append(all, t)
 		}
 	}
-	l.mu.Unlock()
 	slices.SortFunc(all, byAge)
 	return all
 }
 
 // taken returns the tasks that this agent took and has not ended, the newest first.
-func (l *ledger) taken() []task {
+func (l ledger) taken() []task {
 	return l.list(func(t *task) bool {
 		return t.Direction == Received && (t.State == mailbox.Accepted || t.State == mailbox.Working)
 	})
@@ -266,7 +227,7 @@ func (l *ledger) taken() []task {
 
 // due returns the open tasks that have run out of time, those that ended too long ago or are too many, and when
 // the next is due; zero: never.
-func (l *ledger) due(now time.Time) (overdue, old []task, next time.Time) {
+func (l ledger) due(now time.Time) (overdue, old []task, next time.Time) {
 	var ended []task
 	for _, t := range l.list(func(*task) bool { return true }) {
 		switch late := !now.Before(t.due()); {
@@ -285,13 +246,4 @@ func (l *ledger) due(now time.Time) (overdue, old []task, next time.Time) {
 	old = append(old, ended[:max(0, len(ended)-maxEnded)]...)
 	slices.SortFunc(overdue, func(x, y task) int { return x.due().Compare(y.due()) })
 	return overdue, old, next
-}
-
-// records are tasks as the API shows them.
-func records(tasks []task) []TaskRecord {
-	out := make([]TaskRecord, 0, len(tasks))
-	for _, t := range tasks {
-		out = append(out, t.TaskRecord)
-	}
-	return out
 }

@@ -33,19 +33,20 @@ func TestTextsAreCut(t *testing.T) {
 }
 
 func TestLedgerBounds(t *testing.T) {
-	l := newLedger()
+	l := ledger{}
+	set := func(t task) { l[t.key()] = t }
 	for i := range maxOpen {
-		l.set(taskIn(fmt.Sprint("open", i), mailbox.Working))
+		set(taskIn(fmt.Sprint("open", i), mailbox.Working))
 	}
 	wantError(t, l.full(), mailbox.AgentBusy, "", "10000 tasks")
-	l.set(taskIn("open0", mailbox.Completed))
+	set(taskIn("open0", mailbox.Completed))
 	if no := l.full(); no != nil {
 		t.Error(no)
 	}
 	for i := range maxEnded + 1 {
 		ended := taskIn(fmt.Sprint("ended", i), mailbox.Failed)
 		ended.UpdatedAt = start.Add(time.Duration(i+1) * time.Second)
-		l.set(ended)
+		set(ended)
 	}
 	old := func(after time.Duration) (ids []string) {
 		_, list, _ := l.due(start.Add(after))

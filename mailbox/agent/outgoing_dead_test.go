@@ -29,15 +29,15 @@ func TestDeadLetters(t *testing.T) {
 			r.Nacked(id, "coder", mailbox.Unauthorized, "no")
 			r.after(s)
 		}
+		died := r.DeadLetters()
 		for range 2 {
 			if got := letterIDs(r); !slices.Equal(got, []string{"a", "c", "b"}) {
 				r.t.Errorf("got %v, want the newest first", got)
 			}
 			r.reopen()
 		}
-		all := r.DeadLetters()
-		if diff := cmp.Diff(r.died[2], all[0]); diff != "" {
-			r.t.Errorf("told of and read (+):\n%s", diff)
+		if diff := cmp.Diff(died, r.DeadLetters()); diff != "" {
+			r.t.Errorf("before and after a restart (+):\n%s", diff)
 		}
 	})
 }
@@ -50,7 +50,7 @@ func TestReplay(t *testing.T) {
 		r.after(time.Hour)
 		r.wantLeft(0, 1)
 		r.set(func() { r.calls = nil })
-		if err := r.Replay("m"); err != nil {
+		if err := r.Replay(r.t.Context(), "m"); err != nil {
 			r.t.Fatal(err)
 		}
 		r.wantLeft(1, 0)
@@ -58,10 +58,10 @@ func TestReplay(t *testing.T) {
 		r.wantCalls("3600s put m 0 k2", "3631s again m 1 k2")
 		r.after(200 * s)
 		r.wantDied("m", mailbox.AgentOffline, 4, "no acknowledgement")
-		if !r.died[1].Envelope.Timestamp.Equal(r.start.Add(time.Hour)) {
-			r.t.Errorf("its life began at %s", r.died[1].Envelope.Timestamp)
+		if !r.DeadLetters()[0].Envelope.Timestamp.Equal(r.start.Add(time.Hour)) {
+			r.t.Errorf("its life began at %s", r.DeadLetters()[0].Envelope.Timestamp)
 		}
-		if err := r.Replay("m"); err != nil {
+		if err := r.Replay(r.t.Context(), "m"); err != nil {
 			r.t.Fatal(err)
 		}
 		if !r.Acked("m", "coder") {
@@ -71,7 +71,7 @@ func TestReplay(t *testing.T) {
 	})
 	t.Run("unknown", func(t *testing.T) {
 		story(t, func(r *rig) {
-			err := r.Replay("ghost")
+			err := r.Replay(r.t.Context(), "ghost")
 			if e, ok := errors.AsType[*mailbox.Error](err); !ok || e.Code != mailbox.InvalidMessage || e.Field != "id" {
 				r.t.Errorf("got %v", err)
 			}
@@ -81,11 +81,12 @@ func TestReplay(t *testing.T) {
 		story(t, func(r *rig) {
 			r.send(message("m"))
 			r.Nacked("m", "coder", mailbox.Unauthorized, "")
-			r.bytes = maxBytes
-			if err := r.Replay("m"); err == nil {
+			r.send(message("large"))
+			r.change("large", func(n *letter) { n.Size = maxBytes })
+			if err := r.Replay(r.t.Context(), "m"); err == nil {
 				r.t.Error("there is no room")
 			}
-			r.wantLeft(0, 1)
+			r.wantLeft(1, 1)
 		})
 	})
 	t.Run("without a store: safe on disk", func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestReplay(t *testing.T) {
 			r.send(message("m"))
 			r.Nacked("m", "coder", mailbox.Unauthorized, "")
 			r.set(func() { r.err = errAway })
-			if err := r.Replay("m"); err != nil {
+			if err := r.Replay(r.t.Context(), "m"); err != nil {
 				r.t.Errorf("got %v", err)
 			}
 			r.wantLeft(1, 0)
@@ -103,21 +104,29 @@ func TestReplay(t *testing.T) {
 
 func TestOldDeadLettersGo(t *testing.T) {
 	story(t, func(r *rig) {
-		for _, id := range []string{"first", "second"} {
+		for _, id := range []string{"first", "second", "large"} {
 			r.send(message(id))
 			r.Nacked(id, "coder", mailbox.Unauthorized, "")
 			r.after(s)
 		}
-		r.outgoing.mu.Lock()
-		for i := range maxDead - 2 { // younger ones
-			r.dead = append(r.dead, deadEntry{fmt.Sprint(i), DeadLetter{ID: fmt.Sprint(i)}})
+		r.change("large", func(n *letter) { n.Size = maxDeadBytes / 2 })
+		r.Agent.mu.Lock()
+		for i := range maxDead - 3 { // younger ones
+			r.insert(&letter{letterState: letterState{To: "tester", Phase: dead,
+				Dead: &DeadLetter{ID: fmt.Sprint(i), DeadAt: time.Now()}}})
 		}
-		r.outgoing.mu.Unlock()
+		r.Agent.mu.Unlock()
 		r.after(s)
 		r.send(message("last"))
 		r.Nacked("last", "coder", mailbox.Unauthorized, "")
 		if got := letterIDs(r); len(got) != maxDead || got[0] != "last" || got[maxDead-1] != "second" {
 			r.t.Errorf("%d are left, from %s to %s", len(got), got[len(got)-1], got[0])
+		}
+		r.send(message("larger"))
+		r.change("larger", func(n *letter) { n.Size = maxDeadBytes/2 + 1 })
+		r.Nacked("larger", "coder", mailbox.Unauthorized, "")
+		if got := letterIDs(r); len(got) != maxDead-1 || slices.Contains(got, "large") {
+			r.t.Errorf("%d are left", len(got))
 		}
 	})
 }

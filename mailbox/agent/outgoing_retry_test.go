@@ -280,10 +280,7 @@ func TestClockWasSetBack(t *testing.T) {
 	story(t, func(r *rig) {
 		r.send(message("m"))
 		r.Nacked("m", "coder", mailbox.AgentBusy, "")
-		for _, n := range r.entries {
-			n.Next = n.Next.Add(24 * time.Hour)
-			r.save(n)
-		}
+		r.change("m", func(n *letter) { n.Due = n.Due.Add(24 * time.Hour) })
 		r.reopen()
 		r.after(maxPause + lookEvery)
 		r.wantCalls("0s put m 0 k1", "60s again m 1 k1")

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -25,6 +25,7 @@ type store struct {
 	put   func(context.Context, mailbox.Envelope) (string, error)
 	again func(context.Context, string, mailbox.Envelope) (string, error)
 	where func(context.Context, mailbox.AgentID, string) (mailbox.Place, error)
+	cards func(context.Context) ([]mailbox.Card, error)
 }
 
 func (s *store) Put(ctx context.Context, m mailbox.Sealed) (string, error) {
@@ -39,12 +40,16 @@ func (s *store) Where(ctx context.Context, to mailbox.AgentID, key string) (mail
 	return s.where(ctx, to, key)
 }
 
-// rig is a box at work on the clock of a bubble.
+func (s *store) Cards(ctx context.Context) ([]mailbox.Card, error) { return s.cards(ctx) }
+
+func (s *store) SetCard(context.Context, mailbox.Card) error { return nil }
+
+// rig is an agent that sends, on the clock of a bubble. Nothing comes for it.
 type rig struct {
-	*outgoing
+	*Agent
 	t     *testing.T
 	dir   string
-	opts  outgoingOptions
+	store *store
 	start time.Time
 	stop  func()
 
@@ -55,93 +60,86 @@ type rig struct {
 	wheres error // what Where says
 	place  mailbox.Place
 	away   map[mailbox.AgentID]bool
-	looks  int // how often it was asked who is online
-	died   []DeadLetter
 }
 
-// story runs fn with a box at work: acknowledgements are awaited for 30 s, the
+// story runs fn with an agent at work: acknowledgements are awaited for 30 s, the
 // first pause is 1 s, without chance, and there are 3 retries.
 func story(t *testing.T, fn func(*rig)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, dir: dir, start: time.Now(), place: mailbox.Waiting, away: map[mailbox.AgentID]bool{}}
-		r.opts = outgoingOptions{MaxRetries: 3, Online: r.online, Died: r.dies, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-			Store: &store{
-				put: func(_ context.Context, e mailbox.Envelope) (string, error) { return r.call("put", "", e) },
-				again: func(_ context.Context, key string, e mailbox.Envelope) (string, error) {
-					return r.call("again", key, e)
-				},
-				where: r.whereIs,
-			}}
+		r.store = &store{
+			put: func(_ context.Context, e mailbox.Envelope) (string, error) { return r.call("put", "", e) },
+			again: func(_ context.Context, key string, e mailbox.Envelope) (string, error) {
+				return r.call("again", key, e)
+			},
+			where: r.whereIs, cards: r.cards,
+		}
 		r.open()
 		defer func() { r.stop() }()
 		fn(r)
 	})
 }
 
-// open opens the box, as a process that starts does.
+// open opens the agent, as a process that starts does.
 func (r *rig) open() {
 	r.t.Helper()
-	r.outgoing = openBox(r.t, r.dir, r.opts)
-	r.outgoing.random = func() float64 { return 0 }
-	r.run()
-}
-
-func (r *rig) run() {
+	root, err := os.OpenRoot(r.dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer root.Close()
+	r.Agent, err = New(Options{Self: "me", Store: r.store, State: root, AckTimeout: 30 * time.Second, RetryBase: time.Second,
+		MaxRetries: 3, HeartbeatTimeout: 90 * time.Second, Logger: slog.New(slog.NewTextHandler(r.t.Output(), nil)),
+		Trace: func(string) {}, Observe: func(Event) {}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.random = func() float64 { return 0 }
 	ctx, cancel := context.WithCancel(r.t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { r.Run(ctx) })
-	r.stop = func() { cancel(); running.Wait(); _ = r.state.close() }
+	running.Go(func() { _ = r.watchTimes(ctx) })
+	r.stop = func() { cancel(); running.Wait(); _ = r.Close() }
 	synctest.Wait()
 }
 
-func openBox(tb testing.TB, dir string, opts outgoingOptions) *outgoing {
-	tb.Helper()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer root.Close()
-	opts = opts.withDefaults()
-	book, err := openState(root, opts.Logger)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = book.close() })
-	b := openOutgoing(book, opts)
-	if err := book.each(opts.Logger, b.restore); err != nil {
-		tb.Fatal(err)
-	}
-	return b
-}
-
-// withDefaults fills in what a test leaves out.
-func (o outgoingOptions) withDefaults() outgoingOptions {
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.AckTimeout, o.RetryBase = cmp.Or(o.AckTimeout, 30*time.Second), cmp.Or(o.RetryBase, time.Second)
-	if o.Online == nil {
-		o.Online = func(context.Context, mailbox.AgentID) bool { return true }
-	}
-	if o.Acknowledges == nil {
-		o.Acknowledges = func(context.Context, mailbox.AgentID) bool { return false }
-	}
-	if o.Died == nil {
-		o.Died = func(DeadLetter) {}
-	}
-	return o
-}
-
-// Send is Post of an envelope.
-func (b *outgoing) Send(ctx context.Context, e mailbox.Envelope) error {
-	m, err := b.opts.Signing.Seal(e)
+// Send posts an envelope.
+func (r *rig) Send(e mailbox.Envelope) error {
+	m, err := r.opts.Signing.Seal(e)
 	if err != nil {
 		return err
 	}
-	return cmp.Or(ctx.Err(), b.Post(m))
+	r.Agent.mu.Lock()
+	defer r.Agent.mu.Unlock()
+	return r.post(m)
 }
 
-// reopen stops the box and opens it again.
+func (r *rig) Acked(id string, from mailbox.AgentID) bool {
+	r.Agent.mu.Lock()
+	defer r.Agent.mu.Unlock()
+	return r.acked(id, from)
+}
+
+func (r *rig) Nacked(id string, from mailbox.AgentID, code mailbox.Code, message string) bool {
+	r.Agent.mu.Lock()
+	defer r.Agent.mu.Unlock()
+	return r.nacked(id, from, code, message)
+}
+
+// change changes a letter, as nothing outside can.
+func (r *rig) change(id string, f func(*letter)) {
+	r.Agent.mu.Lock()
+	defer r.Agent.mu.Unlock()
+	for n := range r.all() {
+		if n.ID == id {
+			f(n)
+			r.save(n)
+		}
+	}
+}
+
+// reopen stops the agent and opens it again.
 func (r *rig) reopen() {
 	r.t.Helper()
 	r.stop()
@@ -149,6 +147,9 @@ func (r *rig) reopen() {
 }
 
 func (r *rig) call(what, key string, e mailbox.Envelope) (string, error) {
+	if e.To == "me" { // a notice for the bot
+		return "notice", nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	line := fmt.Sprintf("%gs %s %s %d", time.Since(r.start).Seconds(), what, e.ID, e.Metadata.RetryCount)
@@ -170,38 +171,36 @@ func (r *rig) whereIs(context.Context, mailbox.AgentID, string) (mailbox.Place, 
 	return r.place, r.wheres
 }
 
-func (r *rig) online(_ context.Context, agent mailbox.AgentID) bool {
+func (r *rig) cards(context.Context) (list []mailbox.Card, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.looks++
-	return !r.away[agent]
-}
-
-func (r *rig) dies(d DeadLetter) {
-	if !slices.ContainsFunc(r.DeadLetters(), func(x DeadLetter) bool { return x.ID == d.ID }) {
-		r.t.Errorf("told of %s before it was on disk", d.ID)
+	for _, id := range []mailbox.AgentID{"coder", "tester"} {
+		c := mailbox.Card{AgentID: id, Status: mailbox.Idle, Present: true}
+		if r.away[id] {
+			c.Status = mailbox.Offline
+		}
+		list = append(list, c)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.died = append(r.died, d)
+	return list, nil
 }
 
-// set changes what the world says, and lets the box go on.
+// set changes what the world says, and lets the agent go on.
 func (r *rig) set(fn func()) {
 	r.mu.Lock()
 	fn()
 	r.mu.Unlock()
 }
 
-// gone makes coder go away, or come back, which the box sees at once.
+// gone makes coder go away, or come back, which the agent sees at once.
 func (r *rig) gone(away bool) {
 	r.set(func() { r.away["coder"] = away })
-	r.outgoing.mu.Lock()
+	r.Agent.cards.forget()
+	r.Agent.mu.Lock()
 	if coder := r.receivers["coder"]; coder != nil {
-		r.noteLook(coder, !away)
-		r.plan(time.Now())
+		coder.looked = time.Time{}
 	}
-	r.outgoing.mu.Unlock()
+	r.Agent.mu.Unlock()
+	wait.Wake(r.wake)
 	synctest.Wait()
 }
 
@@ -221,7 +220,7 @@ func message(id string) mailbox.Envelope {
 
 func (r *rig) send(e mailbox.Envelope) {
 	r.t.Helper()
-	if err := r.Send(r.t.Context(), e); err != nil {
+	if err := r.Send(e); err != nil {
 		r.t.Fatalf("send %s: %v", e.ID, err)
 	}
 	synctest.Wait()
@@ -239,7 +238,7 @@ func (r *rig) wantCalls(want ...string) {
 // wantLeft fails where not so many messages wait.
 func (r *rig) wantLeft(waiting, dead int) {
 	r.t.Helper()
-	got := []int{r.Pending(), len(r.DeadLetters())}
+	got := []int{r.Counts().Unacknowledged, len(r.DeadLetters())}
 	if want := []int{waiting, dead}; !slices.Equal(got, want) {
 		r.t.Errorf("waiting, dead letters: got %v, want %v", got, want)
 	}
@@ -248,14 +247,14 @@ func (r *rig) wantLeft(waiting, dead int) {
 // wantDied fails where no message, or another one, has died last.
 func (r *rig) wantDied(id string, code mailbox.Code, attempts int, reason string) {
 	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.died) == 0 {
+	list := r.DeadLetters()
+	if len(list) == 0 {
 		r.t.Errorf("%s has not died", id)
 		return
 	}
-	d := r.died[len(r.died)-1]
+	d := list[0]
 	if d.ID != id || d.Code != code || d.Attempts != attempts || !strings.Contains(d.Reason, reason) || d.Envelope.ID != id {
-		r.t.Errorf("died: %s, %s, %d attempts, %q; want %s, %s, %d, %q", d.ID, d.Code, d.Attempts, d.Reason, id, code, attempts, reason)
+		r.t.Errorf("died: %s, %s, %d attempts, %q; want %s, %s, %d, %q", d.ID, d.Code, d.Attempts, d.Reason, id, code,
+			attempts, reason)
 	}
 }

@@ -23,8 +23,8 @@ func TestFastAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			story(t, func(r *rig) {
 				hurry := make(chan struct{})
-				put := r.opts.Store.(*store).put
-				r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
+				put := r.store.put
+				r.store.put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
 					key, err := put(ctx, e)
 					tt.answer(r)
 					close(hurry)
@@ -47,17 +47,17 @@ func TestFastAnswers(t *testing.T) {
 // A process that was killed between Put and its record sends the message again, under the same id.
 func TestKilledBehindPut(t *testing.T) {
 	story(t, func(r *rig) {
-		put := r.opts.Store.(*store).put
-		r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
+		put := r.store.put
+		r.store.put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
 			_, _ = put(ctx, e)
 			<-ctx.Done() // here it is killed
 			return "", ctx.Err()
 		}
 		r.send(message("m"))
-		r.opts.Store.(*store).put = put
+		r.store.put = put
 		r.reopen()
 		r.wantCalls("0s put m 0 k1", "0s put m 0 k2")
-		if r.Pending() != 1 || !r.Acked("m", "coder") {
+		if r.Counts().Unacknowledged != 1 || !r.Acked("m", "coder") {
 			t.Error("it does not wait for its acknowledgement")
 		}
 	})
@@ -67,9 +67,9 @@ func TestKilledBehindPut(t *testing.T) {
 func TestConcurrentSend(t *testing.T) {
 	const each = 25
 	story(t, func(r *rig) {
-		put := r.opts.Store.(*store).put
+		put := r.store.put
 		var answering, sending sync.WaitGroup
-		r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
+		r.store.put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
 			answering.Go(func() {
 				if e.Type == mailbox.TypeQuestion {
 					r.Nacked(e.ID, "coder", mailbox.Unauthorized, "")
@@ -86,7 +86,7 @@ func TestConcurrentSend(t *testing.T) {
 					if j%5 == 0 {
 						e.Type = mailbox.TypeQuestion
 					}
-					if err := r.Send(t.Context(), e); err != nil {
+					if err := r.Send(e); err != nil {
 						t.Error(err)
 					}
 				}

@@ -95,7 +95,7 @@ func TestStoreAway(t *testing.T) {
 				r.send(plain(fmt.Sprint(i)))
 			}
 			for _, e := range []mailbox.Envelope{plain("b"), message("c")} { // they do not heap up here
-				err := r.Send(r.t.Context(), e)
+				err := r.Send(e)
 				if !errors.Is(err, mailbox.ErrFull) {
 					r.t.Errorf("got %v", err)
 				}
@@ -105,8 +105,8 @@ func TestStoreAway(t *testing.T) {
 			r.send(e)
 			r.set(func() { r.err, r.calls = nil, nil })
 			r.after(time.Minute)
-			if len(r.calls) != maxUnstored+1 || r.Pending() != 0 {
-				r.t.Errorf("%d calls, %d wait", len(r.calls), r.Pending())
+			if len(r.calls) != maxUnstored+1 || r.Counts().Unacknowledged != 0 {
+				r.t.Errorf("%d calls, %d wait", len(r.calls), r.Counts().Unacknowledged)
 			}
 		})
 	})
@@ -154,7 +154,7 @@ func TestRefused(t *testing.T) {
 		story(t, func(r *rig) {
 			e := message("m")
 			e.Content.Parts = nil
-			if err := r.Send(r.t.Context(), e); !isInvalid(err) {
+			if err := r.Send(e); !isInvalid(err) {
 				r.t.Errorf("got %v", err)
 			}
 			r.wantCalls()
@@ -172,8 +172,10 @@ func TestRefused(t *testing.T) {
 	})
 	t.Run("too many wait", func(t *testing.T) {
 		story(t, func(r *rig) {
-			r.bytes = maxBytes
-			err := r.Send(r.t.Context(), message("m"))
+			r.send(message("large"))
+			r.change("large", func(n *letter) { n.Size = maxBytes })
+			r.set(func() { r.calls = nil })
+			err := r.Send(message("m"))
 			if e, ok := errors.AsType[*mailbox.Error](err); !ok || e.Code != mailbox.AgentBusy {
 				r.t.Errorf("got %v", err)
 			}
@@ -190,9 +192,9 @@ func isInvalid(err error) bool {
 // Without a disk nothing is sent, and the caller is told.
 func TestDiskFails(t *testing.T) {
 	story(t, func(r *rig) {
-		_ = r.state.close()
+		_ = r.Close()
 		for _, e := range []mailbox.Envelope{message("m"), plain("n")} {
-			if err := r.Send(r.t.Context(), e); !errors.Is(err, os.ErrClosed) {
+			if err := r.Send(e); !errors.Is(err, os.ErrClosed) {
 				r.t.Errorf("got %v, want what the disk says", err)
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"feishu-relay/book"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
@@ -100,23 +99,17 @@ func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, erro
 		if why == "" && m.To == "*" && reached == maxBroadcast {
 			why = fmt.Sprintf("a broadcast reaches at most %d agents; send to `%s` itself", maxBroadcast, c.AgentID)
 		}
-		var counted []book.Record
-		if why == "" {
-			counted, err = a.countExchange(c.AgentID, call)
-			if err != nil && m.To != "*" {
-				return out, err
-			} else if err != nil {
-				why = err.Error()
-			}
-		}
 		if why != "" {
 			out.UnreachableReasons = append(out.UnreachableReasons, why)
 			continue
 		}
-		delivered, reasons := a.toGoals(c, m, counted)
-		if len(delivered) == 0 {
-			a.pairs.takeBack(c.AgentID, call)
-		} else {
+		delivered, reasons, err := a.toGoals(c, m, call)
+		if err != nil && m.To != "*" {
+			return out, err
+		} else if err != nil {
+			reasons = append(reasons, err.Error())
+		}
+		if len(delivered) > 0 {
 			reached++
 		}
 		out.DeliveredTo = append(out.DeliveredTo, delivered...)
@@ -125,8 +118,14 @@ func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, erro
 	return out, nil
 }
 
-// toGoals sends m to each goal of c's agent, with the records; one failure does not stop the others.
-func (a *Agent) toGoals(c mailbox.Card, m PeerMessage, with []book.Record) (delivered, reasons []string) {
+// toGoals sends m to each goal of c's agent, which counts as one exchange; one failure does not stop the others.
+func (a *Agent) toGoals(c mailbox.Card, m PeerMessage, call string) (delivered, reasons []string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	counted, err := a.countExchange(c.AgentID, call)
+	if err != nil {
+		return nil, nil, err
+	}
 	goals := c.Goals
 	if len(goals) == 0 {
 		goals = []string{string(c.AgentID)}
@@ -140,7 +139,7 @@ func (a *Agent) toGoals(c mailbox.Card, m PeerMessage, with []book.Record) (deli
 		e := mailbox.New(mailbox.TypeMessage, a.opts.Self, c.AgentID, time.Now())
 		e.Content.Parts = []mailbox.Part{mailbox.TextPart(m.Message)}
 		e.Metadata = mailbox.Metadata{CorrelationID: m.CorrelationID, Goal: goal}
-		if err := a.send(&e, with...); err != nil {
+		if err := a.send(&e, counted...); err != nil {
 			if _, refused := errors.AsType[*mailbox.Error](err); !refused && !errors.Is(err, mailbox.ErrFull) {
 				a.log.Warn("a message was not sent", "to", c.AgentID, "err", err)
 				a.opts.Failed("sending", err)
@@ -151,7 +150,7 @@ func (a *Agent) toGoals(c mailbox.Card, m PeerMessage, with []book.Record) (deli
 		}
 		delivered = append(delivered, goal)
 	}
-	return delivered, reasons
+	return delivered, reasons, nil
 }
 
 // Goals returns the live goals: at least the standing one, the agent's name.
@@ -238,10 +237,10 @@ func (a *Agent) Announce() { wait.Wake(a.again) }
 // Card is this agent's card as of now.
 func (a *Agent) Card() mailbox.Card {
 	a.mu.Lock()
-	c := a.card
+	c, taken := a.card, a.tasks.taken()
 	a.mu.Unlock()
 	c.CurrentTasks = []string{}
-	for _, r := range a.ledger.taken() {
+	for _, r := range taken {
 		c.CurrentTasks = append(c.CurrentTasks, r.ID)
 	}
 	c.Status = mailbox.Idle
@@ -278,14 +277,14 @@ func (a *Agent) Agents(ctx context.Context) ([]mailbox.Card, error) {
 // online reports whether an agent lives, as far as the registry knows. An agent
 // that is in no registry is not.
 func (a *Agent) online(ctx context.Context, id mailbox.AgentID) bool {
-	c, ok := a.cards.get(ctx, id)
-	return ok && c.At(time.Now(), a.opts.HeartbeatTimeout) != mailbox.Offline
+	c := a.cards.get(ctx, id)
+	return c != nil && c.At(time.Now(), a.opts.HeartbeatTimeout) != mailbox.Offline
 }
 
 // acknowledges reports whether an agent's mailbox acknowledges what its bot has.
 func (a *Agent) acknowledges(ctx context.Context, id mailbox.AgentID) bool {
-	c, ok := a.cards.get(ctx, id)
-	return ok && c.Protocol != ""
+	c := a.cards.get(ctx, id)
+	return c != nil && c.Protocol != ""
 }
 
 // cardCache spares the registry the many questions of retries.
@@ -298,8 +297,8 @@ type cardCache struct {
 	failed bool           // the newest read did, which is logged
 }
 
-// get returns an agent's card, where it has one and the registry can be read.
-func (c *cardCache) get(ctx context.Context, id mailbox.AgentID) (mailbox.Card, bool) {
+// get returns an agent's card; nil: it has none, or the registry cannot be read.
+func (c *cardCache) get(ctx context.Context, id mailbox.AgentID) *mailbox.Card {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.at) > cardsFresh {
@@ -309,19 +308,19 @@ func (c *cardCache) get(ctx context.Context, id mailbox.AgentID) (mailbox.Card, 
 				c.log.Warn("the agents' cards cannot be read", "err", err)
 				c.failed = true
 			}
-			return mailbox.Card{}, false
+			return nil
 		}
 		c.at, c.last, c.failed = time.Now(), cards, false
 	}
 	return cardOf(c.last, id)
 }
 
-func cardOf(cards []mailbox.Card, id mailbox.AgentID) (mailbox.Card, bool) {
+func cardOf(cards []mailbox.Card, id mailbox.AgentID) *mailbox.Card {
 	i := slices.IndexFunc(cards, func(c mailbox.Card) bool { return c.AgentID == id })
 	if i < 0 {
-		return mailbox.Card{}, false
+		return nil
 	}
-	return cards[i], true
+	return &cards[i]
 }
 
 func (c *cardCache) forget() {
@@ -339,6 +338,8 @@ type Counts struct {
 
 // Counts returns how much waits.
 func (a *Agent) Counts() Counts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	waiting := look(a.queue, func() int { return len(a.queue.list) })
-	return Counts{Waiting: waiting, Unacknowledged: a.out.Pending(), OpenTasks: len(a.ledger.taken())}
+	return Counts{Waiting: waiting, Unacknowledged: a.unacknowledged(), OpenTasks: len(a.tasks.taken())}
 }

@@ -32,9 +32,11 @@ func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 		code, message := mailbox.Refusal(e)
 		return Sent{ID: mailbox.Original(e)}, a.Nack(ctx, mailbox.Original(e), code, message)
 	}
-	a.moving.Lock()
-	sent, err := a.sendOnce(ctx, e, d.ForwardOf)
-	a.moving.Unlock()
+	var giver *mailbox.Card
+	if e.Type.TaskStep() {
+		giver = a.giver(ctx, taskID(e), e.To)
+	}
+	sent, err := a.sendOnce(e, d.ForwardOf, giver)
 	if err == nil && !e.Type.TaskStep() {
 		sent.Note = a.receiverNote(ctx, e.To, sent.ExpiresAt)
 	}
@@ -56,8 +58,10 @@ func (a *Agent) senderID(id string, to mailbox.AgentID) string {
 	return id
 }
 
-// sendOnce sends e, unless the bot has sent it under its id before. a.moving is held, here and below.
-func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf string) (Sent, error) {
+// sendOnce sends e, unless the bot has sent it under its id before. giver is the card of who gave the task of a step.
+func (a *Agent) sendOnce(e mailbox.Envelope, forwardOf string, giver *mailbox.Card) (Sent, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var noted []book.Record
 	if e.ID == "" {
 		e.ID = mailbox.NewID(a.opts.Self, e.Timestamp)
@@ -74,7 +78,7 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	}
 	e.ReplyTo, e.Metadata.CorrelationID = a.senderID(e.ReplyTo, e.To), a.senderID(e.Metadata.CorrelationID, e.To)
 	if e.Type.TaskStep() { // who gave the task gets it, whomever else this agent may write to
-		return a.sendStep(ctx, e, noted)
+		return a.sendStep(e, giver, noted)
 	}
 	if err := a.checkReceiver(e.To); err != nil {
 		return Sent{}, err
@@ -101,7 +105,7 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	if late {
 		return Sent{}, mailbox.Invalid("task.deadline", "has passed already")
 	}
-	if err := a.post(m, noted); err != nil {
+	if err := a.postOwn(m, noted); err != nil {
 		return Sent{}, err
 	}
 	return Sent{ID: e.ID, TaskID: taskID(e), ExpiresAt: e.Expires()}, nil
@@ -153,38 +157,37 @@ func (a *Agent) delegate(to mailbox.AgentID) bool {
 }
 
 // sendStep is for bots that write the envelopes of their tasks' steps themselves.
-func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope, with []book.Record) (Sent, error) {
+func (a *Agent) sendStep(e mailbox.Envelope, giver *mailbox.Card, with []book.Record) (Sent, error) {
 	u := TaskUpdate{TaskID: taskID(e), From: e.To, State: e.Type.State(), Parts: e.Content.Parts}
 	if e.Task != nil {
 		u.State = cmp.Or(u.State, e.Task.State)
 	}
 	u.State = cmp.Or(u.State, mailbox.Working) // it only reports progress
-	r, err := a.update(ctx, u, e.ID, with)
+	r, err := a.update(u, e.ID, giver, with)
 	if err != nil {
 		return Sent{}, err
 	}
 	return Sent{ID: e.ID, TaskID: r.ID}, nil
 }
 
-// post counts a message and lets it go, with a note of the task that it gives or the question that it answers.
-func (a *Agent) post(m mailbox.Sealed, with []book.Record) error {
+// postOwn counts a message of the bot and posts it, with a note of the task that it gives or the question that it
+// answers.
+func (a *Agent) postOwn(m mailbox.Sealed, with []book.Record) error {
 	e, counts := m.Envelope, limited(m.Type)
 	if botResult(e.Type) {
 		answered := a.asked(e)
 		with, counts = append(with, marks(kindSeen, answered)...), answered == ""
 	}
-	var given *task
 	if e.Type.GivesTask() {
-		t, known := a.ledger.get(Given, e.To, e.Task.ID)
+		t, known := a.tasks.get(Given, e.To, e.Task.ID)
 		if known && (t.MessageID != e.ID || t.State != mailbox.Pending) {
 			return mailbox.Invalid("task.id", "%s was given a task of this id before; give each task an id of its own", e.To)
 		}
-		if full := a.ledger.full(); full != nil {
+		if full := a.tasks.full(); full != nil {
 			return full
 		}
 		if !known {
-			given = new(newTask(Given, e.To, e))
-			with = append(with, given.record())
+			with = append(with, newTask(Given, e.To, e).record())
 		}
 	}
 	if counts {
@@ -195,14 +198,7 @@ func (a *Agent) post(m mailbox.Sealed, with []book.Record) error {
 		}
 		with = append(with, counted...)
 	}
-	if err := a.dispatch(m, with...); err != nil {
-		a.pairs.takeBack(e.To, e.ID)
-		return err
-	}
-	if given != nil {
-		a.ledger.set(*given)
-	}
-	return nil
+	return a.post(m, with...)
 }
 
 // asRefusal is err as a refusal.
@@ -220,22 +216,22 @@ func (a *Agent) receiverNote(ctx context.Context, to mailbox.AgentID, expires ti
 	if !expires.IsZero() {
 		until = " until " + expires.UTC().Format(time.RFC3339)
 	}
-	if c, ok := a.cards.get(ctx, to); ok && a.whyNot(c, until) == "" {
+	if c := a.cards.get(ctx, to); c != nil && a.whyNot(c, until) == "" {
 		return ""
 	}
 	cards, err := a.opts.Store.Cards(ctx) // what keeps a message has to be true now
-	c, ok := cardOf(cards, to)
+	c := cardOf(cards, to)
 	switch {
 	case err != nil:
 		return ""
-	case !ok:
+	case c == nil:
 		return fmt.Sprintf("no agent %q has registered yet; the message waits for it%s", to, until)
 	}
 	return a.whyNot(c, until)
 }
 
 // whyNot is what keeps a message from c's agent, which is registered.
-func (a *Agent) whyNot(c mailbox.Card, until string) string {
+func (a *Agent) whyNot(c *mailbox.Card, until string) string {
 	to := c.AgentID
 	switch {
 	case c.At(time.Now(), a.opts.HeartbeatTimeout) == mailbox.Offline:
@@ -248,13 +244,6 @@ func (a *Agent) whyNot(c mailbox.Card, until string) string {
 	}
 	return ""
 }
-
-// DeadLetters returns what could not be delivered, the newest first.
-func (a *Agent) DeadLetters() []DeadLetter { return a.out.DeadLetters() }
-
-// Replay sends a dead letter again, as if for the first time. A task of it stays
-// failed until its result comes.
-func (a *Agent) Replay(_ context.Context, id string) error { return a.out.Replay(id) }
 
 // route sets hops and trace. A message that forwards another one
 // continues that one's; anything but an answer may not go where it has been.
@@ -296,7 +285,7 @@ func (a *Agent) asksGiver(e mailbox.Envelope) bool {
 	if e.Task == nil || e.Type.GivesTask() {
 		return false
 	}
-	_, took := a.ledger.get(Received, e.To, e.Task.ID)
+	_, took := a.tasks.get(Received, e.To, e.Task.ID)
 	return took
 }
 
@@ -306,7 +295,7 @@ func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bo
 	if forwardOf == "" && (e.Task == nil || !e.Type.GivesTask()) {
 		return origin{}, false, nil
 	}
-	r := a.ledger.newest(func(r *task) bool {
+	r := a.tasks.newest(func(r *task) bool {
 		return r.Direction == Received && (forwardOf == "" && r.ID == e.Task.ID ||
 			forwardOf != "" && (r.ID == forwardOf || mailbox.Names(forwardOf, r.MessageID)))
 	})

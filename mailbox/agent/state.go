@@ -7,18 +7,17 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"feishu-relay/book"
+	"feishu-relay/mailbox"
 )
 
 // The kinds of records in an agent's book.
 const (
-	kindMail = "mail" // the envelope of a message that was sent, until it is settled
-	kindSent = "sent" // what is known of it: a sentMail under the same key
-	kindDead = "dead" // a deadRecord under the same key
-	kindTask = "task"
-	kindPair = "pair" // the messages that were exchanged with an agent lately
+	kindMail   = "mail"   // the envelope of a letter, as it was encoded
+	kindLetter = "letter" // what is known of it: a letterState under the same key
+	kindTask   = "task"
+	kindPair   = "pair" // the messages that were exchanged with an agent lately
 	// What was handled, without a value: see the keys in keys.go.
 	kindSeen = "seen"
 	kindCopy = "copy" // stamps of signed mail
@@ -31,47 +30,72 @@ const (
 	maxCopies = 50_000
 )
 
-// state is the agent's book, which any goroutine may write to.
-type state struct {
-	mu   sync.Mutex
-	book *book.Book // guarded by mu
-}
-
-// openState opens the book in the agent's own folder.
-func openState(root *os.Root, log *slog.Logger) (*state, error) {
+// openBook opens the book in the agent's own folder.
+func openBook(root *os.Root, log *slog.Logger) (*book.Book, error) {
 	unbounded := book.Bound{Count: math.MaxInt, Bytes: math.MaxInt64} // the tables have bounds of their own
-	b, err := book.Open(filepath.Join(root.Name(), "state"), book.Options{Logger: log, Kinds: map[string]book.Bound{
-		kindMail: unbounded, kindSent: unbounded, kindDead: {Count: maxDead, Bytes: maxDeadBytes}, kindTask: unbounded,
-		kindPair: {Count: maxPairs}, kindSeen: {Count: maxSeen}, kindCopy: {Count: maxCopies},
+	return book.Open(filepath.Join(root.Name(), "state"), book.Options{Logger: log, Kinds: map[string]book.Bound{
+		kindMail: unbounded, kindLetter: unbounded, kindTask: unbounded, kindPair: {Count: maxPairs},
+		kindSeen: {Count: maxSeen}, kindCopy: {Count: maxCopies},
 	}})
+}
+
+// restore takes in what is in the book. A record that cannot be read is left out, with a warning, and deleted.
+func (a *Agent) restore() error {
+	var broken []book.Record
+	err := a.book.Each(func(kind, key string, value json.RawMessage) (err error) {
+		switch kind {
+		case kindLetter:
+			err = a.restoreLetter(key, value)
+		case kindTask:
+			var t task
+			err = json.Unmarshal(value, &t)
+			a.tasks[key] = t
+		case kindPair:
+			var list []exchange
+			err = json.Unmarshal(value, &list)
+			a.pairs.Add(mailbox.AgentID(key), list)
+		}
+		if err != nil {
+			a.log.Warn("a record of the mailbox is left out", "kind", kind, "key", key, "err", err)
+			broken = append(broken, book.Record{Kind: kind, Key: key})
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("read the mailbox's book: %w", err)
 	}
-	return &state{book: b}, nil
+	return a.commit(broken...)
 }
 
-// commit writes records with one write. With an error, none is there.
-func (s *state) commit(records ...book.Record) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.book.Commit(records...)
-}
-
-// load reads a record into v, or returns [book.ErrNotFound].
-func (s *state) load(kind, key string, v any) error {
-	raw, err := s.book.Load(kind, key)
-	if err != nil {
+// commit writes records with one write, and takes in the tasks and exchanges among them. With an error, none is there.
+func (a *Agent) commit(records ...book.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	if err := a.book.Commit(records...); err != nil {
 		return err
 	}
-	return json.Unmarshal(raw, v)
+	for _, r := range records {
+		switch v := r.Value.(type) {
+		case task:
+			a.tasks[r.Key] = v
+		case []exchange:
+			a.pairs.Add(mailbox.AgentID(r.Key), v)
+		case nil:
+			if r.Kind == kindTask {
+				delete(a.tasks, r.Key)
+			}
+		}
+	}
+	return nil
 }
 
-// has reports whether there is a record; "" is not a key.
-func (s *state) has(kind, key string) bool {
+// has reports whether the book has a record; "" is not a key.
+func (a *Agent) has(kind, key string) bool {
 	if key == "" {
 		return false
 	}
-	_, err := s.book.Load(kind, key)
+	_, err := a.book.Load(kind, key)
 	return err == nil
 }
 
@@ -83,30 +107,4 @@ func marks(kind string, keys ...string) (records []book.Record) {
 		}
 	}
 	return records
-}
-
-// each passes all records to f, in the order of their commits. One that f refuses is
-// left out, with a warning, and deleted.
-func (s *state) each(log *slog.Logger, f func(kind, key string, value json.RawMessage) error) error {
-	var broken []book.Record
-	err := s.book.Each(func(kind, key string, value json.RawMessage) error {
-		if err := f(kind, key, value); err != nil {
-			log.Warn("a record of the mailbox is left out", "kind", kind, "key", key, "err", err)
-			broken = append(broken, book.Record{Kind: kind, Key: key})
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read the mailbox's book: %w", err)
-	}
-	if len(broken) > 0 {
-		return s.commit(broken...)
-	}
-	return nil
-}
-
-func (s *state) close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.book.Close()
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"feishu-relay/book"
-	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -43,39 +42,37 @@ func taskID(e mailbox.Envelope) string {
 
 // takeTask decides about a task, answers who gave it, and makes it ready for the bot
 // when it is accepted.
-func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envelope) (err error) {
-	a.moving.Lock()
-	defer a.moving.Unlock()
-	t, known := a.ledger.get(Received, e.From, taskID(e))
+func (a *Agent) takeTask(item mailbox.Item, e mailbox.Envelope, from *mailbox.Card) (*handled, error) {
+	t, known := a.tasks.get(Received, e.From, taskID(e))
 	switch {
 	case known:
 	case a.seen(rejectedItem(item)): // before a crash
-		return a.finish(ctx, item, e, EventRefused, "it was rejected before a restart", a.receipt(e))
+		return a.finish(EventRefused, "it was rejected before a restart", a.receipt(e))
 	default:
 		if no := a.unacceptable(e); no != nil {
-			return a.reject(ctx, item, e, no)
+			return a.reject(item, e, no)
 		}
 		t = newTask(Received, e.From, e)
 		t.State = mailbox.Accepted
 	}
 	again, over := t.MessageID != e.ID, !t.open()
-	step := a.stepFor(ctx, a.step(t, t.State, t.Reason, nil))
+	step := stepFor(a.step(t, t.State, t.Reason, nil), from)
 	if over && !again { // the end itself was sent, with what the bot wrote
 		step = nil
 	}
 	if err := a.send(step, t.record()); err != nil {
-		return err
+		return nil, err
 	}
-	a.ledger.set(t)
 	a.Announce()
 	a.opts.Trace("noted")
 	if again || over {
-		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
+		return a.finish(EventControl, "", a.receipt(e))
 	}
 	if err := a.answer(a.receipt(e)); err != nil {
-		return err
+		return nil, err
 	}
-	return a.enqueue(item, e)
+	a.enqueue(item, e)
+	return nil, nil
 }
 
 // unacceptable is why a task is not taken.
@@ -89,24 +86,24 @@ func (a *Agent) unacceptable(e mailbox.Envelope) *mailbox.Error {
 	if passed(e.Expires()) {
 		return mailbox.Invalid("metadata.ttl", lifeOver)
 	}
-	if open := len(a.ledger.taken()); open >= a.opts.MaxTasks {
+	if open := len(a.tasks.taken()); open >= a.opts.MaxTasks {
 		return mailbox.Refused(mailbox.AgentBusy, "", "%s works on %d of %d tasks; try again when one has ended",
 			a.opts.Self, open, a.opts.MaxTasks)
 	}
-	return a.ledger.full()
+	return a.tasks.full()
 }
 
 // reject answers a task that the ledger does not keep. Its mail is noted with the answer, so that a
 // crash cannot turn that round.
-func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, no *mailbox.Error) error {
+func (a *Agent) reject(item mailbox.Item, e mailbox.Envelope, no *mailbox.Error) (*handled, error) {
 	why := string(no.Code) + ": " + no.Message
 	code := mailbox.Part{Type: mailbox.PartData, Data: fmt.Appendf(nil, `{"code":%q}`, no.Code)}
 	step := a.step(newTask(Received, e.From, e), mailbox.Rejected, why, []mailbox.Part{code})
 	if err := a.send(&step, marks(kindSeen, rejectedItem(item))...); err != nil {
-		return err
+		return nil, err
 	}
 	a.opts.Trace("told")
-	return a.finish(ctx, item, e, EventRefused, why, a.receipt(e))
+	return a.finish(EventRefused, why, a.receipt(e))
 }
 
 // stepType is the type of the envelope about a state. Either set of types drives the
@@ -135,12 +132,11 @@ func (a *Agent) step(t task, state mailbox.TaskState, text string, parts []mailb
 	return e
 }
 
-// stepFor is a step as the mailbox of who gave the task gets it. One of another program hands
-// all its mail to its model: it gets no step without content (nil), and each other one
+// stepFor is a step as the mailbox of who gave the task gets it. One of another program (by its card; nil: it has
+// none) hands all its mail to its model: it gets no step without content (nil), and each other one
 // with a text.
-func (a *Agent) stepFor(ctx context.Context, e mailbox.Envelope) *mailbox.Envelope {
-	card, ok := a.cards.get(ctx, e.To)
-	if ok && card.Protocol == "" && strings.TrimSpace(e.Text()) == "" {
+func stepFor(e mailbox.Envelope, card *mailbox.Card) *mailbox.Envelope {
+	if card != nil && card.Protocol == "" && strings.TrimSpace(e.Text()) == "" {
 		if silent(e) {
 			return nil
 		}
@@ -158,13 +154,25 @@ func silent(e mailbox.Envelope) bool {
 
 // UpdateTask moves a task that this agent took, and sends that to who gave it.
 func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (TaskRecord, error) {
-	a.moving.Lock()
-	defer a.moving.Unlock()
-	return a.update(ctx, u, "", nil)
+	giver := a.giver(ctx, u.TaskID, u.From)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.update(u, "", giver, nil)
 }
 
-// update is UpdateTask with an id for the news, "": a new one, and records that go with it. a.moving is held.
-func (a *Agent) update(ctx context.Context, u TaskUpdate, id string, with []book.Record) (TaskRecord, error) {
+// giver is the card of the agent that gave a task; nil: there is none.
+func (a *Agent) giver(ctx context.Context, id string, from mailbox.AgentID) *mailbox.Card {
+	a.mu.Lock()
+	t, err := a.taken(id, from)
+	a.mu.Unlock()
+	if err != nil {
+		return nil
+	}
+	return a.cards.get(ctx, t.Peer)
+}
+
+// update is UpdateTask with an id for the news, "": a new one, and records that go with it.
+func (a *Agent) update(u TaskUpdate, id string, giver *mailbox.Card, with []book.Record) (TaskRecord, error) {
 	t, err := a.taken(u.TaskID, u.From)
 	if err != nil {
 		return TaskRecord{}, err
@@ -187,10 +195,9 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string, with []book
 	if !t.open() {
 		t.Said = e.Fingerprint()
 	}
-	if err := a.send(a.stepFor(ctx, e), append(with, t.record())...); err != nil {
+	if err := a.send(stepFor(e, giver), append(with, t.record())...); err != nil {
 		return TaskRecord{}, err
 	}
-	a.ledger.set(t)
 	a.opts.Trace("told")
 	a.Announce()
 	if !t.open() {
@@ -201,7 +208,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string, with []book
 
 // taken finds a task that this agent took; without an id, the oldest that is open.
 func (a *Agent) taken(id string, from mailbox.AgentID) (task, error) {
-	found := a.ledger.list(func(t *task) bool {
+	found := a.tasks.list(func(t *task) bool {
 		return t.Direction == Received && (from == "" || t.Peer == from) &&
 			(t.ID == id || id == "" && (t.State == mailbox.Accepted || t.State == mailbox.Working))
 	})
@@ -219,39 +226,36 @@ func (a *Agent) taken(id string, from mailbox.AgentID) (task, error) {
 // takeStep notes what another agent reports of a task that it was given. The bot
 // gets it where it ends the task or has content; that the task
 // was accepted must not wake it.
-func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
-	a.moving.Lock()
-	defer a.moving.Unlock()
-	t, ok := a.ledger.get(Given, e.From, taskID(e))
+func (a *Agent) takeStep(item mailbox.Item, e mailbox.Envelope) (*handled, error) {
+	t, ok := a.tasks.get(Given, e.From, taskID(e))
 	if !ok {
-		return a.refuse(ctx, item, e, mailbox.Refused(mailbox.TaskNotFound, "task.id", "%s gave %s no such task",
-			a.opts.Self, e.From))
+		return a.refuse(e, mailbox.Refused(mailbox.TaskNotFound, "task.id", "%s gave %s no such task", a.opts.Self, e.From))
 	}
 	notice := e.Metadata.Extra[metaNotice] != nil && e.ID == noticeID(a.opts.Self, t)
 	overdue := e.Metadata.Extra[metaOverdue] != nil && e.Task.State == mailbox.Failed
 	if !notice && !overdue && e.Task.State != "" { // else it is noted already, or by our own clock
 		now, changed, err := t.moved(e.Task.State, endText(e), time.Now())
 		if no, refused := errors.AsType[*mailbox.Error](err); refused {
-			return a.refuse(ctx, item, e, no)
+			return a.refuse(e, no)
 		}
 		if t = now; changed {
-			if err := a.state.commit(t.record()); err != nil {
-				return err
+			if err := a.commit(t.record()); err != nil {
+				return nil, err
 			}
-			a.ledger.set(t)
 		}
 	}
 	a.opts.Trace("noted")
 	if !notice {
-		a.out.Acked(t.MessageID, e.From) // who reports of a task has received it
+		a.acked(t.MessageID, e.From) // who reports of a task has received it
 	}
 	if silent(e) || overdue || a.overtaken(t, e) || t.Told != "" && t.Told == e.Task.State {
-		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
+		return a.finish(EventControl, "", a.receipt(e))
 	}
 	if err := a.answer(a.receipt(e)); err != nil {
-		return err
+		return nil, err
 	}
-	return a.enqueue(item, e)
+	a.enqueue(item, e)
+	return nil, nil
 }
 
 // overtaken reports whether a step has nothing that the bot still needs: the
@@ -269,14 +273,11 @@ func (a *Agent) toldEnd(e mailbox.Envelope) []book.Record {
 	if !e.Type.TaskStep() || e.Task == nil || !e.Task.State.Ended() {
 		return nil
 	}
-	a.moving.Lock()
-	defer a.moving.Unlock()
-	t, ok := a.ledger.get(Given, e.From, e.Task.ID)
+	t, ok := a.tasks.get(Given, e.From, e.Task.ID)
 	if !ok {
 		return nil
 	}
 	t.Told = e.Task.State
-	a.ledger.set(t)
 	return []book.Record{t.record()}
 }
 
@@ -296,7 +297,7 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 	if !e.Type.Result() {
 		return nil
 	}
-	about, _ := a.ledger.get(Given, e.From, taskID(e))
+	about, _ := a.tasks.get(Given, e.From, taskID(e))
 	wanted := cmp.Or(e.Callback, about.Callback)
 	if wanted == nil || wanted.Chat() == "" || wanted.Channel == "mailbox" {
 		return nil
@@ -307,7 +308,7 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 			c.Chat() == wanted.Chat()
 	}
 	if !named(&about) {
-		about = a.ledger.newest(named)
+		about = a.tasks.newest(named)
 	}
 	if about.Callback != nil {
 		return about.Callback
@@ -317,24 +318,6 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 		return &mailbox.Callback{Channel: wanted.Channel, ChatID: wanted.Chat()}
 	}
 	return nil
-}
-
-// died gives the bot notice of a task that could not be delivered, and of a message
-// that expired.
-func (a *Agent) died(d DeadLetter) {
-	e := d.Envelope
-	a.observe(EventDead, e, string(d.Code))
-	switch {
-	case e.Type.GivesTask():
-		a.opts.Trace("dead")
-		a.failTask(d)
-	case (d.Expired || d.Code == mailbox.BadSignature || !e.Metadata.RequiresAck) && !e.Type.Control():
-		notice := expiryNotice(d)
-		if err := a.send(&notice); err != nil {
-			a.log.Error("the bot is not told of an undelivered message; it is among the dead letters",
-				"message_id", d.ID, "err", err)
-		}
-	}
 }
 
 // expiryNotice is for the bot, whose message was not taken: a nack in the
@@ -355,21 +338,7 @@ func expiryNotice(d DeadLetter) mailbox.Envelope {
 
 // isExpiryNotice reports whether e is one that this side made.
 func (a *Agent) isExpiryNotice(e mailbox.Envelope) bool {
-	return e.Type == mailbox.TypeNack && e.Metadata.Extra[metaNotice] != nil && a.out.IsDead(mailbox.Original(e), e.From)
-}
-
-// failTask ends the task of a dead letter that waits to be taken. Should it arrive
-// after all, its result still counts.
-func (a *Agent) failTask(d DeadLetter) {
-	a.moving.Lock()
-	defer a.moving.Unlock()
-	t, ok := a.ledger.get(Given, d.Envelope.To, taskID(d.Envelope))
-	if !ok || t.State != mailbox.Pending {
-		return
-	}
-	if err := a.giveUp(t, fmt.Sprintf("%s: %s", d.Code, d.Reason)); err != nil {
-		a.log.Error("a failed task cannot be stored", "task_id", t.ID, "err", err)
-	}
+	return e.Type == mailbox.TypeNack && e.Metadata.Extra[metaNotice] != nil && a.isDead(mailbox.Original(e), e.From)
 }
 
 // noticeID is the id of the notice that t, which is overdue, has failed.
@@ -379,8 +348,8 @@ func noticeID(self mailbox.AgentID, t task) string {
 }
 
 // giveUp ends a task without word from the other side. Of one that this agent gave, its bot gets notice,
-// which takes the path of all results; of one that it took, who gave it. a.moving is held.
-func (a *Agent) giveUp(t task, reason string) error {
+// which takes the path of all results; of one that it took, who gave it. The records go with it.
+func (a *Agent) giveUp(t task, reason string, with ...book.Record) error {
 	t = t.givenUp(reason, time.Now())
 	var e mailbox.Envelope
 	if t.Direction == Given {
@@ -392,37 +361,15 @@ func (a *Agent) giveUp(t task, reason string) error {
 		e = a.step(t, t.State, t.Reason, nil)
 		e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: yes}
 	}
-	if err := a.send(&e, t.record()); err != nil {
-		return err
-	}
-	a.ledger.set(t)
-	return nil
+	return a.send(&e, append(with, t.record())...)
 }
 
-// watchDeadlines ends what has run out of time, on both sides: who crashed in a
-// task sends nothing. Before, it gives up what became a dead letter before a crash.
-func (a *Agent) watchDeadlines(ctx context.Context) error {
-	for _, d := range a.out.DeadLetters() {
-		if d.Envelope.Type.GivesTask() {
-			a.failTask(d)
-		}
-	}
-	for {
-		next, err := a.endOverdue(time.Now())
-		if err == nil {
-			err = wait.Change(ctx, next, a.ledger.wake)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// endOverdue ends what has run out of time, removes what is too old, and returns when something is due next.
+// endOverdue ends what has run out of time, on both sides: who crashed in a task sends nothing. It removes what is
+// too old, and returns when something is due next.
 func (a *Agent) endOverdue(now time.Time) (next time.Time, err error) {
-	a.moving.Lock()
-	defer a.moving.Unlock()
-	overdue, old, next := a.ledger.due(now)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	overdue, old, next := a.tasks.due(now)
 	for _, t := range overdue {
 		reason := fmt.Sprintf("no news for %s", maxSilence)
 		if !t.Deadline.IsZero() {
@@ -438,23 +385,32 @@ func (a *Agent) endOverdue(now time.Time) (next time.Time, err error) {
 		next = now // to be removed one day
 	}
 	for _, t := range old {
-		if err := a.state.commit(book.Record{Kind: kindTask, Key: t.key()}); err != nil {
+		if err := a.commit(book.Record{Kind: kindTask, Key: t.key()}); err != nil {
 			return next, err
 		}
-		a.ledger.remove(t.key())
 	}
 	return next, nil
 }
 
 // taskOf finds the task that a message of this agent gave.
 func (a *Agent) taskOf(message string) task {
-	return a.ledger.newest(func(t *task) bool { return t.Direction == Given && t.MessageID == message })
+	return a.tasks.newest(func(t *task) bool { return t.Direction == Given && t.MessageID == message })
 }
 
 // Tasks returns the tasks taken and given, the newest first.
-func (a *Agent) Tasks() []TaskRecord { return records(a.ledger.list(func(*task) bool { return true })) }
+func (a *Agent) Tasks() []TaskRecord { return a.taskRecords(func(*task) bool { return true }) }
 
 // Task returns the tasks of that id, the newest first: it may be given by several, and taken and given.
 func (a *Agent) Task(id string) []TaskRecord {
-	return records(a.ledger.list(func(t *task) bool { return t.ID == id }))
+	return a.taskRecords(func(t *task) bool { return t.ID == id })
+}
+
+func (a *Agent) taskRecords(want func(*task) bool) []TaskRecord {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := []TaskRecord{}
+	for _, t := range a.tasks.list(want) {
+		out = append(out, t.TaskRecord)
+	}
+	return out
 }
