@@ -2,13 +2,10 @@ package gateway
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,15 +15,17 @@ import (
 )
 
 const (
-	// maxRequest bounds what is read of a request. A larger one passes unread, and is counted as "untapped_large".
-	maxRequest = 1 << 20
-	// smallBody is up to which size the body of a call that passes unread is read before it is sent on: so it can be
-	// sent again if Feishu has just closed an idle connection. A larger one streams.
+	// maxBody bounds what is read of a request, and of its answer. A larger one passes unread, and is counted as
+	// "untapped_large".
+	maxBody = 1 << 20
+	// smallBody is up to which size a body takes no room. That of a call that passes unread is read, too, before it is
+	// sent on: so it can be sent again if Feishu has just closed an idle connection.
 	smallBody = 64 << 10
-	// maxHeld bounds what is held of all requests and answers together, but for the first freeBytes of each. What has
-	// no room passes unread, and is counted as "untapped_busy".
-	maxHeld   = 24 << 20
-	freeBytes = 8 << 10
+	// maxLarge bounds how many larger requests are held at a time. Another one passes unread, and is counted as
+	// "untapped_busy".
+	maxLarge = 32
+	// maxReading is how many answers are recorded at a time; more wait.
+	maxReading = 1024
 	// tapWait is how long the bot waits for its answer while the call is recorded.
 	tapWait = 2 * time.Second
 	// hostWait bounds one call of the host.
@@ -38,29 +37,26 @@ const (
 
 // call is a call of the bot that is read.
 type call struct {
-	g       *Gateway
 	http    *http.Request // as it came
 	path    *http.Request // as it matched: it has the ids of the path
 	message relay.MessageID
-	bot     http.ResponseWriter
-	token   string      // of the Authorization header
-	read    func(*call) // reads Feishu's answer; nil: the call passes unread
-	sends   bool        // it sends a message to a chat, or as a reply
-	peer    bool        // it is for a chat with another agent, and is answered here
-	cut     bool        // its body was not read whole
-	crowded bool        // since there was no room
-	held    int64       // bytes of maxHeld
-	request []byte      // its body
-	changed []byte      // what is sent in its place; nil: nothing
-	status  int         // of Feishu's answer
-	answer  []byte      // unpacked
-	instead []byte      // what the bot gets in place of the answer; nil: nothing
+	token   string             // of the Authorization header
+	read    func(*call)        // reads Feishu's answer; nil: the call passes unread
+	shown   func(*call) object // answers a look-up of what the bot was shown; nil: it is none
+	sends   bool               // it sends a message to a chat, or as a reply
+	peer    bool               // it is for a chat with another agent, and is answered here
+	cut     bool               // its body was not read whole
+	request []byte             // its body
+	changed []byte             // what is sent in its place; nil: nothing
+	status  int                // of Feishu's answer
+	answer  []byte
 }
 
 type callKey struct{}
 
-// routes are the calls that are read, and what reads Feishu's answer to them (docs/feishu.md 4 to 6). They also match
-// with doubled slashes, which the Node SDK makes (docs/feishu.md 7.1), and with one at the end.
+// routes are the calls that are read, and what reads Feishu's answer to them (docs/feishu.md 4 to 6), and the look-ups
+// that may be answered here. They also match with doubled slashes, which the Node SDK makes (docs/feishu.md 7.1), and
+// with one at the end.
 func (g *Gateway) routes() *http.ServeMux {
 	const im, cards = "/open-apis/im/v1/", "/open-apis/cardkit/v1/cards"
 	const element = cards + "/{card}/elements/{element}"
@@ -69,14 +65,6 @@ func (g *Gateway) routes() *http.ServeMux {
 	for pattern, read := range map[string]func(*call){
 		"POST /open-apis/auth/v3/tenant_access_token/internal": g.tokenAnswer,
 		"POST /open-apis/auth/v3/app_access_token/internal":    g.tokenAnswer,
-		"GET /open-apis/bot/v3/info":                           g.selfAnswer,
-		"POST /open-apis/bot/v1/openclaw_bot/ping":             g.selfAnswer,
-		"GET /open-apis/bot/v3/bots/basic_batch":               g.lookUp(g.completeBots),
-		"GET /open-apis/contact/v3/users/{user}":               g.lookUp(g.completeUser),
-		"GET " + im + "chats/{chat}":                           g.chatAnswer,
-		"GET " + im + "chats/{chat}/members/bots":              g.chatBotsAnswer,
-		"GET " + im + "messages/mget":                          g.lookUp(g.completeMessages),
-		"GET " + im + "messages/{message}":                     g.lookUp(g.completeMessages),
 		"POST " + im + "messages":                              g.sent,
 		"POST " + im + "messages/merge_forward":                g.sent,
 		"POST " + im + "messages/{message}/forward":            g.sent,
@@ -99,17 +87,34 @@ func (g *Gateway) routes() *http.ServeMux {
 		"PUT " + element + "/content":            g.cardChanged,
 	} {
 		mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) {
-			t, _ := r.Context().Value(callKey{}).(*call)
+			t := callOf(r)
 			t.path, t.read, t.message = r, read, relay.MessageID(r.PathValue("message"))
 			t.sends = strings.HasSuffix(pattern, " "+im+"messages") || strings.HasSuffix(pattern, "/reply")
+		})
+	}
+	for pattern, shown := range map[string]func(*call) object{
+		"GET /open-apis/bot/v3/bots/basic_batch": g.shownBots,
+		"GET /open-apis/contact/v3/users/{user}": g.shownUser,
+		"GET " + im + "messages/mget":            g.shownMessages,
+		"GET " + im + "messages/{message}":       g.shownMessages,
+	} {
+		mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) {
+			t := callOf(r)
+			t.path, t.shown = r, shown
 		})
 	}
 	return mux
 }
 
+// callOf is the call of a request, which is nil unless it is read or answered here.
+func callOf(r *http.Request) *call {
+	t, _ := r.Context().Value(callKey{}).(*call)
+	return t
+}
+
 // match finds out what a call is.
-func (g *Gateway) match(w http.ResponseWriter, r *http.Request) *call {
-	t := &call{g: g, http: r, bot: w, token: bearer(r)}
+func (g *Gateway) match(r *http.Request) *call {
+	t := &call{http: r, token: bearer(r)}
 	as := r.WithContext(context.WithValue(r.Context(), callKey{}, t))
 	as.URL = &url.URL{Path: strings.TrimSuffix(feishu.SingleSlashes(r.URL.Path), "/"), RawQuery: r.URL.RawQuery}
 	as.RequestURI = ""
@@ -130,14 +135,16 @@ func bearer(r *http.Request) string {
 
 // serve passes a REST call on to Feishu, and reads one of the bot that matters.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
-	t := g.match(w, r)
-	defer func() { g.memory.Release(t.held) }()
+	t := g.match(r)
 	if g.opts.Host == nil || !g.watches(t.token) {
-		t.read = nil
+		t.read, t.shown = nil, nil
 	}
 	out := r.WithContext(r.Context())
-	t.readRequest(out)
-	if t.peer = g.opts.Peers != nil && g.namesPeer(t); !t.peer && t.read != nil {
+	defer g.readRequest(t, out)()
+	if t.peer = g.opts.Peers != nil && g.namesPeer(t); !t.peer && g.lookUp(w, t) {
+		return
+	}
+	if !t.peer && t.read != nil {
 		g.retarget(t, out)
 		if t.sends && g.opts.Sending != nil {
 			g.opts.Sending()
@@ -153,39 +160,41 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	g.proxy.ServeHTTP(w, out)
 }
 
-// readRequest reads the body of a call, as far as it matters, and puts it back into out, the request to Feishu.
-func (t *call) readRequest(out *http.Request) {
-	r := t.http
-	reads := r.Method != http.MethodGet && (t.read != nil || t.g.opts.Peers != nil && peerchat.BodyMayName(r))
-	limit := smallBody
-	if reads {
-		limit = maxRequest
+// readRequest reads the body of a call, as far as it matters, and puts it back into out, the request to Feishu. release
+// is to be called when the call has ended.
+func (g *Gateway) readRequest(t *call, out *http.Request) (release func()) {
+	r, release := t.http, func() {}
+	reads := r.Method != http.MethodGet && (t.read != nil || g.opts.Peers != nil && peerchat.BodyMayName(r))
+	small := r.ContentLength >= 0 && r.ContentLength <= smallBody
+	if r.Body == nil || r.Body == http.NoBody || !reads && !small {
+		return release
 	}
-	if r.Body == nil || r.Body == http.NoBody || !reads && (r.ContentLength < 0 || r.ContentLength > smallBody) {
-		return
+	if t.cut = !small && !g.large.TryAcquire(1); t.cut {
+		g.unread(t, "untapped_busy")
+		return release
 	}
-	data, whole, err := t.readUpTo(r.Body, r.ContentLength, limit)
-	if err != nil && !errors.Is(err, errNoRoom) {
-		t.g.count("aborted") // the bot has ended the call; Feishu has got nothing of it
+	if !small {
+		release = func() { g.large.Release(1) }
+	}
+	data, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err != nil {
+		release()
+		g.count("aborted") // the bot has ended the call; Feishu has got nothing of it
 		panic(http.ErrAbortHandler)
 	}
 	t.request, out.Body = data, again(r.Body, data)
-	if whole {
-		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
-		return
+	if t.cut = len(data) > maxBody; t.cut {
+		g.unread(t, "untapped_large")
+		return release
 	}
-	t.cut, t.crowded = true, err != nil
-	t.unread(err)
+	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	return release
 }
 
-// unread counts that a call is not read, since its body is too large, or all bodies together are.
-func (t *call) unread(err error) {
-	switch {
-	case t.read == nil:
-	case errors.Is(err, errNoRoom):
-		t.g.count("untapped_busy")
-	default:
-		t.g.count("untapped_large")
+// unread lets a call pass that would be read.
+func (g *Gateway) unread(t *call, why feishu.Counted) {
+	if t.read != nil {
+		g.count(why)
 	}
 	t.read = nil
 }
@@ -201,100 +210,50 @@ func (g *Gateway) retarget(t *call, out *http.Request) {
 	out.URL, t.message = &url.URL{Path: path, RawQuery: t.http.URL.RawQuery}, about
 }
 
-// answered is the ReverseProxy's ModifyResponse: it reads the answer to a call and records it before the bot gets it.
+// answered is the ReverseProxy's ModifyResponse: it reads the answer to a call and records it before the bot gets it,
+// which does not wait for it for longer than tapWait.
 func (g *Gateway) answered(resp *http.Response) error {
-	t, ok := resp.Request.Context().Value(callKey{}).(*call)
-	if !ok || t.read == nil || resp.StatusCode < http.StatusOK {
+	t := callOf(resp.Request)
+	if t == nil || t.read == nil || resp.StatusCode < http.StatusOK {
 		return nil
 	}
-	raw, whole, err := t.readUpTo(resp.Body, resp.ContentLength, feishu.MaxAnswer)
-	resp.Body = again(resp.Body, raw)
-	if err != nil && !errors.Is(err, errNoRoom) {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	resp.Body = again(resp.Body, data)
+	switch {
+	case err != nil:
 		g.count("answer_cut")
 		return nil
-	}
-	if !whole {
-		t.unread(err)
+	case len(data) > maxBody:
+		g.unread(t, "untapped_large")
 		return nil
-	}
-	t.status = resp.StatusCode
-	if t.answer, err = t.unpack(resp.Header.Get("Content-Encoding"), raw); err != nil {
+	case resp.Header.Get("Content-Encoding") != "":
 		g.count("untapped_encoding")
-		g.log.Warn("an answer of Feishu cannot be read", "encoding", resp.Header.Get("Content-Encoding"), "err", err)
+		g.log.Warn("an answer of Feishu cannot be read", "encoding", resp.Header.Get("Content-Encoding"))
 		return nil
 	}
-	given := make(chan struct{})
-	slow := time.AfterFunc(tapWait, func() {
-		defer close(given)
+	t.status, t.answer = resp.StatusCode, data
+	recorded := make(chan struct{})
+	go func() {
+		defer close(recorded)
 		defer g.caught("tap")
-		g.count("tap_slow")
-		g.log.Warn("recording a call takes long; the bot gets its answer first")
-		t.give(resp, raw)
-	})
-	func() {
-		defer g.caught("tap")
+		if g.reading.Acquire(g.ctx, 1) == nil {
+			defer g.reading.Release(1)
+		}
 		t.read(t)
 	}()
-	if !slow.Stop() {
-		<-given
-		return errGiven
-	}
-	if t.instead != nil {
-		replace(resp, t.instead)
+	select {
+	case <-recorded:
+	case <-time.After(tapWait):
+		g.count("tap_slow")
+		g.log.Warn("recording a call takes long; the bot gets its answer first")
 	}
 	return nil
-}
-
-// errGiven is returned if the bot has its answer already.
-var errGiven = errors.New("the bot has its answer")
-
-// give writes an answer to the bot while the goroutine that serves the call is still recording it. The bot cannot use
-// the connection again before that ends, so it is asked to close it.
-func (t *call) give(resp *http.Response, body []byte) {
-	feishu.CopyHeader(t.bot.Header(), resp.Header)
-	t.bot.Header().Set("Connection", "close")
-	t.bot.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	t.bot.WriteHeader(resp.StatusCode)
-	_, _ = t.bot.Write(body) // the bot may have gone
-	_ = http.NewResponseController(t.bot).Flush()
 }
 
 // accepted reads the answer to a call. ok reports whether Feishu accepted the call.
 func accepted[T any](t *call) (data T, ok bool) {
 	data, err := feishu.ReadAnswer[T](t.answer)
 	return data, err == nil && t.status < http.StatusMultipleChoices
-}
-
-var errNoRoom = errors.New("too much memory is used for other bodies")
-
-// readUpTo reads at most limit bytes of r, which is size bytes long (-1: unknown), and has room for them but for the
-// first freeBytes. whole is false when there is more, which is then not read, and after an error.
-func (t *call) readUpTo(r io.Reader, size int64, limit int) (data []byte, whole bool, err error) {
-	data, err = io.ReadAll(io.LimitReader(r, freeBytes))
-	if err != nil || len(data) < freeBytes {
-		return data, err == nil, err
-	}
-	if size >= 0 {
-		limit = min(limit, int(size))
-	}
-	if !t.take(limit) {
-		return data, false, errNoRoom
-	}
-	rest, err := io.ReadAll(io.LimitReader(r, int64(limit+1-len(data))))
-	data = append(data, rest...)
-	return data, err == nil && len(data) <= limit, err
-}
-
-// take reports whether there is room for n more bytes. What was accepted for another agent is always read.
-func (t *call) take(n int) bool {
-	if t.peer {
-		return true
-	}
-	if !t.g.memory.TryAcquire(int64(n)) {
-		return false
-	}
-	t.held += int64(n)
-	return true
 }
 
 // body reads from one place and closes another.
@@ -306,33 +265,4 @@ type body struct {
 // again is a body of which data was read: source goes on, also with the error that ended it.
 func again(source io.ReadCloser, data []byte) io.ReadCloser {
 	return body{io.MultiReader(bytes.NewReader(data), source), source}
-}
-
-// unpack undoes a Content-Encoding; at most [feishu.MaxAnswer] bytes come out.
-func (t *call) unpack(encoding string, data []byte) ([]byte, error) {
-	switch encoding {
-	case "":
-		return data, nil
-	case "gzip":
-		r, err := gzip.NewReader(bytes.NewReader(data))
-		if err != nil {
-			return nil, err
-		}
-		out, whole, err := t.readUpTo(r, -1, feishu.MaxAnswer)
-		if err == nil && !whole {
-			err = errors.New("unpacked, it is larger than is read here")
-		}
-		return out, err
-	}
-	return nil, errors.New("the encoding is unknown")
-}
-
-// replace makes data the whole answer, a success.
-func replace(resp *http.Response, data []byte) {
-	resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
-	resp.Header.Del("Content-Encoding")
-	resp.Header.Set("Content-Type", "application/json; charset=utf-8")
-	resp.Header.Set("Content-Length", strconv.Itoa(len(data)))
-	resp.ContentLength, resp.TransferEncoding, resp.Trailer = int64(len(data)), nil, nil
-	resp.Body = body{bytes.NewReader(data), resp.Body}
 }

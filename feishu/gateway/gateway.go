@@ -8,9 +8,8 @@
 //
 // [Gateway.Handler] serves the bot's REST calls, its long connection and, when
 // configured, Feishu's webhook. It reads the REST calls that send or change a message or a
-// card, those that show an identity, and a few look-ups (docs/feishu.md 4 to 6); uploads,
-// downloads and all other calls stream through unread. A call that is read offers Feishu only
-// those encodings of the bot's that can be decoded. A send is on disk before the bot sees
+// card, and those that issue tokens (docs/feishu.md 4 to 6); uploads, downloads and all other
+// calls stream through unread. It answers look-ups of what the bot was shown. A send is on disk before the bot sees
 // Feishu's answer; a [Host] that is slow, fails or panics does not change that answer. The path
 // of a call to Feishu and of its answer to the bot is call.go, which lists the calls that are read;
 // the path of an event is hear.go, which [link.Events] calls.
@@ -144,7 +143,8 @@ type Gateway struct {
 	origins *http.CrossOriginProtection
 	warning *rate.Sometimes     // about web pages and other hosts
 	mux     *http.ServeMux      // see routes
-	memory  *semaphore.Weighted // for what is held of calls
+	large   *semaphore.Weighted // of requests that are held
+	reading *semaphore.Weighted // of answers that are recorded; Close waits for them
 	drafts  *drafts
 	recent  *recents
 	ctx     context.Context // of questions to Feishu; ended by Close
@@ -174,7 +174,8 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, close: transport.CloseIdleConnections,
 		client: &http.Client{Transport: transport, Timeout: bootstrapWait},
-		memory: semaphore.NewWeighted(maxHeld), tokens: newLRU[string, string](maxTokens)}
+		large:  semaphore.NewWeighted(maxLarge), reading: semaphore.NewWeighted(maxReading),
+		tokens: newLRU[string, string](maxTokens)}
 	g.recent = &recents{chats: newLRU[relay.MessageID, relay.ChatID](maxRecent),
 		sent: newLRU[relay.MessageID, feishu.Message](maxRecent), typing: newLRU[string, relay.MessageID](maxRecent),
 		gone: newLRU[relay.MessageID, struct{}](maxRecent)}
@@ -297,7 +298,11 @@ func (g *Gateway) Status() Status {
 func (g *Gateway) Close(ctx context.Context) error {
 	defer g.close()
 	defer g.cancel()
-	return g.conn.Close(ctx)
+	err := g.conn.Close(ctx)
+	if g.reading.Acquire(ctx, maxReading) == nil {
+		g.reading.Release(maxReading)
+	}
+	return err
 }
 
 // identified learns the app of an accepted bootstrap or a verified webhook.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strings"
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/relay"
 )
 
 // maxTokens is how many tokens are remembered. The oldest is forgotten, and learned again from the next send with it.
@@ -86,34 +84,6 @@ func (g *Gateway) tokenAnswer(t *call) {
 	}
 	g.proved(issued.Tenant, req.AppID.Text)
 	g.proved(issued.App, req.AppID.Text)
-}
-
-// selfAnswer reads the bot's own identity (docs/feishu.md 4.2).
-func (g *Gateway) selfAnswer(t *call) {
-	if self, err := feishu.ParseBotInfo(t.answer); err == nil && self.OpenID != "" && g.knows(t.token) {
-		g.opts.Book.LearnSelf(self)
-	}
-}
-
-// chatAnswer reads what kind a chat is (docs/feishu.md 3.1).
-func (g *Gateway) chatAnswer(t *call) {
-	chat, err := feishu.ParseChat(t.answer)
-	if t.status != http.StatusOK || err != nil || chat.Kind == "" {
-		return
-	}
-	chat.ID = relay.ChatID(t.path.PathValue("chat"))
-	g.opts.Book.SetChat(chat)
-}
-
-// chatBotsAnswer reads a chat's bots (docs/feishu.md 4.2).
-func (g *Gateway) chatBotsAnswer(t *call) {
-	bots, err := feishu.ParseChatBots(t.answer)
-	if err != nil || !g.knows(t.token) {
-		return
-	}
-	for _, b := range bots {
-		g.opts.Book.LearnBot(b)
-	}
 }
 
 // proven reports whether token is this app's. An unknown one, as after a restart, is checked at Feishu: the answer has

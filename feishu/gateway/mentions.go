@@ -71,7 +71,7 @@ func (g *Gateway) mentionable(people map[string]string, bots []feishu.Bot) *ment
 func (g *Gateway) withMentions(t *call) (changed []byte) {
 	defer g.caught("mentions") // which leaves nil
 	chat := g.recent.chatOf(t.message)
-	var all object
+	var all map[string]json.RawMessage
 	var req, known sendRequest
 	if !g.opts.RewriteMentions || !t.sends || json.Unmarshal(t.request, &all) != nil {
 		return nil
@@ -98,9 +98,7 @@ func (g *Gateway) withMentions(t *call) (changed []byte) {
 		return nil
 	}
 	all["content"], _ = relay.Marshal(content) // these never fail for texts and JSON
-	if changed, _ = relay.Marshal(all); !t.take(len(changed)) {
-		return nil
-	}
+	changed, _ = relay.Marshal(all)
 	return changed
 }
 

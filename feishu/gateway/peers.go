@@ -34,10 +34,7 @@ func (g *Gateway) answerPeer(t *call, r *http.Request) (*http.Response, error) {
 		return nil, err // Feishu does not answer; the token may be valid
 	}
 	resp := peerchat.TooMany(r)
-	if !t.crowded {
-		if t.cut {
-			t.request = nil
-		}
+	if !t.cut {
 		g.count("peer_answered")
 		resp = g.opts.Peers.Answer(t.http, t.request, proven)
 	}

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"strings"
 	"time"
 
 	"feishu-relay/feishu"
@@ -91,10 +90,8 @@ func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	p.SetURL(g.opts.Upstream)
 	p.Out.URL.RawQuery = p.In.URL.RawQuery // also what the standard library cannot parse
-	if accepts := p.In.Header.Get("Accept-Encoding"); accepts != "" && p.In.Context().Value(callKey{}) != nil {
-		// A send whose answer came packed in another way would not be relayed.
-		known := map[bool]string{true: "gzip", false: "identity"}
-		p.Out.Header.Set("Accept-Encoding", known[strings.Contains(accepts, "gzip")])
+	if callOf(p.In) != nil {
+		p.Out.Header.Del("Accept-Encoding") // a send whose answer came packed would not be relayed
 	}
 }
 
@@ -103,15 +100,13 @@ const codeUnreachable = 99990502
 
 // unreachable answers as Feishu would, so that SDKs show the reason.
 func (g *Gateway) unreachable(w http.ResponseWriter, _ *http.Request, err error) {
-	switch {
-	case errors.Is(err, errGiven):
-	case errors.Is(err, context.Canceled):
+	if errors.Is(err, context.Canceled) {
 		g.count("aborted") // the bot has gone, nobody reads an answer
-	default:
-		g.count("upstream_error")
-		g.log.Warn("Feishu cannot be reached", "upstream", g.opts.Upstream.Host, "err", err)
-		fail(w, http.StatusBadGateway, fmt.Sprintf("cannot reach %s: %v", g.opts.Upstream.Host, err))
+		return
 	}
+	g.count("upstream_error")
+	g.log.Warn("Feishu cannot be reached", "upstream", g.opts.Upstream.Host, "err", err)
+	fail(w, http.StatusBadGateway, fmt.Sprintf("cannot reach %s: %v", g.opts.Upstream.Host, err))
 }
 
 func fail(w http.ResponseWriter, status int, text string) {
@@ -126,7 +121,7 @@ type toFeishu struct {
 }
 
 func (u toFeishu) RoundTrip(r *http.Request) (*http.Response, error) {
-	t, _ := r.Context().Value(callKey{}).(*call)
+	t := callOf(r)
 	switch {
 	case t != nil && t.peer:
 		return u.g.answerPeer(t, r)
