@@ -153,7 +153,7 @@ func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
 // GET im/v1/chats/{id}/members/bots (docs/feishu.md 4.2).
 func (a *API) ChatBots(ctx context.Context, id relay.ChatID) ([]Bot, error) {
 	var bots []Bot
-	for item, err := range pages[chatBot](ctx, a, chatPath(id)+"/members/bots", url.Values{}, maxListed) {
+	for item, err := range Pages[chatBot](ctx, a, chatPath(id)+"/members/bots", url.Values{}, maxListed) {
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +170,7 @@ func (a *API) ChatBots(ctx context.Context, id relay.ChatID) ([]Bot, error) {
 func (a *API) ChatMembers(ctx context.Context, id relay.ChatID, idType string) (map[string]string, error) {
 	names := map[string]string{}
 	query := url.Values{"member_id_type": {idType}}
-	for item, err := range pages[struct {
+	for item, err := range Pages[struct {
 		ID   string `json:"member_id"`
 		Name string `json:"name"`
 	}](ctx, a, chatPath(id)+"/members", query, maxListed) {
@@ -182,14 +182,14 @@ func (a *API) ChatMembers(ctx context.Context, id relay.ChatID, idType string) (
 	return names, nil
 }
 
-// pages yields the items of a call with pages, at most limit of them. An
+// Pages yields the items of a call with pages, at most limit of them. An
 // error ends it.
-func pages[T any](ctx context.Context, a *API, path string, query url.Values, limit int) iter.Seq2[T, error] {
+func Pages[T any](ctx context.Context, a *API, path string, query url.Values, limit int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		query.Set("page_size", strconv.Itoa(pageSize))
 		items := 0
 		for range 2 * limit / pageSize { // pages may be shorter than pageSize
-			page, err := get[struct {
+			page, err := Get[struct {
 				Items     []T    `json:"items"`
 				HasMore   bool   `json:"has_more"`
 				PageToken string `json:"page_token"`
@@ -214,7 +214,7 @@ func pages[T any](ctx context.Context, a *API, path string, query url.Values, li
 // InChat reports whether the bot is in a chat:
 // GET im/v1/chats/{id}/members/is_in_chat.
 func (a *API) InChat(ctx context.Context, id relay.ChatID) (bool, error) {
-	answer, err := get[struct {
+	answer, err := Get[struct {
 		In bool `json:"is_in_chat"`
 	}](ctx, a, chatPath(id)+"/members/is_in_chat", nil)
 	if slices.Contains(notInChat, CodeOf(err)) {
@@ -226,7 +226,7 @@ func (a *API) InChat(ctx context.Context, id relay.ChatID) (bool, error) {
 // User returns a person's display name: GET contact/v3/users/{id} (docs/feishu.md 4.2).
 // It needs the scope contact:user.base:readonly.
 func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error) {
-	answer, err := get[struct {
+	answer, err := Get[struct {
 		User struct {
 			Name string `json:"name"`
 		} `json:"user"`
@@ -236,7 +236,7 @@ func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error
 
 // Connections returns how many long connections the app has: GET event/v1/connection (docs/feishu.md 1.8).
 func (a *API) Connections(ctx context.Context) (int, error) {
-	answer, err := get[struct {
+	answer, err := Get[struct {
 		N int `json:"online_instance_cnt"`
 	}](ctx, a, "event/v1/connection", nil)
 	return answer.N, err
@@ -337,7 +337,7 @@ func (a *API) React(ctx context.Context, message relay.MessageID, emoji string) 
 // the bot is not in the chat, the error wraps a [*CodeError].
 func (a *API) Managers(ctx context.Context, chat relay.ChatID) (owner relay.OpenID, managers []relay.OpenID,
 	err error) {
-	answer, err := get[struct {
+	answer, err := Get[struct {
 		Owner    relay.OpenID   `json:"owner_id"`
 		Managers []relay.OpenID `json:"user_manager_id_list"`
 	}](ctx, a, chatPath(chat), url.Values{"user_id_type": {"open_id"}})
@@ -423,8 +423,8 @@ const (
 // Codes of an expired or invalid token (docs/feishu.md 6.2).
 var badToken = []int{99991663, 99991671, 99991668}
 
-// get calls path below /open-apis and returns the data of the answer.
-func get[T any](ctx context.Context, a *API, path string, query url.Values) (data T, err error) {
+// Get calls path below /open-apis and returns the data of the answer.
+func Get[T any](ctx context.Context, a *API, path string, query url.Values) (data T, err error) {
 	body, err := a.call(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return data, err

@@ -117,8 +117,10 @@ func (c *checking) localAPI(ctx context.Context) []selftest.Finding {
 	if taken == nil {
 		return c.found(selftest.OK, "local API", "address free", addr)
 	}
+	soon, end := context.WithTimeout(ctx, healthWithin)
+	defer end()
 	var health struct{ Status string }
-	if err := c.api.get(ctx, "/healthz", &health); err != nil || health.Status != "alive" {
+	if err := c.api.get(soon, "/healthz", &health); err != nil || health.Status != "alive" {
 		return c.found(selftest.Fail, "local API", "address taken", taken, "LISTEN_ADDR")
 	}
 	var running sidecar.Status

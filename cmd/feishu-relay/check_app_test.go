@@ -149,9 +149,6 @@ func TestCheckFeishuFinds(t *testing.T) {
 	}
 	env := func(pairs ...string) prepare { return func(t *testing.T, _ *tenant) { setenv(t, pairs...) } }
 	answers := func(end, body string) prepare { return func(_ *testing.T, in *tenant) { in.answers[end] = body } }
-	info := func(state int) prepare {
-		return answers("/bot/v3/info", fmt.Sprintf(`{"code":0,"bot":{"activate_status":%d,"app_name":"BotA","open_id":"ou_x"}}`, state))
-	}
 	releases := func(list ...release) prepare { return func(_ *testing.T, in *tenant) { in.releases(list...) } }
 	events := []string{"im.message.receive_v1", "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1",
 		"im.message.recalled_v1"}
@@ -168,9 +165,6 @@ func TestCheckFeishuFinds(t *testing.T) {
 		{"Feishu bot", "no ability", nil, answers("/bot/v3/info", `{"code":11205,"msg":"app do not have bot"}`), fail,
 			"turn on the bot ability (Add Features: Bot) and publish a version: https://open.feishu.cn/app/cli_"},
 		{"Feishu bot", "no bot", nil, answers("/bot/v3/info", `{"code":0,"msg":"ok","bot":{}}`), fail, "turn on the bot ability"},
-		{"Feishu bot", "disabled", nil, info(1), fail, "BotA is disabled in the tenant (activate_status 1)"},
-		{"Feishu bot", "not installed", nil, info(0), fail, "not installed yet"},
-		{"Feishu bot", "an upgrade waits", nil, info(4), warn, "waiting for an upgrade"},
 		{"Feishu bot", "a web page", nil, answers("/bot/v3/info", `<html>`), fail, "what answers is not Feishu"},
 		{"Feishu scopes", "a reply needs no reaction", without("im:message", "im:message.reactions:write_only"),
 			env("STOP_NOTICE", "text"), ok, "are granted"},
@@ -194,7 +188,7 @@ func TestCheckFeishuFinds(t *testing.T) {
 			"version 2 does not subscribe im.message.receive_v1"},
 		{"Feishu events", "no bot", nil, releases(release{"2", 1, false, events}), fail, "version 2 has no bot"},
 		{"Feishu events", "no such call", nil, func(_ *testing.T, in *tenant) { delete(in.answers, versionsPath) }, unknown,
-			"cannot be seen from here (code 99991201"},
+			"cannot be seen: code 99991201"},
 		{"Feishu events", "no right to look", nil, answers(versionsPath, `{"code":99991672,
 			"msg":"One of the following scopes is required: [application:application:self_manage]."}`), unknown,
 			"Events & Callbacks must subscribe im.message.receive_v1"},

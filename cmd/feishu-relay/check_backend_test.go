@@ -19,15 +19,8 @@ func TestCheckRedis(t *testing.T) {
 	t.Setenv("REDIS_URL", strings.Replace(srv.URL(), "redis://", "redis://:hidden@", 1))
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr(), Password: "hidden"})
 	defer client.Close()
-	heard := client.PSubscribe(t.Context(), "*")
-	defer heard.Close()
-	if _, err := heard.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
 	code, found := checked(t)
 	wants(t, found, "redis", selftest.OK, "connected to version ")
-	wants(t, found, "redis rights", selftest.OK, "nanobot:feishu:outbound")
 	wants(t, found, "clock", selftest.OK, "agrees")
 	if code != 0 || strings.Contains(fmt.Sprint(found), "hidden") {
 		t.Errorf("status %d, %v", code, found)
@@ -35,14 +28,6 @@ func TestCheckRedis(t *testing.T) {
 	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
 		t.Errorf("the check left %v (%v)", keys, err)
 	}
-	// What is published in between would be heard before this mark.
-	if err := client.Publish(t.Context(), "mark", "").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := heard.ReceiveMessage(t.Context()); err != nil || m.Channel != "mark" {
-		t.Errorf("the check published on %v (%v)", m, err)
-	}
-
 	t.Setenv("REDIS_URL", strings.Replace(srv.URL(), "redis://", "redis://:wrong@", 1))
 	_, found = checked(t)
 	wants(t, found, "redis", selftest.Fail, "refuses the user or the password")
@@ -62,11 +47,8 @@ func TestCheckRedisRights(t *testing.T) {
 		says               string
 	}{
 		{"no TIME", all + "-time", "clock", selftest.Unknown, "NOPERM"},
-		{"another channel", "on >pw ~* &other +@all", "redis rights", selftest.Fail, "nanobot:feishu:outbound: PUBLISH: NOPERM"},
 		{"no scripts", all + "-@scripting", "redis", selftest.Fail, "lacks rights"},
-		{"no mailbox", "on >pw ~nanobot:feishu:* &* +@all", "redis rights", selftest.Fail, "agent.inbox.*: EVAL: NOPERM"},
-		{"no deleting", all + "-del", "redis rights", selftest.Fail, "DEL: NOPERM"},
-		{"no more than needed", "on >pw ~nanobot:feishu:* ~nanobot:mailbox:* &nanobot:feishu:* &agent.inbox.* -@all +@connection +@scripting +@stream +@pubsub +@read +@write +@transaction", "redis rights", selftest.OK, "can be written and read"},
+		{"no mailbox", "on >pw ~nanobot:feishu:* &* +@all", "mailbox", selftest.Fail, "docs/redis.md"},
 	}
 	srv := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr()})
@@ -106,7 +88,6 @@ func TestRightsThatTheMendNamesAreEnough(t *testing.T) {
 		t.Setenv("REDIS_URL", "redis://joe:pw@"+srv.Addr())
 		t.Setenv("RELAY_CHANNEL", channel)
 		code, found := checked(t)
-		wants(t, found, "redis rights", selftest.OK, "")
 		if code != 0 {
 			t.Errorf("status %d: %v", code, found)
 		}
@@ -132,7 +113,6 @@ func TestCheckRedisCluster(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis+cluster://"+srv.Addr())
 	_, found := checked(t)
 	wants(t, found, "redis", selftest.OK, "connected to version ")
-	wants(t, found, "redis rights", selftest.OK, "can be written")
 	wants(t, found, "mailbox", selftest.OK, "registered")
 	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
 		t.Errorf("the check left %v (%v)", keys, err)

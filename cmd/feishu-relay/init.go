@@ -18,10 +18,10 @@ import (
 
 	"github.com/jessevdk/go-flags"
 
+	"feishu-relay/feishu"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/selftest"
 	"feishu-relay/internal/words"
-	"feishu-relay/sidecar"
 )
 
 // sharedSettings are the same for all bots of a group.
@@ -443,8 +443,7 @@ func (i *initCall) groups() string {
 	}
 	within, end := context.WithTimeout(i.ctx, apiWithin)
 	defer end()
-	in := selftest.Groups(within, &sidecar.Config{BaseURL: base, AppID: i.set["FEISHU_APP_ID"],
-		AppSecret: sidecar.Secret(i.set["FEISHU_APP_SECRET"])})
+	in, _ := selftest.Groups(within, feishu.NewAPI(base.String(), i.set["FEISHU_APP_ID"], i.set["FEISHU_APP_SECRET"]))
 	if len(in) == 0 || len(in) > 20 {
 		return anyGroup
 	}

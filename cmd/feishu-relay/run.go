@@ -78,6 +78,9 @@ func sidecarAddr(given string) (string, error) {
 	return sidecar.Reachable(given), nil
 }
 
+// healthWithin is how long a sidecar may take to say that it is alive.
+const healthWithin = 3 * time.Second
+
 // healthCommand asks the sidecar of the same environment, for images without a shell and without curl.
 type healthCommand struct {
 	reach
@@ -93,7 +96,7 @@ func (c *healthCommand) run(p *cli, _ []string) error {
 	if c.Ready {
 		path = "/readyz"
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(p.ctx, healthWithin)
 	defer cancel()
 	var answer struct{ Status string }
 	if err := a.get(ctx, path, &answer); err != nil {

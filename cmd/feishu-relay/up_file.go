@@ -146,7 +146,8 @@ func (f *botsFile) settings(n *yaml.Node, to *upBot) {
 		case key.Value == "AGENT_NAME":
 			err = errors.New("AGENT_NAME is the key of the bot under `bots:`; remove it here")
 		case !slices.Contains(known, key.Value):
-			err = fmt.Errorf("%q is no setting%s", key.Value, didYouMeanSetting(key.Value, known))
+			err = fmt.Errorf("%q is no setting%s", key.Value, cmp.Or(didYouMean(strings.ToUpper(key.Value), known),
+				"; `feishu-relay run --help` lists all settings"))
 		case err != nil:
 			err = fmt.Errorf("%s: %w", key.Value, err)
 		case key.Value == "env_file":
@@ -162,13 +163,6 @@ func (f *botsFile) settings(n *yaml.Node, to *upBot) {
 	if info, err := os.Stat(f.path); err == nil && info.Mode().IsRegular() {
 		f.warnings = append(f.warnings, warnReadable(f.path, set)...)
 	}
-}
-
-func didYouMeanSetting(word string, known []string) string {
-	if meant := shortened(word, known); meant != "" {
-		return "; did you mean " + meant + "?"
-	}
-	return cmp.Or(didYouMean(strings.ToUpper(word), known), "; `feishu-relay run --help` lists all settings")
 }
 
 func (f *botsFile) envFile(name, line string, to *upBot) error {

@@ -5,11 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -83,81 +81,41 @@ func (r *results) address(ctx context.Context, setting, addr string) bool {
 	return true
 }
 
-// certificate looks at the files of the gateway's certificate, or of the CA that makes it.
+// certificate looks at the gateway's certificate, or at the CA that the gateway makes.
 func (r *results) certificate() {
-	g, auto := r.cfg.Gateway, r.cfg.Gateway.TLS == entry.ModeAuto
-	if !auto && g.TLS != entry.ModeFile {
-		return
-	}
-	if auto {
-		g.CertFile = filepath.Join(r.cfg.DataDir, "ca.pem")
-		g.KeyFile = filepath.Join(r.cfg.DataDir, "private", "ca-key.pem")
-		if _, err := os.Stat(g.CertFile); errors.Is(err, fs.ErrNotExist) {
-			r.ok("certificate later", g.CertFile, r.say("trust", g.CertFile))
+	g := r.cfg.Gateway
+	switch g.TLS {
+	case entry.ModeAuto:
+		ca := filepath.Join(r.cfg.DataDir, "ca.pem")
+		if info, err := os.Stat(ca); err != nil {
+			r.ok("certificate later", ca, r.say("trust", ca))
+		} else if info.Mode()&0o004 == 0 {
+			r.warn("certificate closed", ca, info.Mode().Perm())
+		} else {
+			r.ok("certificate made", r.say("trust", ca))
+		}
+	case entry.ModeFile:
+		pair, err := tls.LoadX509KeyPair(g.CertFile, g.KeyFile)
+		if err != nil {
+			r.fail("certificate unread", err)
 			return
 		}
-	}
-	if info, err := os.Stat(g.CertFile); err == nil && info.Mode()&0o004 == 0 {
-		r.warn("certificate closed", g.CertFile, info.Mode().Perm())
-	}
-	if info, err := os.Stat(g.KeyFile); err == nil && info.Mode()&0o007 != 0 {
-		r.warn("key open to all", g.KeyFile, info.Mode().Perm())
-	}
-	pair, err := tls.LoadX509KeyPair(g.CertFile, g.KeyFile)
-	if err != nil && auto {
-		r.fail("CA unread", err, g.CertFile, g.KeyFile)
-		return
-	} else if err != nil {
-		r.fail("certificate unread", err)
-		return
-	}
-	names := []string{"localhost", "127.0.0.1", "open.feishu.cn", "open.larksuite.com"}
-	for _, u := range []*url.URL{r.cfg.BaseURL, g.PublicURL} {
-		if u != nil && !slices.Contains(names, u.Hostname()) {
-			names = append(names, u.Hostname())
+		names := []string{"localhost", "127.0.0.1", "open.feishu.cn", "open.larksuite.com"}
+		if g.PublicURL != nil {
+			names = []string{g.PublicURL.Hostname()}
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return pair.Leaf.VerifyHostname(name) != nil })
+		switch left, ends := time.Until(pair.Leaf.NotAfter), pair.Leaf.NotAfter.Format(time.DateOnly); {
+		case left < 0:
+			r.fail("certificate ended", ends, g.CertFile)
+		case len(names) == 0:
+			r.fail("certificate of no name", g.CertFile)
+		case left < endsSoon:
+			r.warn("certificate ends", ends, g.CertFile)
+		default:
+			r.ok("certificate", strings.Join(names, ", "), ends, r.say("trust", g.CertFile))
 		}
 	}
-	valid := func(name string) bool {
-		return auto && entry.Permits(pair.Leaf, name) || !auto && pair.Leaf.VerifyHostname(name) == nil
-	}
-	left, ends := time.Until(pair.Leaf.NotAfter), pair.Leaf.NotAfter.Format(time.DateOnly)
-	lacks := slices.IndexFunc(names, func(name string) bool { return !valid(name) })
-	switch {
-	case auto && left < endsSoon:
-		r.warn("CA ends", ends, g.CertFile)
-		return
-	case auto && lacks >= 0:
-		r.warn("CA lacks", names[lacks], g.CertFile)
-		return
-	case !auto && left < 0:
-		r.fail("certificate ended", ends, g.CertFile)
-		return
-	case !auto && left < endsSoon:
-		r.warn("certificate ends", ends, g.CertFile)
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !valid(name) })
-	switch public := g.PublicURL; {
-	case public != nil && !slices.Contains(names, public.Hostname()):
-		r.fail("certificate of another name", public.Hostname())
-	case len(names) == 0:
-		r.fail("certificate of no name", g.CertFile)
-	case !auto && trusted(pair):
-		r.ok("certificate", strings.Join(names, ", "), ends)
-	default:
-		r.ok("certificate to trust", strings.Join(names, ", "), ends, r.say("trust", g.CertFile))
-	}
-}
-
-// trusted reports whether this host trusts a certificate without being told to.
-func trusted(pair tls.Certificate) bool {
-	between := x509.NewCertPool()
-	for _, der := range pair.Certificate[1:] {
-		if c, err := x509.ParseCertificate(der); err == nil {
-			between.AddCert(c)
-		}
-	}
-	_, err := pair.Leaf.Verify(x509.VerifyOptions{Intermediates: between})
-	return err == nil
 }
 
 // webhook asks the bot's webhook what Feishu asks to verify it, at any time and without consequences: to send a word

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,109 +16,32 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/internal/groups"
-	"feishu-relay/internal/words"
-	"feishu-relay/sidecar"
+	"feishu-relay/relay"
 )
 
 const (
-	feishuCallLimit = 4 * time.Second  // of one call; then Feishu counts as not reached
-	maxFeishuAnswer = 4 << 20          // bytes; a longer answer is not Feishu's
-	maxFeishuSkew   = 60 * time.Second // of our clock: messages carry Feishu's create_time, and expire by our clock
-	maxGroupPages   = 5                // of 100 groups; with more the rest is left out, and that is reported
-
-	steerAdmins = "admins" // the STEER_BY with which Feishu is asked who manages a group
+	maxFeishuSkew = 60 * time.Second // of our clock: messages carry Feishu's create_time, and expire by our clock
+	maxGroups     = 500              // of a bot that are looked at
 )
 
-// caller makes the calls of a test: few, and none that changes anything.
-type caller struct {
-	base  string
-	token string         // empty: calls go without
-	ahead *time.Duration // of Feishu's clock before ours, by the first call; nil: not known
-}
+// dated makes calls, and knows by the last answer how far Feishu's clock is ahead of ours; nil: not known.
+type dated struct{ ahead *time.Duration }
 
-// refused is the error of a call that Feishu answered with a code.
-type refused struct {
-	Code int    `json:"code"`
-	Msg  string `json:"msg"`
-}
-
-func (r *refused) Error() string { return fmt.Sprintf("code %d: %.200s", r.Code, r.Msg) }
-
-// scopeList finds in the text of a refusal the scopes of which one would have been enough.
-var scopeList = regexp.MustCompile(`required: \[([a-zA-Z0-9_.:, -]*)\]`)
-
-// notFeishu is the error of an answer that is not Feishu's.
-type notFeishu struct{ what string }
-
-func (e notFeishu) Error() string { return e.what }
-
-// call asks Feishu and reads the answer into out. Errors are a [*refused], a [notFeishu], or one about the network; none
-// shows a secret. The calls without a token, of which there is one, compare the clocks.
-func (f *caller) call(ctx context.Context, method, path string, in []byte, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, feishuCallLimit)
-	defer cancel()
+func (d *dated) RoundTrip(r *http.Request) (*http.Response, error) {
 	asked := time.Now()
-	resp, data, err := Fetch(ctx, http.DefaultTransport, method, f.base+path, f.token, in, maxFeishuAnswer)
-	if resp == nil {
-		return err
-	}
-	ours := asked.Add(time.Since(asked) / 2)
-	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	var code struct{ Code *int }
-	if err := json.Unmarshal(data, &code); err != nil || code.Code == nil {
-		return notFeishu{fmt.Sprintf("HTTP %d", resp.StatusCode)}
-	}
-	if theirs, err := http.ParseTime(resp.Header.Get("Date")); err == nil && f.token == "" {
-		f.ahead = new(theirs.Add(time.Second / 2).Sub(ours)) // it is to the second
-	}
-	if *code.Code != 0 {
-		var answer refused
-		_ = json.Unmarshal(data, &answer) // as far as it has the form
-		answer.Code = *code.Code
-		return &answer
-	}
-	if json.Unmarshal(data, out) != nil {
-		return notFeishu{strings.TrimPrefix(path, "/open-apis/")}
-	}
-	return nil
-}
-
-func (f *caller) get(ctx context.Context, path string, out any) error {
-	return f.call(ctx, http.MethodGet, "/open-apis/"+path, nil, out)
-}
-
-// connect gets a token with the app's credentials where they are configured, else only asks whether Feishu answers.
-func connect(ctx context.Context, c *sidecar.Config) (*caller, error) {
-	f := &caller{base: c.BaseURL.String()}
-	var token struct {
-		Token string `json:"tenant_access_token"`
-	}
-	if c.AppID == "" || c.AppSecret == "" {
-		err := f.get(ctx, "bot/v3/info", &token) // Feishu's refusal shows that it is Feishu
-		if is[*refused](err) {
-			err = nil
-		}
-		return f, err
-	}
-	app, err := json.Marshal(map[string]string{"app_id": c.AppID, "app_secret": string(c.AppSecret)})
+	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err == nil {
-		err = f.call(ctx, http.MethodPost, "/open-apis/auth/v3/tenant_access_token/internal", app, &token)
+		if theirs, err := http.ParseTime(resp.Header.Get("Date")); err == nil { // it is to the second
+			d.ahead = new(theirs.Add(time.Second / 2).Sub(asked.Add(time.Since(asked) / 2)))
+		}
 	}
-	if err == nil && token.Token == "" {
-		err = notFeishu{"no token"}
-	}
-	f.token = token.Token
-	return f, err
+	return resp, err
 }
 
-// tenant tests Feishu, the app and the groups that the bot is in.
+// tenant tests Feishu, the app and the groups that the bot is in, by calls that change nothing.
 func (r *results) tenant(ctx context.Context) {
-	file, c := r.groupsRead(), r.cfg
-	managers := len(c.Steer.Commands) > 0 && (c.Steer.By == steerAdmins || file != nil && slices.ContainsFunc(
-		slices.Collect(maps.Values(file.Groups)), func(g groups.Group) bool { return g.SteerBy == steerAdmins }))
+	c := r.cfg
+	managers := len(c.Steer.Commands) > 0 && c.Steer.By == "admins"
 	if !c.KnowsFeishu() {
 		if r.test("Feishu", "group managers"); managers {
 			r.warn("no managers", r.say("managers unasked"))
@@ -127,97 +49,120 @@ func (r *results) tenant(ctx context.Context) {
 		return
 	}
 	r.test("Feishu", "Feishu")
-	f, err := connect(ctx, c)
-	refusal, isRefused := errors.AsType[*refused](err)
-	switch app := c.AppID != "" && c.AppSecret != ""; {
-	case isRefused:
-		r.add(Fail, r.say("credentials refused", f.base, c.AppID, refusal), r.credentialsFix(refusal))
+	clock, base := &dated{}, c.BaseURL.String()
+	api := feishu.NewAPI(base, c.AppID, string(c.AppSecret), feishu.WithHTTPClient(&http.Client{Transport: clock}))
+	app := c.AppID != "" && c.AppSecret != ""
+	var err error
+	if app {
+		err = api.Authenticate(ctx)
+	} else {
+		api.SawToken("t-none")
+		if _, err = api.BotInfo(ctx); feishu.CodeOf(err) != 0 {
+			err = nil // only Feishu refuses so
+		}
+	}
+	switch {
+	case feishu.CodeOf(err) != 0:
+		r.add(Fail, r.say("credentials refused", base, c.AppID, r.feishuError(err)), r.credentialsFix(err))
 	case err != nil:
-		r.add(Fail, f.base+": "+r.feishuError(err), r.feishuFix(err))
-	case !app:
-		r.unknown("app unseen", f.base)
+		r.add(Fail, base+": "+r.feishuError(err), r.feishuFix(err))
+	case app:
+		r.ok("credentials", base, c.AppID)
 	default:
-		r.ok("credentials", f.base, c.AppID)
+		r.unknown("app unseen", base)
 	}
-	if f.ahead != nil {
+	if clock.ahead != nil && (err == nil || feishu.CodeOf(err) != 0) {
 		r.test("Feishu", "Feishu clock")
-		r.clock(r.say("Feishu"), maxFeishuSkew, *f.ahead)
+		r.clock(r.say("Feishu"), maxFeishuSkew, *clock.ahead)
 	}
-	if err != nil || f.token == "" || !r.feishuBot(ctx, f) {
+	if err != nil || !app || !r.feishuBot(ctx, api) {
 		return
 	}
-	r.scopes(ctx, f, file)
-	r.events(ctx, f)
-	r.connections(ctx, f)
-	in, err := r.feishuGroups(ctx, f, file)
-	if r.test("Feishu", "group managers"); managers {
-		r.managers(ctx, f, in, err)
+	r.scopes(ctx, api)
+	r.events(ctx, api)
+	r.test("Feishu", "Feishu connections")
+	if n, err := api.Connections(ctx); err == nil && n > 1 { // each event goes to one of them
+		r.warn("connections", n, c.AppID)
+	}
+	in, err := r.feishuGroups(ctx, api)
+	if r.test("Feishu", "group managers"); !managers {
+		return
+	}
+	if err == nil && len(in) > 0 {
+		_, _, err = api.Managers(ctx, in[0].ID)
+	}
+	if err != nil {
+		r.add(Warn, r.say("no managers", r.say("chat unread", r.feishuError(err))), r.feishuFix(err))
+	} else if len(in) > 0 {
+		r.ok("managers")
 	}
 }
 
 // feishuError is the text of an error of a call.
 func (r *results) feishuError(err error) string {
-	if is[notFeishu](err) {
-		return r.say("not Feishu", err)
+	if code, ok := errors.AsType[*feishu.CodeError](err); ok {
+		return code.Error()
+	}
+	if refused, ok := errors.AsType[*feishu.CallError](err); ok {
+		return r.say("not Feishu", fmt.Sprint("HTTP ", refused.Status))
 	}
 	return r.plainly(err)
 }
 
 // Codes that stand for their fix.
 const (
-	codeNoBot     = 11205
-	codeNoVersion = 99991662
-	codeNoScope   = 99991672
+	codeNoBot   = 11205
+	codeNoScope = 99991672
 )
 
 // refusals are the fixes for codes of Feishu, and the app's page on which each is made.
 var refusals = map[int]struct{ key, page string }{
 	codeNoBot: {"fix ability", "/bot"}, 230006: {"fix ability", "/bot"}, 232025: {"fix ability", "/bot"},
-	codeNoVersion: {"fix version", "/version"}, 99991673: {"fix version", "/version"},
+	99991662: {"fix version", "/version"}, 99991673: {"fix version", "/version"},
 	11207: {"fix version", "/version"}, 212100: {"fix version", "/version"},
 	99991400: {key: "fix too often"}, 99991401: {"fix whitelist", "/safe"}, 99991403: {key: "fix quota"},
 	99991543: {"fix secret", "/baseinfo"}, 10003: {key: "fix app id"},
 }
 
+// scopeList finds in the text of a refusal the scopes of which one would have been enough.
+var scopeList = regexp.MustCompile(`required: \[([a-zA-Z0-9_.:, -]*)\]`)
+
 // feishuFix is what to do about a call that failed.
 func (r *results) feishuFix(err error) string {
-	refusal, _ := errors.AsType[*refused](err)
+	code := feishu.CodeOf(err)
+	fix, known := refusals[code]
 	switch {
-	case is[notFeishu](err):
+	case known:
+		return r.say(fix.key, r.console(fix.page))
+	case code == codeNoScope:
+		scopes := ""
+		if m := scopeList.FindStringSubmatch(err.Error()); m != nil {
+			scopes = strings.ReplaceAll(m[1], " ", "")
+		}
+		return r.say("fix scope", r.scopeURL(scopes))
+	case code != 0:
+		return r.say("fix app", r.console(""))
+	case is[*feishu.CallError](err):
 		return r.say("fix not Feishu")
 	case is[*net.DNSError](err):
 		return r.say("fix DNS")
 	case is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err):
 		return r.say("fix authority")
-	case refusal == nil:
-		return r.say("fix network")
-	case refusal.Code == codeNoScope:
-		scopes := ""
-		if m := scopeList.FindStringSubmatch(refusal.Msg); m != nil {
-			scopes = strings.ReplaceAll(m[1], " ", "")
-		}
-		return r.say("fix scope", r.scopeURL(scopes))
 	}
-	if fix, known := refusals[refusal.Code]; known {
-		return r.say(fix.key, r.console(fix.page))
-	}
-	return r.say("fix app", r.console(""))
+	return r.say("fix network")
 }
 
 // credentialsFix is what to do about credentials that did not get a token.
-func (r *results) credentialsFix(refusal *refused) string {
-	other := "https://open.larksuite.com"
-	if r.isLark() {
-		other = "https://open.feishu.cn"
-	}
-	msg := strings.ToLower(refusal.Msg)
-	if strings.Contains(msg, "not exist") && !strings.Contains(msg, "secret") {
-		return r.say("fix platform", other)
-	}
-	if strings.Contains(msg, "secret") {
+func (r *results) credentialsFix(err error) string {
+	switch msg := strings.ToLower(err.Error()); {
+	case strings.Contains(msg, "secret"):
 		return r.say("fix secret", r.console("/baseinfo"))
+	case strings.Contains(msg, "not exist") && r.isLark():
+		return r.say("fix platform", "https://open.feishu.cn")
+	case strings.Contains(msg, "not exist"):
+		return r.say("fix platform", "https://open.larksuite.com")
 	}
-	return r.feishuFix(refusal)
+	return r.feishuFix(err)
 }
 
 // unanswered reports a question that Feishu did not answer.
@@ -227,14 +172,11 @@ func (r *results) unanswered(s Status, what string, err error) {
 
 func (r *results) isLark() bool { return strings.HasSuffix(r.cfg.BaseURL.Hostname(), ".larksuite.com") }
 
-// console is the app's page where the fix is made.
+// console is the app's page where a fix is made.
 func (r *results) console(page string) string {
 	host := "open.feishu.cn"
 	if r.isLark() {
 		host = "open.larksuite.com"
-	}
-	if r.cfg.AppID == "" {
-		return "https://" + host + "/app"
 	}
 	return "https://" + host + "/app/" + r.cfg.AppID + page
 }
@@ -243,47 +185,23 @@ func (r *results) scopeURL(scopes string) string {
 	return r.console("/auth?q=" + scopes + "&op_from=openapi&token_type=tenant")
 }
 
-// States of an app (activate_status).
-const (
-	appEnabled = 2
-	appUpgrade = 4
-)
-
-// feishuBot asks who the bot is. It returns whether there is one that works.
-func (r *results) feishuBot(ctx context.Context, f *caller) bool {
+// feishuBot asks who the bot is. It returns whether there is one.
+func (r *results) feishuBot(ctx context.Context, api *feishu.API) bool {
 	r.test("Feishu", "Feishu bot")
-	var answer struct {
-		Bot struct {
-			State  *int   `json:"activate_status"`
-			Name   string `json:"app_name"`
-			OpenID string `json:"open_id"`
-		} `json:"bot"`
-	}
-	if err := f.get(ctx, "bot/v3/info", &answer); err != nil {
+	bot, err := api.BotInfo(ctx)
+	if err != nil {
 		r.unanswered(Fail, "who the bot is", err)
 		return false
 	}
-	bot := answer.Bot
 	if bot.OpenID == "" {
-		r.add(Fail, r.say("no bot", r.cfg.AppID), r.feishuFix(&refused{Code: codeNoBot}))
+		r.add(Fail, r.say("no bot", r.cfg.AppID), r.say("fix ability", r.console("/bot")))
 		return false
-	}
-	if bot.State != nil && *bot.State != appEnabled {
-		s, state := Fail, fmt.Sprintf("app state/%d", *bot.State)
-		if *bot.State == appUpgrade {
-			s = Warn
-		}
-		if !words.Has(state) {
-			state = "app state/other"
-		}
-		r.add(s, r.say("app state", bot.Name, r.say(state), *bot.State), r.feishuFix(&refused{Code: codeNoVersion}))
-		return s == Warn
 	}
 	r.ok("the bot", r.cfg.AppID, bot.Name, bot.OpenID)
 	if r.cfg.BotName != "" && r.cfg.BotName != bot.Name {
 		r.warn("other name", r.cfg.BotName, bot.Name)
 	}
-	if r.cfg.BotOpenID != "" && string(r.cfg.BotOpenID) != bot.OpenID {
+	if r.cfg.BotOpenID != "" && r.cfg.BotOpenID != bot.OpenID {
 		r.warn("other open_id", r.cfg.BotOpenID, bot.OpenID)
 	}
 	return true
@@ -307,6 +225,7 @@ var needs = []need{
 	{"to read", []string{"im:message:readonly", "im:message", "im:message.history:readonly"}, Warn},
 	{"to know names", []string{"contact:user.base:readonly", "contact:contact.base:readonly",
 		"contact:contact:readonly_as_app"}, Warn},
+	{"to react", []string{"im:message.reactions:write_only", "im:message"}, Warn},
 }
 
 // hearsAll are the scopes with which a bot hears what is not addressed to it.
@@ -317,23 +236,21 @@ func anyOf(some, all []string) bool {
 }
 
 // scopes compares the scopes that the tenant has granted with what is needed.
-func (r *results) scopes(ctx context.Context, f *caller, file *groups.File) {
+func (r *results) scopes(ctx context.Context, api *feishu.API) {
 	r.test("Feishu", "Feishu scopes")
-	var answer struct {
-		Data struct {
-			Scopes []struct {
-				Name   string `json:"scope_name"`
-				Status int    `json:"grant_status"`
-				Kind   string `json:"scope_type"`
-			} `json:"scopes"`
-		} `json:"data"`
-	}
-	if err := f.get(ctx, "application/v6/scopes", &answer); err != nil {
+	answer, err := feishu.Get[struct {
+		Scopes []struct {
+			Name   string `json:"scope_name"`
+			Status int    `json:"grant_status"`
+			Kind   string `json:"scope_type"`
+		} `json:"scopes"`
+	}](ctx, api, "application/v6/scopes", nil)
+	if err != nil {
 		r.unanswered(Warn, "which scopes", err)
 		return
 	}
 	var has, waits []string
-	for _, scope := range answer.Data.Scopes {
+	for _, scope := range answer.Scopes {
 		switch {
 		case scope.Kind == "user": // of people's tokens
 		case scope.Status == 1:
@@ -342,15 +259,9 @@ func (r *results) scopes(ctx context.Context, f *caller, file *groups.File) {
 			waits = append(waits, scope.Name)
 		}
 	}
-	all := needs
-	const reaction = "reaction"
-	if r.cfg.Steer.StopNotice == reaction || file != nil && slices.ContainsFunc(slices.Collect(maps.Values(file.Groups)),
-		func(g groups.Group) bool { return g.StopNotice == reaction }) {
-		all = slices.Concat(needs, []need{{"to react", []string{"im:message.reactions:write_only", "im:message"}, Warn}})
-	}
 	lacks := false
-	for _, n := range all {
-		if anyOf(n.scopes, has) {
+	for _, n := range needs {
+		if anyOf(n.scopes, has) || n.what == "to react" && r.cfg.Steer.StopNotice != "reaction" {
 			continue
 		}
 		lacks = true
@@ -378,46 +289,34 @@ type appEvent struct {
 }
 
 // events looks at the newest published version: which events are subscribed, and whether the bot ability is part of it.
-func (r *results) events(ctx context.Context, f *caller) {
+func (r *results) events(ctx context.Context, api *feishu.API) {
 	r.test("Feishu", "Feishu events")
+	type version struct {
+		Name    string `json:"version"`
+		Status  int    `json:"status"`
+		Ability *struct {
+			Bot *struct{} `json:"bot"`
+		} `json:"ability"`
+		Events []appEvent `json:"event_infos"`
+	}
 	const receive, published = "im.message.receive_v1", 1
-	var answer struct {
-		Data struct {
-			Items []struct { // the newest first
-				Name    string `json:"version"`
-				Status  int    `json:"status"`
-				Ability *struct {
-					Bot *struct{} `json:"bot"`
-				} `json:"ability"`
-				Events []appEvent `json:"event_infos"`
-			} `json:"items"`
-		} `json:"data"`
-	}
 	page, versions := r.console("/event"), r.console("/version")
-	err := f.get(ctx, "application/v6/applications/"+url.PathEscape(r.cfg.AppID)+
-		"/app_versions?lang=zh_cn&page_size=20&order=0", &answer)
-	if refusal, ok := errors.AsType[*refused](err); ok && refusal.Code == codeNoScope {
-		r.unknown("events unseen", "application:application:self_manage", receive, page)
-		return
-	} else if ok {
-		r.unknown("events refused", refusal, receive, page)
-		return
-	} else if err != nil {
-		r.unanswered(Warn, "which events", err)
+	answer, err := feishu.Get[struct {
+		Items []version `json:"items"` // the newest first
+	}](ctx, api, "application/v6/applications/"+url.PathEscape(r.cfg.AppID)+"/app_versions",
+		url.Values{"lang": {"zh_cn"}, "page_size": {"20"}, "order": {"0"}})
+	if err != nil {
+		r.unknown("events unseen", r.feishuError(err), receive, page)
 		return
 	}
-	all := answer.Data.Items
-	at := 0
-	for at < len(all) && all[at].Status != published {
-		at++
-	}
-	if at == len(all) {
+	at := slices.IndexFunc(answer.Items, func(v version) bool { return v.Status == published })
+	if at < 0 {
 		r.fail("no version", versions)
 		return
 	}
-	live := all[at]
+	live := answer.Items[at]
 	if live.Ability != nil && live.Ability.Bot == nil {
-		r.add(Fail, r.say("version without bot", live.Name), r.feishuFix(&refused{Code: codeNoBot}))
+		r.add(Fail, r.say("version without bot", live.Name), r.say("fix ability", r.console("/bot")))
 		return
 	}
 	fine := at == 0
@@ -434,37 +333,34 @@ func (r *results) events(ctx context.Context, f *caller) {
 		}
 	}
 	if at > 0 {
-		r.warn("version waits", all[0].Name, versions)
+		r.warn("version waits", answer.Items[0].Name, versions)
 	}
 	if fine {
 		r.ok("subscribed", live.Name, receive)
 	}
 }
 
-// connections looks whether the app has several long connections: each event goes to one of them.
-func (r *results) connections(ctx context.Context, f *caller) {
-	r.test("Feishu", "Feishu connections")
-	var answer struct {
-		Data struct {
-			N int `json:"online_instance_cnt"`
-		} `json:"data"`
-	}
-	err := f.get(ctx, "event/v1/connection", &answer)
-	if err == nil && answer.Data.N > 1 { // where Feishu does not say, the other findings tell more
-		r.warn("connections", answer.Data.N, r.cfg.AppID)
-	}
-}
-
 // Chat is a group that the bot is in.
 type Chat struct {
-	ID   string `json:"chat_id"`
-	Name string `json:"name"`
+	ID   relay.ChatID `json:"chat_id"`
+	Name string       `json:"name"`
+}
+
+// Groups returns at most 500 groups that the bot is in, with an error those that were found before it.
+func Groups(ctx context.Context, api *feishu.API) (in []Chat, err error) {
+	for chat, err := range feishu.Pages[Chat](ctx, api, "im/v1/chats", url.Values{}, maxGroups) {
+		if err != nil {
+			return in, err
+		}
+		in = append(in, chat)
+	}
+	return in, nil
 }
 
 // feishuGroups lists the groups that the bot is in, and compares them with the groups file.
-func (r *results) feishuGroups(ctx context.Context, f *caller, file *groups.File) ([]Chat, error) {
+func (r *results) feishuGroups(ctx context.Context, api *feishu.API) ([]Chat, error) {
 	r.test("Feishu", "Feishu groups")
-	in, all, err := botGroups(ctx, f)
+	in, err := Groups(ctx, api)
 	if err != nil {
 		r.unanswered(Warn, "which groups", err)
 		return nil, err
@@ -473,24 +369,20 @@ func (r *results) feishuGroups(ctx context.Context, f *caller, file *groups.File
 		r.warn("in no chat")
 		return nil, nil
 	}
-	var names []string
+	var names, absent, unlisted []string
 	for _, g := range in {
-		names = append(names, cmp.Or(g.Name, g.ID))
+		names = append(names, cmp.Or(g.Name, string(g.ID)))
 	}
-	key := "in groups"
-	if !all {
-		key = "in groups or more"
+	r.ok("in groups", r.Words.Count("groups", len(in)), r.Words.List(names))
+	file, err := r.readGroups()
+	if err != nil {
+		return in, nil // the test of the file says so
 	}
-	r.ok(key, r.Words.Count("groups", len(in)), r.Words.List(names))
-	if file == nil {
-		return in, nil
-	}
-	var absent, unlisted []string
 	for _, id := range slices.Sorted(maps.Keys(file.Groups)) {
-		isIn := slices.ContainsFunc(in, func(g Chat) bool { return g.ID == id })
+		isIn := slices.ContainsFunc(in, func(g Chat) bool { return string(g.ID) == id })
 		label := cmp.Or(file.Groups[id].Name, id)
 		switch member, _ := file.Member(id, string(r.cfg.Agent)); {
-		case member && !isIn && all:
+		case member && !isIn && len(in) < maxGroups:
 			absent = append(absent, label)
 		case !member && isIn:
 			unlisted = append(unlisted, label)
@@ -503,56 +395,4 @@ func (r *results) feishuGroups(ctx context.Context, f *caller, file *groups.File
 		r.warn("unlisted", r.cfg.GroupsFile, r.cfg.Agent, r.Words.List(unlisted))
 	}
 	return in, nil
-}
-
-// botGroups returns the groups that the bot is in, and whether they are all.
-func botGroups(ctx context.Context, f *caller) (in []Chat, all bool, err error) {
-	query := url.Values{"page_size": {"100"}}
-	for range maxGroupPages {
-		var answer struct {
-			Data struct {
-				Items   []Chat `json:"items"`
-				HasMore bool   `json:"has_more"`
-				Token   string `json:"page_token"`
-			} `json:"data"`
-		}
-		if err := f.get(ctx, "im/v1/chats?"+query.Encode(), &answer); err != nil {
-			return nil, false, err
-		}
-		in = append(in, answer.Data.Items...)
-		if !answer.Data.HasMore || answer.Data.Token == "" {
-			return in, true, nil
-		}
-		query.Set("page_token", answer.Data.Token)
-	}
-	return in, false, nil
-}
-
-// Groups returns the groups that the bot is in, as far as Feishu says so.
-func Groups(ctx context.Context, c *sidecar.Config) []Chat {
-	f, err := connect(ctx, c)
-	if err != nil || f.token == "" {
-		return nil
-	}
-	in, _, _ := botGroups(ctx, f) // what is known of them is enough
-	return in
-}
-
-// managers asks who owns a group, as the sidecar does before it carries out a command.
-func (r *results) managers(ctx context.Context, f *caller, in []Chat, err error) {
-	var answer struct{}
-	if err == nil && len(in) > 0 {
-		err = f.get(ctx, "im/v1/chats/"+url.PathEscape(in[0].ID)+"?user_id_type=open_id", &answer)
-	}
-	if err == nil {
-		if len(in) > 0 {
-			r.ok("managers")
-		}
-		return
-	}
-	fix := r.say("no managers.fix", "")
-	if is[*refused](err) {
-		fix = r.feishuFix(err)
-	}
-	r.add(Warn, r.say("no managers", r.say("chat unread", r.feishuError(err))), fix)
 }

@@ -19,13 +19,12 @@ import (
 const (
 	littleSpace = 200 << 20 // free bytes, below which the test warns
 	noSpace     = 20 << 20  // below which messages are about to be lost
-	maxFiles    = 5000      // files whose rights are looked at in each folder
 
-	scratch = ".feishu-relay-check-" // begins the names of the files that a test makes and removes
+	scratch = ".feishu-relay-check-" // begins the name of the file that a test makes and removes
 )
 
 // files tests the folders that the sidecar writes in, and the groups file.
-func (r *results) files(ctx context.Context) {
+func (r *results) files(context.Context) {
 	r.test("Files", "data folder")
 	who, home := "?", "?"
 	if u, err := user.Current(); err == nil {
@@ -48,16 +47,7 @@ func (r *results) files(ctx context.Context) {
 		r.folder(strings.ToUpper(f[0])+"_DIR", f[1])
 	}
 	r.test("Files", "disk space")
-	disks := map[string]bool{}
-	for _, f := range folders {
-		if at, err := existing(f[1]); err == nil {
-			r.space(f[1], at, disks)
-		}
-	}
-	r.test("Files", "files of others")
-	for _, f := range folders {
-		r.foreign(ctx, f[1])
-	}
+	r.space(folders)
 	r.test("Files", "groups file")
 	r.groupsFile()
 }
@@ -149,42 +139,23 @@ func tryFiles(dir string) (err error) {
 	return err
 }
 
-// space reports how much is left for dir on the disk of at, once for each disk.
-func (r *results) space(dir, at string, seen map[string]bool) {
-	free, disk := diskSpace(at)
-	switch left := Size(free); {
-	case disk == "" || seen[disk]:
-		return
-	case free < noSpace:
-		r.fail("disk space", left, dir)
-	case free < littleSpace:
-		r.warn("disk space", left, dir)
-	default:
-		r.ok("disk space", left, dir)
+// space reports how much is left on the fullest disk of some folders.
+func (r *results) space(folders [][2]string) {
+	least, dir := int64(-1), ""
+	for _, f := range folders {
+		at, err := existing(f[1])
+		if free := freeSpace(at); err == nil && free >= 0 && (least < 0 || free>>20 < least>>20) {
+			least, dir = free, f[1]
+		}
 	}
-	seen[disk] = true
-}
-
-// foreign looks for files that another user has made and this one cannot write: sidecars of several users, or one that
-// ran as root once.
-func (r *results) foreign(ctx context.Context, dir string) {
-	looked, closed := 0, []string{}
-	// A folder that cannot be read is itself a file of others.
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && (strings.HasPrefix(d.Name(), scratch) || d.Type()&fs.ModeSymlink != 0) {
-			return nil
-		}
-		if looked++; looked > maxFiles || ctx.Err() != nil {
-			return fs.SkipAll
-		}
-		if path != dir && errors.Is(mayWrite(path), fs.ErrPermission) {
-			rel, _ := filepath.Rel(dir, path) // below dir, always
-			closed = append(closed, rel)
-		}
-		return nil
-	})
-	if len(closed) > 0 {
-		r.warn("files of others", dir, r.Words.List(closed), os.Getuid(), os.Getgid())
+	switch {
+	case least < 0: // not known
+	case least < noSpace:
+		r.fail("disk space", Size(least), dir)
+	case least < littleSpace:
+		r.warn("disk space", Size(least), dir)
+	default:
+		r.ok("disk space", Size(least), dir)
 	}
 }
 
@@ -192,7 +163,7 @@ func (r *results) foreign(ctx context.Context, dir string) {
 func (r *results) groupsFile() {
 	path, agent := r.cfg.GroupsFile, string(r.cfg.Agent)
 	everywhere := r.cfg.MembershipCheck == "auto" && !r.cfg.KnowsFeishu() // without a list of groups
-	data, err := ReadAtMost(path, groups.MaxSize)
+	file, err := r.readGroups()
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && everywhere:
 		r.warn("no groups file, all chats", path)
@@ -201,11 +172,6 @@ func (r *results) groupsFile() {
 		r.ok("no groups file", path)
 		return
 	case err != nil:
-		r.fail("groups file unread", err)
-		return
-	}
-	file, err := groups.Parse(data)
-	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			r.fail("groups file wrong", line, path)
 		}
@@ -230,35 +196,24 @@ func (r *results) groupsFile() {
 	if file.HasGroups && in == 0 && r.cfg.MembershipCheck != "off" && !r.cfg.KnowsFeishu() {
 		r.warn("in no group", agent, path)
 	}
-	for id, a := range file.Agents {
-		if called(a, r.cfg.BotName) && id != agent && id != r.cfg.BotName {
-			r.warn("same name", id, r.cfg.BotName, path)
-		}
-	}
 }
 
-// groupsRead is the groups file, nil if it is missing or broken, which groupsFile reports.
-func (r *results) groupsRead() *groups.File {
-	if data, err := ReadAtMost(r.cfg.GroupsFile, groups.MaxSize); err == nil {
-		if file, err := groups.Parse(data); err == nil {
-			return file
-		}
+func (r *results) readGroups() (*groups.File, error) {
+	data, err := ReadAtMost(r.cfg.GroupsFile, groups.MaxSize)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	return groups.Parse(data)
 }
 
 // listed reports whether the file has this agent: by AGENT_NAME, by the bot's name, or by one of its ids.
 func (r *results) listed(file *groups.File) bool {
 	c := r.cfg
 	for _, a := range file.Agents {
-		if a.ID == string(c.Agent) || called(a, c.BotName) ||
+		if a.ID == string(c.Agent) || c.BotName != "" && (a.Name == c.BotName || slices.Contains(a.Aliases, c.BotName)) ||
 			c.BotOpenID != "" && a.FeishuOpenID == string(c.BotOpenID) || c.AppID != "" && a.AppID == c.AppID {
 			return true
 		}
 	}
 	return false
-}
-
-func called(a groups.Agent, name string) bool {
-	return name != "" && (a.Name == name || slices.Contains(a.Aliases, name))
 }

@@ -3,7 +3,6 @@ package selftest
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,7 +19,6 @@ import (
 	"feishu-relay/mailbox/redisbox"
 	"feishu-relay/relay"
 	"feishu-relay/relay/redisrelay"
-	"feishu-relay/sidecar"
 )
 
 const (
@@ -61,9 +59,7 @@ func (r *results) relay(ctx context.Context) {
 // redis tests the Redis of REDIS_URL with the backend's own calls. It returns whether that is reached.
 func (r *results) redis(ctx context.Context) bool {
 	r.test("Relay", "redis")
-	channel := r.cfg.RelayChannel
-	// To ask for what was never published goes the whole path of a publish without writing anything.
-	if err := r.publish(ctx, channel, nil, "1-0/"); err != nil {
+	if err := r.publish(ctx); err != nil {
 		r.fail("redis unreached", err)
 		return false
 	}
@@ -74,29 +70,19 @@ func (r *results) redis(ctx context.Context) bool {
 	}
 	client := redislink.NewClient(redislink.Options(o, 10, tryLimit/2, tryLimit/2))
 	defer client.Close()
-	node, err := nodeOf(ctx, client, channel+":log")
-	if err != nil {
-		r.fail("redis unreached", r.code(err))
-		return false
-	}
-	sections, err := node.InfoMap(ctx).Result()
+	sections, err := client.InfoMap(ctx).Result()
 	info := map[string]string{}
 	for _, section := range sections {
 		maps.Copy(info, section)
 	}
-	writes := true
 	if err != nil {
 		r.unknown("redis without info")
 	} else {
-		writes = r.redisInfo(info)
-	}
-	if writes {
-		r.test("Relay", "redis rights")
-		r.redisRights(ctx, client)
+		r.redisInfo(info)
 	}
 	r.test("Relay", "clock")
 	asked := time.Now()
-	if theirs, err := node.Time(ctx).Result(); err == nil {
+	if theirs, err := client.Time(ctx).Result(); err == nil {
 		r.clock("Redis", maxSkew, theirs.Sub(asked.Add(time.Since(asked)/2)))
 	} else {
 		r.unknown("redis time", r.code(err))
@@ -104,27 +90,17 @@ func (r *results) redis(ctx context.Context) bool {
 	return true
 }
 
-func (r *results) publish(ctx context.Context, channel string, lines [][]byte, after relay.Receipt) error {
-	q, err := redisrelay.New(redisrelay.Options{URL: string(r.cfg.RedisURL), Channel: channel})
+// publish asks for what was never published: that goes the whole path of a publish and writes nothing.
+func (r *results) publish(ctx context.Context) error {
+	q, err := redisrelay.New(redisrelay.Options{URL: string(r.cfg.RedisURL), Channel: r.cfg.RelayChannel})
 	if err != nil {
 		return err
 	}
 	defer q.Close()
-	if _, err = q.Publish(ctx, lines, after); err == nil || errors.Is(err, relay.ErrForgotten) {
+	if _, err = q.Publish(ctx, nil, "1-0/"); err == nil || errors.Is(err, relay.ErrForgotten) {
 		return nil
 	}
 	return cmp.Or(errors.Unwrap(err), err) // without "publish to redis"
-}
-
-// nodeOf is the server that holds key.
-func nodeOf(ctx context.Context, client redis.UniversalClient, key string) (*redis.Client, error) {
-	switch c := client.(type) {
-	case *redis.Client:
-		return c, nil
-	case *redis.ClusterClient:
-		return c.MasterForKey(ctx, key)
-	}
-	return nil, fmt.Errorf("a client of type %T", client)
 }
 
 // code is the first word of a server's error; the rest may quote what was sent.
@@ -139,8 +115,8 @@ func (r *results) code(err error) string {
 	return r.say("connection lost")
 }
 
-// redisInfo reports version, persistence, role and memory. It returns whether writes are taken.
-func (r *results) redisInfo(info map[string]string) (writes bool) {
+// redisInfo reports version, persistence, role and memory.
+func (r *results) redisInfo(info map[string]string) {
 	version, role := cmp.Or(info["redis_version"], "?"), info["role"]
 	major, _, _ := strings.Cut(version, ".")
 	switch n, err := strconv.Atoi(major); {
@@ -154,14 +130,12 @@ func (r *results) redisInfo(info map[string]string) (writes bool) {
 	r.test("Relay", "redis role")
 	if role == "slave" {
 		r.fail("redis replica", info["master_host"], info["master_port"])
-		return false
+		return
 	}
 	r.test("Relay", "redis memory")
-	writes = true
 	policy, used, most := info["maxmemory_policy"], number(info["used_memory"]), number(info["maxmemory"])
 	switch {
 	case most > 0 && used >= most && policy == "noeviction":
-		writes = false
 		r.fail("redis full", Size(used), Size(most), 2*most)
 	case most > 0 && used > most/100*fullRedis:
 		r.warn("redis nearly full", Size(used), Size(most), 2*most)
@@ -172,106 +146,11 @@ func (r *results) redisInfo(info map[string]string) (writes bool) {
 	case policy != "" && policy != "noeviction":
 		r.warn("redis evicts", policy)
 	}
-	return writes
 }
 
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64) // 0 if missing
 	return n
-}
-
-// Keys of package redisbox.
-const (
-	mailboxKeys     = "nanobot:mailbox:"
-	mailboxChannels = "agent.inbox.*"
-)
-
-// redisRights tries every command that the sidecar uses, on keys beside its own. It writes one entry to a stream, which
-// it deletes.
-func (r *results) redisRights(ctx context.Context, client redis.UniversalClient) {
-	ours, users := r.cfg.RelayChannel, sidecar.UsersChannel(r.cfg.RelayChannel)
-	own := ours + ":check:" + rand.Text()
-	err := r.publish(ctx, own, [][]byte{[]byte("{}")}, "")
-	if err == nil {
-		if err = client.Del(ctx, own+":log").Err(); err != nil {
-			err = refusedCommand{"DEL", err}
-		}
-	}
-	type use struct{ key, channel, commands string }
-	uses := []use{}
-	for _, channel := range []string{ours, users} {
-		uses = append(uses, use{channel + ":check", channel, "EVAL return(1) 1 KEY|XADD KEY * payload -|PUBLISH CHANNEL -|" +
-			"XREAD STREAMS KEY 0|XRANGE KEY - +|XREVRANGE KEY + -|XLEN KEY|GET KEY|SET KEY - NX PX 1"})
-	}
-	if r.cfg.Mailbox.On {
-		uses = append(uses, use{mailboxKeys + "check", mailboxChannels, "EVAL return(1) 1 KEY|EVALSHA - 1 KEY|" +
-			"EXISTS KEY|XLEN KEY|XADD KEY * envelope -|XRANGE KEY - +|XREAD STREAMS KEY 0|XDEL KEY 0-1|" +
-			"PEXPIRE KEY 1|LPUSH KEY -|LTRIM KEY 0 1|ZADD KEY 1 -|ZSCORE KEY -|" +
-			"ZREMRANGEBYRANK KEY 0 1|SET KEY - PX 1|DEL KEY|HSET KEY - -|HGET KEY -|HGETALL KEY|HLEN KEY|" +
-			"PUBLISH CHANNEL -"})
-	}
-	for _, u := range uses {
-		if err == nil {
-			err = try(ctx, client, u.key, u.channel, u.commands)
-		}
-		if err == nil {
-			subscribe := client.Subscribe
-			if u.channel == mailboxChannels {
-				subscribe = client.PSubscribe
-			}
-			listen := subscribe(ctx, u.channel)
-			_, err = listen.Receive(ctx)
-			_ = listen.Close()
-		}
-		if err != nil {
-			r.fail("redis rights", u.channel, r.refusal(err))
-			return
-		}
-	}
-	r.ok("redis rights fine", ours, users)
-}
-
-// refusedCommand is a command that the server refuses.
-type refusedCommand struct {
-	command string
-	error
-}
-
-func (e refusedCommand) Unwrap() error { return e.error }
-
-// refusal names what was refused.
-func (r *results) refusal(err error) string {
-	if refused, ok := errors.AsType[refusedCommand](err); ok {
-		return refused.command + ": " + r.code(refused.error)
-	}
-	return r.code(err)
-}
-
-// try tries commands on a key and a channel. They are queued in a transaction that is taken back: rights are looked at
-// when a command is queued, and nothing is done.
-func try(ctx context.Context, client redis.UniversalClient, key, channel, commands string) error {
-	node, err := nodeOf(ctx, client, key)
-	if err != nil {
-		return err
-	}
-	conn := node.EphemeralConn()
-	defer conn.Close() // ends the transaction, whatever its state
-	for command := range strings.SplitSeq("MULTI|"+commands+"|DISCARD", "|") {
-		var args []any
-		for word := range strings.FieldsSeq(command) {
-			switch word {
-			case "KEY":
-				word = key
-			case "CHANNEL":
-				word = channel
-			}
-			args = append(args, word)
-		}
-		if err := conn.Do(ctx, args...).Err(); err != nil {
-			return refusedCommand{fmt.Sprint(args[0]), err}
-		}
-	}
-	return nil
 }
 
 // clock judges how far the clock of somebody is ahead of ours.
