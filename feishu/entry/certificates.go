@@ -18,7 +18,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"feishu-relay/internal/safefile"
@@ -38,8 +38,7 @@ const (
 	caLife  = 10 * 365 * 24 * time.Hour
 	caRenew = 30 * 24 * time.Hour // a CA that ends sooner is recreated
 
-	leafLife  = 90 * 24 * time.Hour
-	leafRenew = 30 * 24 * time.Hour // a certificate that ends sooner is replaced
+	leafLife = 90 * 24 * time.Hour
 
 	// skew makes a certificate valid where the clock is behind this machine's.
 	skew = time.Hour
@@ -213,10 +212,6 @@ func (a *authority) sign(names []string) error {
 				IP: netip.PrefixFrom(ip, bits).Masked().Addr().AsSlice(), Mask: net.CIDRMask(bits, ip.BitLen())})
 		}
 	}
-	if len(t.PermittedDNSDomains)+len(t.PermittedIPRanges) > maxNames {
-		return fmt.Errorf("%s has had more than %d names: remove it and the folder %s, and let the bots load the new one",
-			caFile, maxNames, keyFolder)
-	}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, a.key.Public(), a.key)
 	if err == nil {
 		a.cert, err = x509.ParseCertificate(der)
@@ -225,14 +220,11 @@ func (a *authority) sign(names []string) error {
 	return err
 }
 
-// issuer makes certificates for names in mode auto, in memory, each at its first use.
+// issuer makes the certificates of mode auto, one for each handshake.
 type issuer struct {
 	*authority
 	*notices
 	names []string
-
-	mu     sync.Mutex
-	leaves map[string]*tls.Certificate // by name, ""; at most one for each of names; guarded by mu
 }
 
 // certificate returns one for name alone: some TLS libraries reject a certificate
@@ -240,25 +232,14 @@ type issuer struct {
 // name, and for an unknown name it has all names, so that the
 // client's error shows the names that are valid.
 func (i *issuer) certificate(name string) (*tls.Certificate, error) {
-	if name != "" && !slices.Contains(i.names, name) {
+	if slices.Contains(i.names, name) {
+		return i.issue([]string{name})
+	}
+	if name != "" {
 		i.once("a client asked for a certificate of another name: say in GATEWAY_PUBLIC_URL how the bot reaches the gateway",
 			"name", name)
-		name = ""
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if leaf := i.leaves[name]; leaf != nil && time.Until(leaf.Leaf.NotAfter) > leafRenew {
-		return leaf, nil
-	}
-	names := []string{name}
-	if name == "" {
-		names = i.names
-	}
-	leaf, err := i.issue(names)
-	if err == nil {
-		i.leaves[name] = leaf
-	}
-	return leaf, err
+	return i.issue(i.names)
 }
 
 func (i *issuer) issue(names []string) (*tls.Certificate, error) {
@@ -285,45 +266,36 @@ func (i *issuer) issue(names []string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
-// pairCheck is the shortest time between two readings of the files.
-const pairCheck = 10 * time.Second
-
-// pair is the certificate of mode file, whose files are read again. If that fails it logs why and keeps the previous
-// one.
+// pair is the certificate of mode file. Its files are read at each handshake, as somebody renews them; if they cannot
+// be used it logs why, and the last certificate stays.
 type pair struct {
 	*notices
 	certFile, keyFile string
-
-	mu      sync.Mutex // guards the fields below
-	cert    tls.Certificate
-	checked time.Time
+	last              atomic.Pointer[tls.Certificate]
 }
 
 func openPair(certFile, keyFile string, n *notices) (*pair, error) {
 	if certFile == "" || keyFile == "" {
 		return nil, errors.New("set GATEWAY_CERT_FILE and GATEWAY_KEY_FILE")
 	}
-	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
+	p := &pair{notices: n, certFile: certFile, keyFile: keyFile}
+	if err := p.read(); err != nil {
 		return nil, fmt.Errorf("%s and %s do not match, or cannot be read: %w", certFile, keyFile, err)
 	}
-	if time.Now().After(cert.Leaf.NotAfter) {
-		n.log.Warn("the certificate has expired; bots will refuse it", "file", certFile, "end", cert.Leaf.NotAfter)
+	return p, nil
+}
+
+func (p *pair) read() error {
+	cert, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
+	if err == nil {
+		p.last.Store(&cert)
 	}
-	return &pair{notices: n, certFile: certFile, keyFile: keyFile, cert: cert, checked: time.Now()}, nil
+	return err
 }
 
 func (p *pair) certificate(string) (*tls.Certificate, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.checked) >= pairCheck {
-		p.checked = time.Now()
-		if cert, err := tls.LoadX509KeyPair(p.certFile, p.keyFile); err == nil {
-			p.cert = cert
-		} else {
-			p.once("the changed certificate cannot be used; the previous one stays in use", "err", err)
-		}
+	if err := p.read(); err != nil {
+		p.once("the changed certificate cannot be used; the previous one stays in use", "err", err)
 	}
-	current := p.cert
-	return &current, nil
+	return p.last.Load(), nil
 }

@@ -46,6 +46,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -55,7 +56,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,10 +79,10 @@ const (
 	// headerTimeout is how long a connection may take for its TLS handshake and a request's header. Bodies have no limit
 	// in time as long as bytes come: a file of 100 MB goes as fast as its link.
 	headerTimeout = 10 * time.Second
-	// idleTimeout closes a kept-alive connection without a request.
-	idleTimeout = 2 * time.Minute
 	// stallTimeout is how long a client may pause within a request's body.
 	stallTimeout = 30 * time.Second
+	// idleTimeout closes a kept-alive connection without a request.
+	idleTimeout = 2 * time.Minute
 	// writeTimeout is how long a write to a client may take.
 	writeTimeout = time.Minute
 	// maxHeader is the most bytes of a request's header, to which [http.Server] adds
@@ -125,11 +125,10 @@ type Entry struct {
 	viaProxy func(*url.URL) (*url.URL, error) // of the sidecar's own environment
 	allow    []string                         // Options.Allow in the form in which addresses are compared
 	resolver *net.Resolver                    // of names that tunnels lead to; nil: the system's
+	via      string                           // names this entry to a proxy, which may be itself
 
-	living  context.Context // ends when Shutdown returns
-	stop    context.CancelFunc
-	tunnels sync.WaitGroup
-	fresh   sync.Map // connections on which no request came yet, for which a shutdown would wait
+	living context.Context // ends when Shutdown returns
+	stop   context.CancelFunc
 }
 
 // New prepares an entry; in mode auto it makes the CA or reads it. Its errors
@@ -149,11 +148,12 @@ func New(o Options) (*Entry, error) {
 		o.Counter = func(feishu.Counted) {}
 	}
 	e := &Entry{opts: o, notices: &notices{log: o.Logger, count: o.Counter},
-		viaProxy: httpproxy.FromEnvironment().ProxyFunc()}
+		viaProxy: httpproxy.FromEnvironment().ProxyFunc(), via: "1.1 feishu-relay-" + rand.Text()}
 	e.living, e.stop = context.WithCancel(context.Background())
-	var err error
-	if e.names, err = certNames(o.Names); err != nil {
-		return nil, err
+	for _, name := range slices.Concat(basicNames, o.Names) {
+		if name = canonicalHost(name); name != "" && !slices.Contains(e.names, name) {
+			e.names = append(e.names, name)
+		}
 	}
 	for _, addr := range o.Allow {
 		host, port := split(addr, "")
@@ -167,8 +167,7 @@ func New(o Options) (*Entry, error) {
 			return nil, fmt.Errorf("GATEWAY_TLS=auto: %w", err)
 		}
 		e.ca = a.pem
-		made := &issuer{authority: a, names: e.names, notices: e.notices, leaves: map[string]*tls.Certificate{}}
-		e.certs = made.certificate
+		e.certs = (&issuer{authority: a, names: e.names, notices: e.notices}).certificate
 	case ModeFile:
 		files, err := openPair(o.CertFile, o.KeyFile, e.notices)
 		if err != nil {
@@ -181,8 +180,6 @@ func New(o Options) (*Entry, error) {
 	if e.certs != nil {
 		e.tls = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: e.certificate}
 	}
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
 	e.server = &http.Server{
 		Handler:                      http.HandlerFunc(e.route),
 		DisableGeneralOptionsHandler: true, // OPTIONS * is the upstream's to answer
@@ -193,20 +190,8 @@ func New(o Options) (*Entry, error) {
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, c)
 		},
-		ConnState: func(c net.Conn, state http.ConnState) {
-			if e.fresh.Delete(c); state == http.StateNew {
-				e.fresh.Store(c, nil)
-			}
-		},
-		ErrorLog:  slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
-		Protocols: &protocols,
+		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
 	}
-	e.server.RegisterOnShutdown(func() {
-		e.fresh.Range(func(c, _ any) bool {
-			_ = c.(net.Conn).Close()
-			return true
-		})
-	})
 	return e, nil
 }
 
@@ -243,7 +228,6 @@ func (e *Entry) Shutdown(ctx context.Context) error {
 		_ = e.server.Close()
 	}
 	e.stop()
-	e.tunnels.Wait()
 	return err
 }
 
@@ -412,15 +396,7 @@ func (e *Entry) handshakeFailed(err error) {
 		return
 	}
 	e.count("tls_failed")
-	// Alerts of the other side differ in their text only. OpenSSL sends its alert in TLS 1.3
-	// unencrypted, which fails to decrypt: "bad record MAC".
-	for _, alert := range []string{"unknown certificate", "bad certificate", "bad record MAC"} {
-		if strings.Contains(err.Error(), alert) {
-			e.once("a client refused our certificate: "+trustHint, "err", err)
-			return
-		}
-	}
-	e.once("TLS handshake failed", "err", err)
+	e.once("a TLS handshake failed; if the client refused the certificate, "+trustHint, "err", err)
 }
 
 // certificate returns the one for a handshake. A client that names no host

@@ -13,7 +13,6 @@ const (
 	TunnelIdle   = tunnelIdle
 	CALife       = caLife
 	CARenew      = caRenew
-	PairCheck    = pairCheck
 )
 
 func (e *Entry) SetResolver(r *net.Resolver) { e.resolver = r }

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"feishu-relay/feishu/entry"
@@ -56,42 +55,36 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	oldCert, oldKey := selfSigned("old.example")
 	newCert, newKey := selfSigned("new.example")
-	synctest.Test(t, func(t *testing.T) {
-		write(t, certFile, oldCert)
-		write(t, keyFile, oldKey)
-		var log bytes.Buffer
-		e, err := entry.New(entry.Options{Mode: entry.ModeFile, CertFile: certFile, KeyFile: keyFile, Handler: http.HandlerFunc(said), Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
+	write(t, certFile, oldCert)
+	write(t, keyFile, oldKey)
+	var log bytes.Buffer
+	e, err := entry.New(entry.Options{Mode: entry.ModeFile, CertFile: certFile, KeyFile: keyFile,
+		Handler: http.HandlerFunc(said), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.CA() != nil {
+		t.Error("it has a CA")
+	}
+	shown := func(want string) {
+		t.Helper()
+		if got := leafFor(t, e, "any").DNSNames[0]; got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
-		if e.CA() != nil {
-			t.Error("it has a CA")
-		}
-		shown := func(want string) {
-			t.Helper()
-			if got := leafFor(t, e, "any").DNSNames[0]; got != want {
-				t.Errorf("got %s, want %s", got, want)
-			}
-		}
-		shown("old.example")
-		write(t, certFile, append(newCert, '\n')) // of another size: clocks of files are coarse
-		shown("old.example")                      // looked at a moment ago
-		time.Sleep(entry.PairCheck)
-		shown("old.example") // half of the change is none
-		time.Sleep(entry.PairCheck)
-		shown("old.example")
-		if got := strings.Count(log.String(), "cannot be used"); got != 1 {
-			t.Errorf("said %d times, want once: %s", got, &log)
-		}
-		write(t, keyFile, append(newKey, '\n'))
-		time.Sleep(entry.PairCheck)
-		shown("new.example")
-		if err := os.Remove(keyFile); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(entry.PairCheck)
-		shown("new.example")
-	})
+	}
+	shown("old.example")
+	write(t, certFile, newCert)
+	shown("old.example") // half of the change is none
+	shown("old.example")
+	if got := strings.Count(log.String(), "cannot be used"); got != 1 {
+		t.Errorf("said %d times, want once: %s", got, &log)
+	}
+	write(t, keyFile, newKey)
+	shown("new.example")
+	if err := os.Remove(keyFile); err != nil {
+		t.Fatal(err)
+	}
+	shown("new.example")
 }
 
 func TestFileModeOpensWhatItsCertificateIsFor(t *testing.T) {

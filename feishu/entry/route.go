@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,8 +38,9 @@ func (e *Entry) route(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		in := &body{ReadCloser: r.Body, control: http.NewResponseController(w)}
+		in.deadline(time.Now().Add(stallTimeout)) // also for what the HTTP server reads of it behind the handler
+		defer in.over.Store(true)
 		r.Body = in
-		defer in.deadline(stallTimeout, true) // what is left of it is read by the HTTP server then
 	}
 	switch {
 	case r.Method == http.MethodConnect:
@@ -56,35 +56,21 @@ func (e *Entry) route(w http.ResponseWriter, r *http.Request) {
 type body struct {
 	io.ReadCloser
 	control *http.ResponseController
-
-	mu    sync.Mutex
-	ended bool // read to its end, or its request was answered; guarded by mu
+	over    atomic.Bool // its request was answered: a copy to Feishu may outlive that
 }
 
-// deadline sets the deadline of reads of the body; 0: none. It does nothing once the body has ended: the connection
-// serves the next request then, while a copy to Feishu may outlive this one.
-func (b *body) deadline(in time.Duration, end bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ended {
-		return
+// deadline sets the deadline of reads; the zero time: none.
+func (b *body) deadline(at time.Time) {
+	if !b.over.Load() {
+		_ = b.control.SetReadDeadline(at) // fails if the connection has gone, which a read reports
 	}
-	at := time.Time{}
-	if in != 0 {
-		at = time.Now().Add(in)
-	}
-	b.ended = end
-	_ = b.control.SetReadDeadline(at) // fails if the connection has gone, which a read reports
 }
 
 func (b *body) Read(data []byte) (int, error) {
-	b.deadline(stallTimeout, false)
+	b.deadline(time.Now().Add(stallTimeout))
 	n, err := b.ReadCloser.Read(data)
-	switch {
-	case errors.Is(err, io.EOF):
-		b.deadline(0, true)
-	case err != nil:
-		b.deadline(-1, true) // the HTTP server does not wait for the rest
+	if errors.Is(err, io.EOF) {
+		b.deadline(time.Time{})
 	}
 	return n, err
 }
@@ -98,6 +84,11 @@ func (e *Entry) connect(w http.ResponseWriter, r *http.Request, c *conn) {
 	}
 	if c.target != "" {
 		refuse(w, http.StatusNotImplemented, "a tunnel inside of a tunnel is not served")
+		return
+	}
+	if r.Header.Get("Via") == e.via {
+		e.once("the sidecar's own HTTPS_PROXY names its gateway: take it out of the sidecar's environment")
+		refuse(w, http.StatusLoopDetected, "the sidecar's own proxy is this gateway")
 		return
 	}
 	open := e.opens(host, port)
@@ -230,8 +221,6 @@ func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string) {
 		return
 	}
 	defer far.Close()
-	e.tunnels.Add(1)
-	defer e.tunnels.Done()
 	near, err := takeOver(w, "")
 	if err != nil {
 		e.log.Error("take over a connection", "err", err)
@@ -294,53 +283,35 @@ func (e *Entry) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if proxy == nil || e.isOurProxy(ctx, proxy) {
+	if proxy == nil {
 		return e.dialChecked(ctx, addr)
 	}
-	c, err := dialProxy(ctx, proxy)
+	far, err := e.dialProxy(ctx, proxy, addr)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the proxy: %w", err)
-	}
-	far, err := askProxy(ctx, c, proxy, addr)
-	if err != nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("ask the proxy: %w", err)
+		return nil, fmt.Errorf("the sidecar's own proxy: %w", err)
 	}
 	return far, nil
 }
 
-// isOurProxy reports whether the proxy that the sidecar's own environment names is this gateway, as in a
-// container that sets HTTPS_PROXY for the bot and the sidecar.
-func (e *Entry) isOurProxy(ctx context.Context, proxy *url.URL) bool {
-	host, port := split(proxyAddr(proxy), "")
-	local, ok := ctx.Value(http.LocalAddrContextKey).(net.Addr)
-	if ok = ok && e.isOurs(local, host, port); ok {
-		e.once("the sidecar's own HTTP_PROXY or HTTPS_PROXY names its gateway, and is not used")
+// dialProxy has a proxy open a tunnel to addr.
+func (e *Entry) dialProxy(ctx context.Context, proxy *url.URL, addr string) (far net.Conn, err error) {
+	at := net.JoinHostPort(proxy.Hostname(), cmp.Or(proxy.Port(), ports[proxy.Scheme]))
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", at)
+	if err != nil {
+		return nil, err
 	}
-	return ok
-}
-
-func proxyAddr(proxy *url.URL) string {
-	return net.JoinHostPort(proxy.Hostname(), cmp.Or(proxy.Port(), ports[proxy.Scheme]))
-}
-
-func dialProxy(ctx context.Context, proxy *url.URL) (net.Conn, error) {
-	switch proxy.Scheme {
-	case "http":
-		return new(net.Dialer).DialContext(ctx, "tcp", proxyAddr(proxy))
-	case "https":
-		d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS12}}
-		return d.DialContext(ctx, "tcp", proxyAddr(proxy))
+	if proxy.Scheme == "https" {
+		c = tls.Client(c, &tls.Config{ServerName: proxy.Hostname(), MinVersion: tls.VersionTLS12})
 	}
-	return nil, fmt.Errorf("a proxy of the scheme %q is not served", proxy.Scheme)
-}
-
-// askProxy opens a tunnel to addr on c, a connection to proxy.
-func askProxy(ctx context.Context, c net.Conn, proxy *url.URL, addr string) (net.Conn, error) {
-	// A deadline in the past unblocks what is read when ctx ends.
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer func() {
+		if !stop() || err != nil {
+			far, err = nil, cmp.Or(err, context.Cause(ctx))
+			_ = c.Close()
+		}
+	}()
 	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr,
-		Header: http.Header{"User-Agent": {""}}}
+		Header: http.Header{"User-Agent": {""}, "Via": {e.via}}}
 	if u := proxy.User; u != nil {
 		password, _ := u.Password()
 		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+password)))
@@ -350,49 +321,19 @@ func askProxy(ctx context.Context, c net.Conn, proxy *url.URL, addr string) (net
 	}
 	in := bufio.NewReader(io.LimitReader(c, maxAnswerHeader))
 	answer, err := http.ReadResponse(in, r)
-	switch {
-	case err != nil:
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	if err != nil {
 		return nil, err
-	case answer.StatusCode != http.StatusOK:
-		return nil, errors.New(answer.Status)
-	case !stop():
-		return nil, context.Cause(ctx)
 	}
 	ahead, _ := in.Peek(in.Buffered()) // no more than what is there: no error
 	return &begun{Conn: c, ahead: ahead}, nil
 }
 
-// maxNames is the most names that the CA may sign for; more are an error.
-const maxNames = 100
-
 // basicNames are the names that every CA of mode auto may sign
 // for: the hosts of feishu.IsOpenHost, and this machine.
 var basicNames = []string{"open.feishu.cn", "open.larksuite.com", "localhost", "127.0.0.1", "::1"}
-
-// hostName is a host name, in lower case.
-var hostName = regexp.MustCompile(`^(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}$`)
-
-// certNames returns basicNames and further ones, each once, in the
-// form in which they are compared.
-func certNames(further []string) ([]string, error) {
-	names := slices.Clone(basicNames)
-	for _, name := range further {
-		name = canonicalHost(name)
-		if name == "" || slices.Contains(names, name) {
-			continue
-		}
-		_, err := netip.ParseAddr(name)
-		if err != nil && (len(name) > 253 || !hostName.MatchString(name)) || strings.Contains(name, "%") {
-			return nil, fmt.Errorf("%q is not a name for a certificate; want a host name or an IP, without scheme or port",
-				name)
-		}
-		names = append(names, name)
-	}
-	if len(names) > maxNames {
-		return nil, fmt.Errorf("%d names for the certificate; %d is the most", len(names), maxNames)
-	}
-	return names, nil
-}
 
 // canonicalHost writes a host name (no port) in the one form in which names
 // are compared: lower case, no dot at the end, no brackets, an IP as Go writes it.
