@@ -16,13 +16,12 @@
 // requested, and moved to processed. After a crash in between it is delivered again, with the
 // same id.
 //
-// One mutex guards letters, tasks and the book. What follows from one event is in the book with one commit: a letter
-// that dies, the task that it gave and the notice for the bot, for example.
+// One mutex guards letters, tasks, the queue and the book. What follows from one event is in the book with one
+// commit: a letter that dies, the task that it gave and the notice for the bot, for example.
 //
 // Messages that no open channel fits are skipped, so that a result for a chat does not wait
 // behind a task for a stream without a reader. Only ids are in memory; the texts of waiting
-// mail stay in the store and are read when they are delivered; that of the newest message is
-// still in memory if it is delivered within a second.
+// mail stay in the store and are read when they are delivered.
 //
 // # Acknowledgement
 //
@@ -191,15 +190,12 @@ const (
 type Agent struct {
 	opts        Options
 	log         *slog.Logger
-	random      func() float64 // for backoff
-	queue       *queue
+	random      func() float64       // for backoff
 	warned      rate.Sometimes       // of malformed mail
 	line        atomic.Pointer[line] // the bot's WebSocket; nil: it keeps none open
 	cards       cardCache
 	wake        chan struct{} // has a value if something is due earlier than [Agent.watchTimes] knows
 	again       chan struct{}
-	postponed   postponed
-	fresh       atomic.Pointer[arrival]
 	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
 	handedOut   *lru.Cache[string, []string] // names of the messages that drains handed out, by cursor
 	looked      chan struct{}                // closed when all that was in the inbox at the start was seen
@@ -210,6 +206,8 @@ type Agent struct {
 	mu        sync.Mutex                              // guards what follows; no call of the store is made with it
 	book      *book.Book                              // anybody may read it
 	receivers map[mailbox.AgentID]*receiver           // of all letters
+	queue     queue                                   // what waits for the bot
+	postponed postponed                               // what could not be dealt with
 	named     int64                                   // the time in the newest letter's name, in nanoseconds
 	tasks     ledger                                  // taken and given
 	pairs     *lru.Cache[mailbox.AgentID, []exchange] // what was exchanged with each agent lately, the oldest first
@@ -220,7 +218,7 @@ type Agent struct {
 func New(o Options) (_ *Agent, err error) {
 	a := &Agent{opts: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), random: mathrand.Float64,
 		queue: newQueue(), wake: make(chan struct{}, 1), again: make(chan struct{}, 1),
-		postponed: postponed{wake: make(chan struct{}, 1)}, turn: semaphore.NewWeighted(1),
+		turn:   semaphore.NewWeighted(1),
 		looked: make(chan struct{}), warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
 		cards: cardCache{read: o.Store.Cards}, receivers: map[mailbox.AgentID]*receiver{}, tasks: ledger{}}
 	a.cards.log = a.log
@@ -254,10 +252,9 @@ func (a *Agent) Run(ctx context.Context) {
 	defer time.AfterFunc(maxFirstLook, a.lookedOnce).Stop()
 	var work sync.WaitGroup
 	for name, part := range map[string]func(context.Context) error{
-		"presence": a.present, "inbox": a.receive, "postponed": a.sortPostponed,
+		"presence": a.present, "inbox": a.receive,
 		"times": a.watchTimes, "channels": a.watchChannels,
-		"delivery":      func(ctx context.Context) error { return a.deliver(ctx, false) },
-		"conversations": func(ctx context.Context) error { return a.deliver(ctx, true) },
+		"delivery": a.deliver,
 	} {
 		work.Go(func() { a.keep(ctx, name, part) })
 	}

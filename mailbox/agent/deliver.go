@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
@@ -24,57 +22,44 @@ const (
 	leastInProgress = 64 << 10
 )
 
-// deliver delivers what is ready and belongs in a conversation (inChat), or does
-// not, as long as a delivery channel is open. Messages are written one after the other, by
-// priority; the answers may take minutes and hold up only what has to wait for
+// deliver delivers what is ready, as long as a delivery channel is open. The messages of a lane are written one after
+// the other, by priority; the answers may take minutes and hold up only what has to wait for
 // them (see [Progress]).
-func (a *Agent) deliver(ctx context.Context, inChat bool) error {
+func (a *Agent) deliver(ctx context.Context) error {
 	if err := a.awaitFirstLook(ctx); err != nil {
 		return err
 	}
-	pause := retryFirst
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
-	room := semaphore.NewWeighted(maxInProgress)
 	for {
-		more := a.queue.Changed()
-		m, at := a.queue.next(time.Now(), inChat)
-		if m == nil {
-			if f := a.fresh.Load(); f != nil && f.inChat == inChat { // it has to wait, and may leave the inbox meanwhile
-				a.fresh.CompareAndSwap(f, nil)
-			}
-			if err := wait.Change(ctx, at, more); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := room.Acquire(ctx, m.weight()); err != nil {
-			a.queue.stop(m)
+		a.mu.Lock()
+		m, at := a.queue.next(time.Now())
+		changed := a.queue.changed
+		a.mu.Unlock()
+		if m != nil {
+			attempts.Go(func() { a.attempt(ctx, m) })
+		} else if err := wait.Change(ctx, at, changed); err != nil {
 			return err
 		}
-		first := make(chan error, 2) // nil when the bot has the message, else how the attempt ended
-		attempts.Go(func() {
-			var err error
-			defer func() {
-				first <- err
-				room.Release(m.weight())
-			}()
-			written := sync.OnceFunc(func() { first <- nil })
-			on := Progress{Written: func() { a.queue.written(m); written() }, Next: func() { a.queue.release(m) }}
-			err = a.deliverOne(ctx, m, on)
-			a.queue.release(m)
-			a.ended(ctx, m, err)
-		})
-		err := <-first
-		if err == nil || errors.Is(err, ErrNoChannel) || errors.Is(err, ErrTimedOut) {
-			pause = retryFirst
-			continue
-		}
-		if err := wait.Sleep(ctx, pause); err != nil {
-			return err
-		}
-		pause = min(2*pause, longestPause(err))
 	}
+}
+
+// attempt tries to deliver m.
+func (a *Agent) attempt(ctx context.Context, m *queued) {
+	err := errors.New("the delivery broke off")
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.ended(ctx, m, err)
+	}()
+	locked := func(do func(*queued)) func() {
+		return func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			do(m)
+		}
+	}
+	err = a.deliverOne(ctx, m, Progress{Written: locked(a.queue.written), Next: locked(a.queue.release)})
 }
 
 // awayError is an error of the store.
@@ -92,50 +77,73 @@ func longestPause(err error) time.Duration {
 func (a *Agent) watchChannels(ctx context.Context) error {
 	for {
 		opened := a.opts.Channels.Changed()
-		a.queue.opened() // also what opened before
+		a.opened() // also what opened before
 		if err := wait.Change(ctx, time.Time{}, opened); err != nil {
 			return err
 		}
 	}
 }
 
-// ended gives back a message that was not delivered.
+// opened notes that there may be a delivery channel for what waits for one.
+func (a *Agent) opened() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue.channelOpened()
+}
+
+// ended ends an attempt to deliver m: what was not delivered is given back.
 func (a *Agent) ended(ctx context.Context, m *queued, err error) {
-	now := a.queue.now(m)
+	l := a.queue.lane(m)
+	l.bytes -= m.weight()
+	a.queue.release(m)
+	writing := l.writing == m
+	if writing {
+		l.writing = nil
+	}
+	m.busy, m.giving, m.cancel = false, nil, nil
 	switch {
-	case err == nil:
+	case err == nil, !a.queue.has(m): // the bot acknowledged it, or refused it, in between
+		l.fails = 0
 	case ctx.Err() != nil:
-		a.queue.stop(m)
+	case m.over: // it is cleared away at its next turn
 	case errors.Is(err, ErrNoChannel):
-		a.queue.putBack(m, noChannel)
-	case errors.Is(err, ErrTimedOut), !now.given.IsZero() && time.Since(now.given) > a.opts.MaxAge:
-		if !a.queue.putBack(m, unanswered) { // the bot ended its task and did not answer
-			return
+		l.fails = 0
+		if m.opened == a.queue.openings { // else a channel has opened since
+			m.state = noChannel
 		}
-		a.mu.Lock()
+	case errors.Is(err, ErrTimedOut), !m.given.IsZero() && time.Since(m.given) > a.opts.MaxAge:
+		m.state = unanswered
 		a.note(m.id, marks(kindSeen, closedKey(m.key, m.sent))...)
-		a.mu.Unlock()
 		a.observe(EventUndeliverable, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self}, "the bot did not answer")
 	default:
 		level := slog.LevelDebug
-		if now.fails == 0 { // once a message: a bot may be away for long
+		if m.fails == 0 { // once a message: a bot may be away for long
 			level = slog.LevelWarn
 		}
 		a.log.Log(ctx, level, "mail waits for the bot", "message_id", m.id, "err", err)
 		a.opts.Failed("delivery", err)
-		a.queue.postpone(m, time.Now(), longestPause(err))
+		longest := longestPause(err)
+		m.hold = time.Now().Add(wait.Doubled(retryFirst, longest, m.fails))
+		m.fails++
+		if writing {
+			l.hold = time.Now().Add(wait.Doubled(retryFirst, longest, l.fails))
+			l.fails++
+		}
 	}
 }
 
 // read returns the envelope of a message, from whichever of its copies is left.
 func (a *Agent) read(ctx context.Context, m *queued) (mailbox.Envelope, error) {
-	for _, key := range a.queue.now(m).keys {
+	a.mu.Lock()
+	keys := slices.Clone(m.keys)
+	a.mu.Unlock()
+	for _, key := range keys {
 		item, err := a.opts.Store.Read(ctx, a.opts.Self, key)
 		if errors.Is(err, mailbox.ErrGone) {
 			continue
 		}
 		if err != nil {
-			return mailbox.Envelope{}, err
+			return mailbox.Envelope{}, awayError{err}
 		}
 		e, err := a.opts.Signing.Decode(item.Raw)
 		if err == nil && messageKey(e) != m.key {
@@ -158,91 +166,88 @@ func (a *Agent) withTaskState(e mailbox.Envelope) mailbox.Envelope {
 	return e
 }
 
-// arrival is the message that came last: it is not read again if its turn is next, within maxFresh.
-type arrival struct {
-	mailbox.Envelope
-	key    string
-	inChat bool
-	came   time.Time
-}
-
-const maxFresh = time.Second
-
 // fetch reads a message that is to be delivered; false: the bot does not get
 // it any more, and it has left the inbox.
 func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bool, err error) {
-	if f := a.fresh.Swap(nil); f != nil && f.key == m.key && time.Since(f.came) <= maxFresh {
-		e = a.withTaskState(f.Envelope)
-	} else {
-		e, err = a.read(ctx, m)
-	}
-	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
-		a.queue.remove(m)
+	e, err = a.read(ctx, m)
+	_, broken := errors.AsType[*mailbox.Error](err)
+	switch {
+	case errors.Is(err, mailbox.ErrGone): // somebody else has dealt with it
+		a.take(m)
 		return e, false, nil
-	}
-	if _, broken := errors.AsType[*mailbox.Error](err); broken {
+	case broken:
 		a.observeBroken(mailbox.Envelope{ID: m.id, From: m.from}, err) // it was changed in the inbox
-		return e, false, a.clear(ctx, m, mailbox.Malformed)
-	}
-	if err != nil {
-		return e, false, awayError{err}
+		a.clear(ctx, a.take(m), mailbox.Malformed)
+		return e, false, nil
+	case err != nil:
+		return e, false, err
 	}
 	var from *mailbox.Card
 	if a.expired(e) {
 		from = a.cards.get(ctx, e.From)
 	}
+	keys, done, err := a.takeObsolete(m, e, from)
+	if done == nil || err != nil {
+		return e, done == nil, err
+	}
+	a.observe(done.what, e, done.why)
+	a.clear(ctx, keys, mailbox.Taken, m.stamps...)
+	return e, false, nil
+}
+
+// takeObsolete answers and takes out e if it is not given to the bot any more; nil: it is.
+func (a *Agent) takeObsolete(m *queued, e mailbox.Envelope, from *mailbox.Card) ([]string, *handled, error) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	what, why := a.obsolete(e, m.key)
-	switch what {
-	case "":
-	case EventDuplicate:
-		err = a.answer(a.receipt(e))
-	default:
-		err = a.answer(a.expiryAnswer(e, from))
+	if what == "" {
+		return nil, nil, nil
 	}
-	a.mu.Unlock()
-	switch {
-	case err != nil:
-		return e, false, awayError{err}
-	case what == "":
-		return e, true, nil
+	answer := a.receipt(e)
+	if what != EventDuplicate {
+		answer = a.expiryAnswer(e, from)
 	}
-	a.observe(what, e, why)
-	return e, false, a.clear(ctx, m, mailbox.Taken)
+	done, err := a.finish(what, why, answer)
+	if err != nil {
+		return nil, done, awayError{err}
+	}
+	if e.Type.GivesTask() {
+		a.queue.channelOpened() // there may be a channel for what waited for this one to end
+	}
+	return a.queue.remove(m), done, nil
+}
+
+// take takes m out of the queue, and returns its keys.
+func (a *Agent) take(m *queued) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.queue.remove(m)
 }
 
 // deliverOne gives one message to the bot and settles it. It returns when the bot has
 // answered; an error means that it has to be tried again.
 func (a *Agent) deliverOne(ctx context.Context, m *queued, on Progress) error {
 	e, ok, err := a.fetch(ctx, m)
-	if err == nil && !ok && e.Type.GivesTask() {
-		a.queue.opened() // there may be a channel for what waited for this one to end
-	}
 	if err != nil || !ok {
 		return err
 	}
 	giving, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a.queue.update(func() { m.giving, m.cancel = &e, cancel })
 	a.mu.Lock()
+	m.giving, m.cancel = &e, cancel
 	d := Delivery{Envelope: e, Conversation: a.conversation(e)}
 	a.mu.Unlock()
 	d.ID = m.name
 	a.opts.Trace("inject")
 	err = a.give(giving, d, on)
-	refused := errors.Is(err, ErrRefused)
-	if err != nil && !refused && !a.queue.now(m).claimed {
+	if said, ok := errors.AsType[*refusedWith](err); ok {
+		return a.refusedByBot(ctx, m, e, *said)
+	}
+	if errors.Is(err, ErrRefused) {
+		return a.refusedByBot(ctx, m, e, refusedWith{mailbox.InvalidMessage, "the bot refused it"})
+	}
+	if err != nil {
 		return err
-	}
-	if !a.queue.claim(m) { // the bot acknowledged it, or refused it, in between
-		return nil
-	}
-	if refused {
-		no := refusedWith{mailbox.InvalidMessage, "the bot refused it"}
-		if said, ok := errors.AsType[*refusedWith](err); ok {
-			no = *said
-		}
-		return a.refusedByBot(ctx, m, e, no)
 	}
 	a.opts.Trace("delivered")
 	a.delivered(ctx, m, e)
@@ -321,81 +326,89 @@ func lifeEnds(e mailbox.Envelope) time.Time {
 	return e.Expires()
 }
 
-// delivered notes that the bot has e, whose message the caller may end: seen
-// first, so that a crash behind it does not repeat it; then acknowledged;
-// then moved to processed. It is done even when ctx ends meanwhile.
-func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) {
-	ctx = context.WithoutCancel(ctx)
-	a.noteDelivered(m, e)
+// delivered notes that the bot has e: seen first, so that a crash behind it does not repeat it; then acknowledged;
+// then moved to processed. It is done even when ctx ends meanwhile. It reports false where m was settled before: the
+// bot acknowledged it, or refused it, in between.
+func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) bool {
+	keys, ok := a.noteDelivered(m, e)
+	if !ok {
+		return false
+	}
 	a.forwardable.Add(m.name, origin{e.Hops, e.Trace, e.ID})
 	a.opts.Trace("settling")
 	a.observe(EventDelivered, e, "")
-	a.clearSoon(ctx, m)
+	a.clear(context.WithoutCancel(ctx), keys, mailbox.Taken, m.stamps...)
+	return true
 }
 
-func (a *Agent) noteDelivered(m *queued, e mailbox.Envelope) {
+func (a *Agent) noteDelivered(m *queued, e mailbox.Envelope) (keys []string, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if !a.queue.has(m) {
+		return nil, false
+	}
 	asked := ""
 	if e.Type.Asks() {
 		asked = askedKey(e.From, e.ID)
 	}
 	a.note(e.ID, append(a.toldEnd(e), marks(kindSeen, asked, m.key, givenKey(m.name))...)...)
-	if e.Type.AboutTask() {
-		return
+	if !e.Type.AboutTask() {
+		if err := a.answer(a.receipt(e)); err != nil {
+			a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
+		}
 	}
-	if err := a.answer(a.receipt(e)); err != nil {
-		a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
-	}
+	return a.queue.remove(m), true
 }
 
-// clear takes a message that the bot is not to get any more out of the inbox. What the store
+// clear takes mail that the bot is not to get any more out of the inbox. What the store
 // refuses to take out is looked at again later.
-func (a *Agent) clear(ctx context.Context, m *queued, how mailbox.Outcome) error {
-	keys := a.queue.remove(m)
-	for _, key := range keys {
-		if err := a.settle(ctx, key, how, a.queue.now(m).stamps...); err != nil {
-			again := a.queue.now(m)
-			again.keys, again.progress = keys, progress{fails: 1, hold: time.Now().Add(awayMax)}
-			a.queue.add(again, m.name)
-			return awayError{err}
+func (a *Agent) clear(ctx context.Context, keys []string, how mailbox.Outcome, stamps ...string) {
+	for i, key := range keys {
+		if err := a.settle(ctx, key, how, stamps...); err != nil {
+			a.postpone(err, keys[i:]...)
+			return
 		}
 	}
-	return nil
 }
 
-// clearSoon is clear for what was seen: where it fails, nothing is done twice.
-func (a *Agent) clearSoon(ctx context.Context, m *queued) {
-	if err := a.clear(ctx, m, mailbox.Taken); err != nil {
-		a.log.Warn("processed mail cannot be removed from the inbox yet", "message_id", m.id, "err", err)
-	}
-}
-
-// refusedByBot ends what the bot will not take, and whose message the
-// caller may end. A task is rejected. None of it counts as seen: when it is sent
+// refusedByBot ends what the bot will not take. A task is rejected. None of it counts as seen: when it is sent
 // again, the bot is asked again.
-func (a *Agent) refusedByBot(ctx context.Context, m *queued, e mailbox.Envelope, no refusedWith) (err error) {
-	defer func() {
-		if err != nil {
-			a.queue.unclaim(m)
-		}
-	}()
+func (a *Agent) refusedByBot(ctx context.Context, m *queued, e mailbox.Envelope, no refusedWith) error {
 	if e.Type.AboutTask() && !e.Type.GivesTask() && no.code.Retriable() {
 		return errLater // its sender believes it delivered: who tries again is this side
 	}
+	var giver *mailbox.Card
+	if e.Type.GivesTask() {
+		giver = a.cards.get(ctx, e.From)
+	}
+	keys, err := a.noteRefused(m, e, no, giver)
+	if err != nil {
+		return awayError{err}
+	}
+	a.clear(ctx, keys, mailbox.Taken, m.stamps...)
+	return nil
+}
+
+func (a *Agent) noteRefused(m *queued, e mailbox.Envelope, no refusedWith, giver *mailbox.Card) ([]string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.queue.has(m) {
+		return nil, nil
+	}
 	a.observe(EventRefused, e, string(no.code))
+	var err error
 	switch {
 	case e.Type.GivesTask():
-		_, err = a.UpdateTask(ctx, TaskUpdate{TaskID: taskID(e), From: e.From, State: mailbox.Rejected, Text: no.Error()})
+		_, err = a.update(TaskUpdate{TaskID: taskID(e), From: e.From, State: mailbox.Rejected, Text: no.Error()}, "", giver,
+			nil)
 		if _, refused := errors.AsType[*mailbox.Error](err); refused {
 			err = nil
 		}
 	case e.Metadata.RequiresAck && !e.Type.AboutTask():
-		err = a.answerNow(new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
+		err = a.answer(new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
 	}
 	if err != nil {
-		return awayError{err}
+		return nil, err
 	}
-	a.clearSoon(ctx, m)
-	return nil
+	return a.queue.remove(m), nil
 }

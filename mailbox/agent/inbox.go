@@ -32,7 +32,9 @@ const (
 // Inbox shows what waits for the bot, at most limit, in the order of delivery,
 // and how many there are. It delivers nothing.
 func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int, err error) {
-	list := look(a.queue, func() []*queued { return slices.Clone(a.queue.list) })
+	a.mu.Lock()
+	list := slices.Clone(a.queue.list)
+	a.mu.Unlock()
 	total = len(list)
 	list = list[:max(0, min(limit, maxDrain, total))]
 	waiting = []Mail{}
@@ -73,15 +75,14 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 	}
 	d := Drained{Messages: []Mail{}}
 	a.awaitChannel(ctx)
-	for _, m := range a.queue.overflow(peerBuffer) {
-		if a.drop(ctx, m) {
-			d.Dropped++
-		}
-	}
+	d.Dropped = a.dropOverflow(ctx)
 	var names []string
 	var list []mailbox.Envelope
 	room := drainBytes
-	for _, m := range a.queue.takeAll(min(limit, maxDrain), goal) {
+	a.mu.Lock()
+	ready := a.queue.ready(min(limit, maxDrain), goal)
+	a.mu.Unlock()
+	for _, m := range ready {
 		var e mailbox.Envelope
 		var ok bool
 		if room > 0 {
@@ -90,9 +91,13 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 				a.log.Warn("mail cannot be read and waits", "message_id", m.id, "err", err)
 			}
 		}
-		a.queue.stop(m)
+		a.mu.Lock()
+		if m.busy = false; ok {
+			m.hold = time.Now().Add(handedOutFor)
+		}
+		a.queue.notify()
+		a.mu.Unlock()
 		if ok {
-			a.queue.update(func() { m.hold = time.Now().Add(handedOutFor) })
 			room -= m.size
 			names, list = append(names, m.name), append(list, e)
 			d.Messages = append(d.Messages, mailOf(m, e))
@@ -103,7 +108,14 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 		a.handedOut.Add(d.Cursor, names)
 	}
 	d.Rendered = mailbox.Render(list)
-	d.Waiting = max(0, look(a.queue, func() int { return len(a.queue.of(goal)) })-len(list))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range a.queue.list {
+		if goal == "" || m.session == goal {
+			d.Waiting++
+		}
+	}
+	d.Waiting = max(0, d.Waiting-len(list))
 	return d, nil
 }
 
@@ -113,37 +125,44 @@ func (a *Agent) awaitChannel(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainWait)
 	defer cancel()
 	for ctx.Err() == nil {
-		changed := a.queue.Changed()
-		if !a.queue.any(func(m *queued) bool { return m.delivering && !m.claimed && m.given.IsZero() }) {
+		a.mu.Lock()
+		changed := a.queue.changed
+		giving := slices.ContainsFunc(a.queue.list, func(m *queued) bool { return m.busy && m.given.IsZero() })
+		a.mu.Unlock()
+		if !giving {
 			return
 		}
 		_ = wait.Change(ctx, time.Time{}, changed)
 	}
 }
 
-// drop forgets a peer message that the buffer has no room for, unless the bot
-// has answered it in between.
-func (a *Agent) drop(ctx context.Context, m *queued) bool {
-	if !a.queue.claim(m) {
-		return false
-	}
-	a.observe(EventDropped, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self, Type: mailbox.TypeMessage},
-		"the buffer of its goal is full")
+// dropOverflow forgets peer messages that the buffers have no room for, and returns how many.
+func (a *Agent) dropOverflow(ctx context.Context) int {
+	var keys []string
 	a.mu.Lock()
-	a.note(m.id, marks(kindSeen, m.key)...)
+	list := a.queue.overflow(peerBuffer)
+	for _, m := range list {
+		a.observe(EventDropped, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self, Type: mailbox.TypeMessage},
+			"the buffer of its goal is full")
+		a.note(m.id, marks(kindSeen, m.key)...)
+		keys = append(keys, a.queue.remove(m)...)
+	}
 	a.mu.Unlock()
-	a.clearSoon(ctx, m)
-	return true
+	a.clear(ctx, keys, mailbox.Taken)
+	return len(list)
 }
 
 // Ack settles a waiting message: the bot has dealt with it. It is an error where
 // no message of that id waits.
 func (a *Agent) Ack(ctx context.Context, id string) error {
-	return a.settleOne(ctx, id, func(m *queued, e mailbox.Envelope) error {
-		a.delivered(ctx, m, e)
+	m, e, err := a.waitingFor(ctx, id)
+	if err == nil && !a.delivered(ctx, m, e) {
+		err = notWaiting(id)
+	}
+	if err == nil {
 		a.cancelDelivery(m, &Settled{})
-		return nil
-	})
+	}
+	return err
 }
 
 // Nack refuses a waiting message. Its sender gets that where it asked for an
@@ -151,52 +170,59 @@ func (a *Agent) Ack(ctx context.Context, id string) error {
 // rejected. A step of a task was acknowledged when it came: with such a code, it
 // goes on waiting here.
 func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message string) error {
-	return a.settleOne(ctx, id, func(m *queued, e mailbox.Envelope) error {
-		err := a.refusedByBot(ctx, m, e, refusedWith{code, message})
-		a.cancelDelivery(m, &Settled{Refused: true})
-		if errors.Is(err, errLater) {
-			return nil
-		}
+	m, e, err := a.waitingFor(ctx, id)
+	if err != nil {
 		return err
-	})
+	}
+	err = a.refusedByBot(ctx, m, e, refusedWith{code, message})
+	a.cancelDelivery(m, &Settled{Refused: true})
+	if errors.Is(err, errLater) {
+		return nil
+	}
+	return err
 }
 
 // Waits reports whether a message of this id waits for the bot, or for its answer.
-func (a *Agent) Waits(id string) bool { return a.queue.find(id) != nil }
+func (a *Agent) Waits(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.queue.byName[id] != nil
+}
 
 // Handled reports whether a message of this id was delivered, among the newest.
 func (a *Agent) Handled(id string) bool { return a.forwardable.Contains(id) }
 
-// settleOne calls do, which ends it, for the message that the bot knows by id.
-func (a *Agent) settleOne(ctx context.Context, id string, do func(*queued, mailbox.Envelope) error) error {
-	gone := mailbox.Invalid("id", "no message %.200q waits; it may have been dealt with", id)
-	m := a.queue.find(id)
+func notWaiting(id string) *mailbox.Error {
+	return mailbox.Invalid("id", "no message %.200q waits; it may have been dealt with", id)
+}
+
+// waitingFor returns the message that the bot knows by id.
+func (a *Agent) waitingFor(ctx context.Context, id string) (m *queued, e mailbox.Envelope, err error) {
+	a.mu.Lock()
+	m = a.queue.byName[id]
+	var giving *mailbox.Envelope
+	if m != nil {
+		giving = m.giving
+	}
+	a.mu.Unlock()
 	if m == nil {
-		return gone
+		return nil, e, notWaiting(id)
 	}
-	var e mailbox.Envelope
-	var err error
-	if giving := a.queue.now(m).giving; giving != nil {
-		e = *giving // the store may be away meanwhile
-	} else {
-		e, err = a.read(ctx, m)
+	if giving != nil { // the store may be away meanwhile
+		return m, *giving, nil
 	}
-	if errors.Is(err, mailbox.ErrGone) {
-		a.queue.remove(m)
-		return gone
+	if e, err = a.read(ctx, m); errors.Is(err, mailbox.ErrGone) {
+		a.take(m)
+		err = notWaiting(id)
 	}
-	if err != nil {
-		return err
-	}
-	if !a.queue.claim(m) {
-		return gone
-	}
-	return do(m, e)
+	return m, e, err
 }
 
 // cancelDelivery ends the delivery of m, which was settled otherwise.
 func (a *Agent) cancelDelivery(m *queued, how *Settled) {
-	if cancel := a.queue.now(m).cancel; cancel != nil {
-		cancel(how)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m.cancel != nil {
+		m.cancel(how)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
 	"feishu-relay/book"
@@ -25,55 +24,56 @@ func (a *Agent) receive(ctx context.Context) error {
 
 // postponed is mail that the disk or the store refused to deal with: the other mail does not wait for it.
 type postponed struct {
-	wake chan struct{} // has a value if there is some
-
-	mu    sync.Mutex
-	keys  []string // the store's; guarded by mu, as the rest is
-	fault string   // the error that was logged last
+	keys  []string  // the store's
+	at    time.Time // when they are dealt with again
+	fails int       // how often, in a row, one was refused again
+	fault string    // the error that was logged last
 }
 
+// postpone has mail looked at again after a pause, behind what waits for that already.
 func (a *Agent) postpone(why error, keys ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	p := &a.postponed
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if text := why.Error(); text != p.fault && !errors.Is(why, context.Canceled) {
 		p.fault = text
 		a.log.Warn("mail waits to be processed", "err", why)
 	}
 	a.opts.Failed("inbox", why)
-	p.keys = append(p.keys, keys...)
-	wait.Wake(p.wake)
+	if p.keys = append(p.keys, keys...); p.at.IsZero() {
+		p.at = time.Now().Add(wait.Doubled(retryFirst, awayMax, p.fails))
+		p.fails++
+	}
+	wait.Wake(a.wake)
 }
 
-// sortPostponed deals with what was postponed. What fails goes behind the rest.
-func (a *Agent) sortPostponed(ctx context.Context) error {
-	p, again := &a.postponed, wait.NewBackoff(retryFirst, awayMax)
-	for {
-		p.mu.Lock()
-		keys := p.keys
-		p.keys = nil
-		p.mu.Unlock()
-		if len(keys) == 0 {
-			again.Reset()
-			if err := wait.Change(ctx, time.Time{}, p.wake); err != nil {
-				return err
-			}
-			continue
+// sortPostponed deals with what was postponed, if it is time, and returns when it is to be called again. What fails
+// goes behind the rest.
+func (a *Agent) sortPostponed(ctx context.Context) (next time.Time) {
+	a.mu.Lock()
+	at, keys := a.postponed.at, a.postponed.keys
+	if !passed(at) {
+		a.mu.Unlock()
+		return at
+	}
+	a.postponed.at, a.postponed.keys = time.Time{}, nil
+	a.mu.Unlock()
+	for i, key := range keys {
+		item, err := a.opts.Store.Read(ctx, a.opts.Self, key)
+		if err == nil {
+			err = a.sort(ctx, item)
 		}
-		if err := again.Sleep(ctx); err != nil {
-			return err
-		}
-		for i, key := range keys {
-			item, err := a.opts.Store.Read(ctx, a.opts.Self, key)
-			if err == nil {
-				err = a.sort(ctx, item)
-			}
-			if err != nil && !errors.Is(err, mailbox.ErrGone) {
-				a.postpone(err, append(keys[i+1:], key)...)
-				break
-			}
+		if err != nil && !errors.Is(err, mailbox.ErrGone) {
+			a.postpone(err, append(keys[i+1:], key)...)
+			break
 		}
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.postponed.at.IsZero() {
+		a.postponed.fails = 0
+	}
+	return a.postponed.at
 }
 
 // sort decides about a piece of mail. An error means that it has to be tried again.
@@ -173,12 +173,10 @@ func (a *Agent) unwanted(e mailbox.Envelope) *mailbox.Error {
 func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) {
 	m := queued{keys: []string{item.Key}, stamps: []string{a.stamp(e)}, size: len(item.Raw), id: e.ID, key: messageKey(e),
 		name: e.ID, session: cmp.Or(e.Metadata.Goal, string(a.opts.Self)), from: e.From, priority: e.Priority,
-		sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks()}
+		sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks(),
+		buffered: e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck && e.Metadata.Goal != ""}
 	if c := a.conversation(e); c != nil {
 		m.inChat, m.conversation = true, c.Channel+"/"+c.Chat()
-	}
-	if e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck {
-		m.goal = e.Metadata.Goal
 	}
 	if e.SharedID() || a.seen(givenKey(e.ID)) {
 		m.name = e.UniqueID()
@@ -186,17 +184,15 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) {
 	if a.seen(closedKey(m.key, m.sent)) {
 		m.state = unanswered
 	}
-	waits := look(a.queue, func() bool { return a.queue.byKey[m.key] != nil })
-	if limited(e.Type) && !waits { // counted before the bot can answer it
+	if !a.queue.add(m, e.UniqueID()) {
+		a.observe(EventDuplicate, e, "")
+		return
+	}
+	if limited(e.Type) {
 		_, counted := a.exchanged(e.From, m.key, 0) // it is not refused, only what follows is
 		a.note(e.ID, counted...)
 	}
-	a.fresh.Store(&arrival{e, m.key, m.inChat, time.Now()})
-	what := EventReceived
-	if !a.queue.add(m, e.UniqueID()) {
-		what = EventDuplicate
-	}
-	a.observe(what, e, "")
+	a.observe(EventReceived, e, "")
 }
 
 // malformed sets aside what is not an envelope, and answers its sender where it says

@@ -82,7 +82,7 @@ func (a *Agent) asked(e mailbox.Envelope) string {
 	id := cmp.Or(e.ReplyTo, e.Metadata.CorrelationID)
 	key := answeredKey(e.To, id)
 	waits := func(m *queued) bool { return m.asks && m.from == e.To && m.id == id }
-	if !botResult(e.Type) || a.seen(key) || !a.queue.any(waits) && !a.seen(askedKey(e.To, id)) {
+	if !botResult(e.Type) || a.seen(key) || !slices.ContainsFunc(a.queue.list, waits) && !a.seen(askedKey(e.To, id)) {
 		return ""
 	}
 	return key

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,8 +38,7 @@ type phase string
 
 const (
 	posted   phase = "posted"   // it is to be put into the store
-	stored   phase = "stored"   // it waits there for its acknowledgement
-	watched  phase = "watched"  // it waits there until it is taken
+	stored   phase = "stored"   // it waits there for its acknowledgement, or until it is taken
 	doubtful phase = "doubtful" // the store may have lost it, and is asked at once
 	pausing  phase = "pausing"  // it was not acknowledged, and is sent again after a pause
 	refused  phase = "refused"  // it was taken and refused for now, and is sent again after a pause
@@ -57,23 +57,19 @@ type letter struct {
 	gone     bool            // it is in the table no more
 }
 
-// letterState is what the book knows of a letter besides its envelope.
+// letterState is what the book knows of a letter besides its envelope as it was encoded.
 type letterState struct {
-	ID       string          `json:"id"` // of the envelope; several letters may share one
-	To       mailbox.AgentID `json:"to"`
-	Ack      bool            `json:"ack,omitempty"`   // an acknowledgement is awaited
-	Watch    bool            `json:"watch,omitempty"` // it is watched instead; with neither, only the store has to take it
-	Expires  time.Time       `json:"expires,omitzero"`
-	Life     time.Duration   `json:"life,omitempty"`
-	Retries  int             `json:"retries,omitempty"`  // at most
-	Recorded bool            `json:"recorded,omitempty"` // it is acknowledged before its receiver's bot has it
-	Size     int             `json:"size"`
+	Head       mailbox.Envelope `json:"head"` // with the beginning of the text, and neither data nor files
+	Size       int              `json:"size"`
+	Phase      phase            `json:"phase"`
+	Due        time.Time        `json:"due"`                  // when something is to be done for it in its phase
+	Key        string           `json:"key,omitempty"`        // what the store has it under; "": it was not there yet
+	RetryCount int              `json:"retryCount,omitempty"` // how often it was sent again
 
-	Phase      phase       `json:"phase"`
-	Due        time.Time   `json:"due"`                  // when something is to be done for it in its phase
-	Key        string      `json:"key,omitempty"`        // what the store has it under; "": it was not there yet
-	RetryCount int         `json:"retryCount,omitempty"` // how often it was sent again
-	Dead       *DeadLetter `json:"dead,omitempty"`
+	// Of a dead one.
+	Code   mailbox.Code `json:"code,omitempty"`
+	Reason string       `json:"reason,omitempty"`
+	DeadAt time.Time    `json:"dead_at,omitzero"`
 }
 
 // DeadLetter is a message that could not be delivered.
@@ -109,11 +105,8 @@ func (a *Agent) restoreLetter(name string, value json.RawMessage) error {
 	if at, err := strconv.ParseInt(name, 10, 64); err == nil {
 		a.named = max(a.named, at) // the clock may have been set back
 	}
-	switch n.Phase {
-	case stored, watched:
+	if n.Due = sooner(n.Due, time.Now().Add(maxPause)); n.Phase == stored { // likewise
 		n.Due = time.Now().Add(a.opts.AckTimeout)
-	default:
-		n.Due = slices.MinFunc([]time.Time{n.Due, time.Now().Add(maxPause)}, time.Time.Compare) // likewise
 	}
 	a.insert(n)
 	return nil
@@ -133,10 +126,10 @@ func (a *Agent) all() iter.Seq[*letter] {
 }
 
 func (a *Agent) insert(n *letter) {
-	r := a.receivers[n.To]
+	r := a.receivers[n.Head.To]
 	if r == nil {
-		r = &receiver{id: n.To, letters: map[*letter]struct{}{}}
-		a.receivers[n.To] = r
+		r = &receiver{id: n.Head.To, letters: map[*letter]struct{}{}}
+		a.receivers[r.id] = r
 	}
 	r.letters[n] = struct{}{}
 	n.receiver = r
@@ -149,6 +142,20 @@ func (n *letter) record() book.Record {
 	return book.Record{Kind: kindLetter, Key: n.name, Value: n.letterState}
 }
 
+// ack reports whether an acknowledgement of n is awaited.
+func (n *letter) ack() bool { return n.Head.Metadata.RequiresAck }
+
+// watched reports whether it is awaited instead that n is taken. For what is neither, only the store has to take it.
+func (n *letter) watched() bool { return !n.ack() && !n.Head.Type.Control() }
+
+// mayRetry reports whether n may be sent again.
+func (a *Agent) mayRetry(n *letter) bool {
+	if most := n.Head.Metadata.MaxRetries; most != nil {
+		return n.RetryCount < *most
+	}
+	return n.RetryCount < a.opts.MaxRetries
+}
+
 // post takes m to be sent: with nil it is in the book, together with the records, and behind what
 // was sent to the same agent before. Else neither is; a [*mailbox.Error] with AGENT_BUSY says that too much
 // waits, and [mailbox.ErrFull] that too much waits for this receiver.
@@ -158,15 +165,9 @@ func (a *Agent) post(m mailbox.Sealed, with ...book.Record) error {
 	}
 	now := time.Now()
 	a.named = max(a.named+1, now.UnixNano())
-	n := &letter{name: fmt.Sprintf("%019d", a.named), mail: &m, letterState: letterState{ID: m.ID, To: m.To,
-		Ack: m.Metadata.RequiresAck, Watch: !m.Metadata.RequiresAck && !m.Type.Control(), Expires: m.Expires(),
-		Retries: a.opts.MaxRetries, Recorded: m.Type.AboutTask(), Size: len(m.Raw), Phase: posted, Due: now}}
-	if !n.Expires.IsZero() {
-		n.Life = n.Expires.Sub(m.Timestamp)
-	}
-	if m.Metadata.MaxRetries != nil {
-		n.Retries = *m.Metadata.MaxRetries
-	}
+	n := &letter{name: fmt.Sprintf("%019d", a.named), mail: &m,
+		letterState: letterState{Head: m.Envelope, Size: len(m.Raw), Phase: posted, Due: now}}
+	n.Head.Content.Parts = []mailbox.Part{mailbox.TextPart(runes.Cut(m.Text(), maxShown))}
 	mail := book.Record{Kind: kindMail, Key: n.name, Value: json.RawMessage(m.Raw)}
 	if err := a.commit(append([]book.Record{mail, n.record()}, with...)...); err != nil {
 		return err
@@ -188,7 +189,7 @@ func (a *Agent) room(m mailbox.Sealed) error {
 			letters++
 			size += n.Size
 		}
-		if n.Phase == posted && n.To == m.To {
+		if n.Phase == posted && n.Head.To == m.To {
 			unstored++
 		}
 	}
@@ -205,7 +206,7 @@ func (a *Agent) room(m mailbox.Sealed) error {
 // unacknowledged is how many letters wait: for an acknowledgement, or for the store.
 func (a *Agent) unacknowledged() (n int) {
 	for l := range a.all() {
-		if l.Phase != dead && (l.Key == "" || !l.Watch) {
+		if l.Phase != dead && (l.Key == "" || !l.watched()) {
 			n++
 		}
 	}
@@ -216,7 +217,7 @@ func (a *Agent) unacknowledged() (n int) {
 func (a *Agent) sentTo(id string, to mailbox.AgentID) (list []*letter) {
 	if r := a.receivers[to]; r != nil {
 		for n := range r.letters {
-			if n.ID == id {
+			if n.Head.ID == id {
 				list = append(list, n)
 			}
 		}
@@ -241,9 +242,9 @@ func (a *Agent) acked(id string, from mailbox.AgentID) (known bool) {
 func (a *Agent) nacked(id string, from mailbox.AgentID, code mailbox.Code, message string) (known bool) {
 	for _, n := range a.sentTo(id, from) {
 		switch {
-		case n.Phase == dead, !n.Ack && !n.Watch:
+		case n.Phase == dead, !n.ack() && !n.watched():
 			continue
-		case n.Watch || !code.Retriable() || n.RetryCount >= n.Retries:
+		case n.watched() || !code.Retriable() || !a.mayRetry(n):
 			a.die(n, code, fmt.Sprintf("%s refused it: %s", from, message))
 		default:
 			a.pause(n, refused)
@@ -275,14 +276,14 @@ func (a *Agent) remove(n *letter) {
 func (a *Agent) forget(n *letter) {
 	n.gone = true
 	if delete(n.receiver.letters, n); len(n.receiver.letters) == 0 {
-		delete(a.receivers, n.To)
+		delete(a.receivers, n.Head.To)
 	}
 }
 
 // holdBack leaves n alone for a while: the book cannot take what became of it.
 func (a *Agent) holdBack(n *letter, err error) {
-	a.log.Warn("what became of a message cannot be written down; it is looked at again", "to", n.To,
-		"message_id", n.ID, "err", err)
+	a.log.Warn("what became of a message cannot be written down; it is looked at again", "to", n.Head.To,
+		"message_id", n.Head.ID, "err", err)
 	n.hold = time.Now().Add(lookEvery)
 	wait.Wake(a.wake)
 }
@@ -290,7 +291,7 @@ func (a *Agent) holdBack(n *letter, err error) {
 // save writes n down as it is now.
 func (a *Agent) save(n *letter) {
 	if err := a.commit(n.record()); err != nil {
-		a.log.Warn("write down a message that waits", "to", n.To, "message_id", n.ID, "err", err)
+		a.log.Warn("write down a message that waits", "to", n.Head.To, "message_id", n.Head.ID, "err", err)
 	}
 }
 
@@ -329,7 +330,8 @@ func (a *Agent) load(n *letter) (m mailbox.Sealed, err error) {
 		}
 	}
 	if _, broken := errors.AsType[*mailbox.Error](err); broken || errors.Is(err, book.ErrNotFound) {
-		a.log.Error("a message that waits cannot be read and is not sent", "to", n.To, "message_id", n.ID, "err", err)
+		a.log.Error("a message that waits cannot be read and is not sent", "to", n.Head.To, "message_id", n.Head.ID,
+			"err", err)
 		a.remove(n)
 	}
 	return m, err
@@ -342,29 +344,19 @@ var errUnsigned = &mailbox.Error{Code: mailbox.BadSignature, Field: "sig",
 // die makes n a dead letter. In the same commit its task fails, or the bot gets a notice. If the book cannot
 // take that, it is tried again.
 func (a *Agent) die(n *letter, code mailbox.Code, reason string) {
-	m, err := a.load(n)
-	if n.gone {
-		return
-	}
-	was, now := n.letterState, time.Now().Round(0).UTC()
-	n.Phase, n.Dead = dead, &DeadLetter{ID: n.ID, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now,
-		Envelope: m.Envelope}
-	n.Dead.Envelope.Content.Parts = []mailbox.Part{mailbox.TextPart(runes.Cut(m.Text(), maxShown))}
-	if err == nil || errors.Is(err, errUnsigned) {
-		err = a.noteDead(n)
-	}
-	if err != nil {
+	was := n.letterState
+	n.Phase, n.Code, n.Reason, n.DeadAt = dead, code, reason, time.Now().Round(0).UTC()
+	if err := a.noteDead(n); err != nil {
 		n.letterState = was
 		a.holdBack(n, err)
 		return
 	}
 	n.mail = nil
-	a.observe(EventDead, n.Dead.Envelope, string(code))
-	list := a.deadLetters()
+	a.observe(EventDead, n.Head, string(code))
 	size := 0
-	for i, n := range list {
+	for i, n := range a.deadLetters() {
 		if size += n.Size; i >= maxDead || size > maxDeadBytes {
-			a.log.Warn("too many dead letters; the oldest is removed", "message_id", n.ID, "kept", maxDead)
+			a.log.Warn("too many dead letters; the oldest is removed", "message_id", n.Head.ID, "kept", maxDead)
 			a.remove(n)
 		}
 	}
@@ -373,19 +365,18 @@ func (a *Agent) die(n *letter, code mailbox.Code, reason string) {
 // noteDead commits what follows from the death of n: the bot gets notice of a task that could not be delivered, and
 // of a message that expired.
 func (a *Agent) noteDead(n *letter) (err error) {
-	d := n.Dead
-	e := d.Envelope
-	expired := !n.Expires.IsZero() && !d.DeadAt.Before(n.Expires)
+	e, expires := n.Head, n.Head.Expires()
+	expired := !expires.IsZero() && !n.DeadAt.Before(expires)
 	if t, ok := a.tasks.get(Given, e.To, taskID(e)); ok && e.Type.GivesTask() && t.State == mailbox.Pending {
-		err = a.giveUp(t, fmt.Sprintf("%s: %s", d.Code, d.Reason), n.record())
-	} else if !e.Type.GivesTask() && !e.Type.Control() && (expired || d.Code == mailbox.BadSignature || n.Watch) {
-		err = a.send(new(expiryNotice(*d)), n.record())
+		err = a.giveUp(t, fmt.Sprintf("%s: %s", n.Code, n.Reason), n.record())
+	} else if !e.Type.GivesTask() && !e.Type.Control() && (expired || n.Code == mailbox.BadSignature || n.watched()) {
+		err = a.send(new(expiryNotice(n)), n.record())
 	} else {
 		return a.commit(n.record())
 	}
 	if _, no := errors.AsType[*mailbox.Error](err); no || errors.Is(err, mailbox.ErrFull) {
 		a.log.Error("the bot is not told of an undelivered message; it is among the dead letters",
-			"message_id", d.ID, "err", err)
+			"message_id", e.ID, "err", err)
 		return a.commit(n.record())
 	}
 	return err
@@ -399,10 +390,7 @@ func (a *Agent) deadLetters() (list []*letter) {
 		}
 	}
 	slices.SortFunc(list, func(x, y *letter) int {
-		if c := y.Dead.DeadAt.Compare(x.Dead.DeadAt); c != 0 {
-			return c
-		}
-		return strings.Compare(y.name, x.name)
+		return cmp.Or(y.DeadAt.Compare(x.DeadAt), strings.Compare(y.name, x.name))
 	})
 	return list
 }
@@ -412,7 +400,7 @@ func (a *Agent) DeadLetters() (all []DeadLetter) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, n := range a.deadLetters() {
-		all = append(all, *n.Dead)
+		all = append(all, DeadLetter{n.Head.ID, n.Code, n.Reason, n.attempts(), n.DeadAt, n.Head})
 	}
 	return all
 }
@@ -423,7 +411,7 @@ func (a *Agent) Replay(_ context.Context, id string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := a.deadLetters()
-	i := slices.IndexFunc(list, func(n *letter) bool { return n.ID == id })
+	i := slices.IndexFunc(list, func(n *letter) bool { return n.Head.ID == id })
 	if i < 0 {
 		return mailbox.Invalid("id", "there is no dead letter %.200q", id)
 	}

@@ -67,7 +67,7 @@ func (a *Agent) Attach(send Send) Line {
 	if before := a.line.Swap(now); before != nil {
 		before.end()
 	}
-	a.queue.opened()
+	a.opened()
 	return now
 }
 

@@ -37,6 +37,7 @@ func (a *Agent) watchTimes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		next = sooner(next, a.sortPostponed(ctx))
 		looks, letters, at := a.due(time.Now())
 		for _, r := range looks {
 			a.look(ctx, r)
@@ -76,23 +77,18 @@ func (a *Agent) due(now time.Time) (looks []*receiver, letters []*letter, next t
 	return looks, letters, next
 }
 
-// inStore reports whether the store has n, as far as is known.
-func (n *letter) inStore() bool {
-	return n.Phase == stored || n.Phase == watched || n.Phase == doubtful
-}
-
 // at returns when something is to be done for n; zero: not before something else happens.
 func (n *letter) at() time.Time {
-	waits := n.Phase == stored || n.Key != "" && (n.Phase == pausing || n.Phase == refused)
+	waits := n.Phase == stored && n.ack() || n.Key != "" && (n.Phase == pausing || n.Phase == refused)
 	switch {
 	case n.gone, n.Phase == dead:
 		return time.Time{}
 	case !n.hold.IsZero():
 		return n.hold
 	case waits && !n.receiver.online:
-		return n.Expires
+		return n.Head.Expires()
 	}
-	return sooner(later(n.Due, n.receiver.hold), n.Expires)
+	return sooner(later(n.Due, n.receiver.hold), n.Head.Expires())
 }
 
 func later(x, y time.Time) time.Time { return slices.MaxFunc([]time.Time{x, y}, time.Time.Compare) }
@@ -139,10 +135,10 @@ func (a *Agent) look(ctx context.Context, r *receiver) {
 	came := online && !r.online
 	r.online, r.looked = online, now
 	for n := range r.letters {
-		if came && n.Phase == stored {
+		if came && n.Phase == stored && n.ack() {
 			n.Due = later(n.Due, now.Add(a.opts.AckTimeout))
 		}
-		if err == nil && place == mailbox.Gone && n.inStore() {
+		if err == nil && place == mailbox.Gone && (n.Phase == stored || n.Phase == doubtful) {
 			n.Phase, n.Due = doubtful, now
 		}
 	}
@@ -159,10 +155,10 @@ func (a *Agent) attend(ctx context.Context, n *letter) {
 	}
 	place, inProgress, err := mailbox.Waiting, false, error(nil)
 	if n.Key != "" && n.Phase != refused {
-		key := n.Key
+		key, to := n.Key, n.Head.To
 		place, err = outside(ctx, a, func(ctx context.Context) (mailbox.Place, error) {
-			place, err := a.opts.Store.Where(ctx, n.To, key)
-			inProgress = err == nil && place == mailbox.Waiting && !n.Recorded && a.acknowledges(ctx, n.To)
+			place, err := a.opts.Store.Where(ctx, to, key)
+			inProgress = err == nil && place == mailbox.Waiting && !n.Head.Type.AboutTask() && a.acknowledges(ctx, to)
 			return place, err
 		})
 		if !isDue() {
@@ -171,43 +167,38 @@ func (a *Agent) attend(ctx context.Context, n *letter) {
 	}
 	now, looked := time.Now(), !n.hold.IsZero()
 	n.hold = time.Time{}
-	switch expired := passed(n.Expires); {
+	switch expired := passed(n.Head.Expires()); {
 	case err == nil && place == mailbox.Processed && expired && !looked:
 		n.hold = now.Add(lookEvery) // a receiver that removed it for its age sends a nack soon
 	case err == nil && place == mailbox.Processed: // it counts as acknowledged (docs/protocol.md 6.4 and 6.6)
 		a.remove(n)
 	case err == nil && place == mailbox.Aside:
 		a.die(n, mailbox.InvalidMessage,
-			fmt.Sprintf("%s set it aside: it could not read it, or has another RELAY_SECRET", n.To))
+			fmt.Sprintf("%s set it aside: it could not read it, or has another RELAY_SECRET", n.Head.To))
 	case expired && n.Key == "":
-		a.die(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.Life))
+		a.die(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.life()))
 	case expired:
-		a.die(n, mailbox.AgentOffline, fmt.Sprintf("not taken within its life of %s", n.Life))
+		a.die(n, mailbox.AgentOffline, fmt.Sprintf("not taken within its life of %s", n.life()))
 	case err != nil:
 		a.failed(n.receiver, err)
 	case n.Phase == posted || n.Phase == pausing || n.Phase == refused:
 		a.put(ctx, n)
-	case place == mailbox.Gone && n.RetryCount >= n.Retries:
+	case place == mailbox.Gone && !a.mayRetry(n):
 		a.die(n, mailbox.AgentOffline, fmt.Sprintf("the store has lost it, after %d attempts", n.attempts()))
 	case place == mailbox.Gone:
-		a.log.Warn("the mailbox store has lost a message; sending it again", "to", n.To, "message_id", n.ID)
+		a.log.Warn("the mailbox store has lost a message; sending it again", "to", n.Head.To, "message_id", n.Head.ID)
 		a.put(ctx, n)
-	case n.Phase == doubtful || n.Watch || inProgress:
-		n.Phase, n.Due = n.waiting(), now.Add(a.opts.AckTimeout)
-	case n.RetryCount >= n.Retries:
+	case n.Phase == doubtful || n.watched() || inProgress:
+		n.Phase, n.Due = stored, now.Add(a.opts.AckTimeout)
+	case !a.mayRetry(n):
 		a.die(n, mailbox.AgentOffline, fmt.Sprintf("no acknowledgement after %d attempts", n.attempts()))
 	default:
 		a.pause(n, pausing)
 	}
 }
 
-// waiting is n's phase while it is in the store.
-func (n *letter) waiting() phase {
-	if n.Watch {
-		return watched
-	}
-	return stored
-}
+// life is how long n may wait to be taken.
+func (n *letter) life() time.Duration { return n.Head.Expires().Sub(n.Head.Timestamp) }
 
 // put puts n into the store: for the first time, or again. An answer to
 // the earlier copy may come meanwhile, and then holds.
@@ -219,7 +210,7 @@ func (a *Agent) put(ctx context.Context, n *letter) {
 	was, key := n.letterState, ""
 	if err == nil && was.Key != "" {
 		n.RetryCount++
-		n.Phase = n.waiting()
+		n.Phase = stored
 		m.Metadata.RetryCount = n.RetryCount
 		m.Raw, err = a.opts.Signing.Encode(m.Envelope)
 	}
@@ -254,13 +245,13 @@ func (a *Agent) inInbox(n *letter, key string, waits bool) {
 	r, first := n.receiver, n.Key == ""
 	r.last, r.fails, r.hold = key, 0, time.Time{}
 	n.Key, n.mail = key, nil
-	if !n.Ack && (!n.Watch || first && a.watchesEnough()) {
+	if !n.ack() && (!n.watched() || first && a.watchesEnough()) {
 		a.remove(n)
 		return
 	}
 	if waits {
-		n.Phase, n.Due = n.waiting(), time.Now().Add(a.opts.AckTimeout)
-		if first && n.Watch {
+		n.Phase, n.Due = stored, time.Now().Add(a.opts.AckTimeout)
+		if first && n.watched() {
 			n.Due = time.Now().Add(watchAfter)
 		}
 	}
@@ -270,7 +261,7 @@ func (a *Agent) inInbox(n *letter, key string, waits bool) {
 func (a *Agent) watchesEnough() bool {
 	n := 0
 	for l := range a.all() {
-		if l.Phase == watched {
+		if l.Phase == stored && l.watched() {
 			n++
 		}
 	}

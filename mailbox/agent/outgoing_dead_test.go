@@ -112,8 +112,8 @@ func TestOldDeadLettersGo(t *testing.T) {
 		r.change("large", func(n *letter) { n.Size = maxDeadBytes / 2 })
 		r.Agent.mu.Lock()
 		for i := range maxDead - 3 { // younger ones
-			r.insert(&letter{letterState: letterState{To: "tester", Phase: dead,
-				Dead: &DeadLetter{ID: fmt.Sprint(i), DeadAt: time.Now()}}})
+			r.insert(&letter{letterState: letterState{Head: mailbox.Envelope{ID: fmt.Sprint(i), To: "tester"}, Phase: dead,
+				DeadAt: time.Now()}})
 		}
 		r.Agent.mu.Unlock()
 		r.after(s)

@@ -132,7 +132,7 @@ func (r *rig) change(id string, f func(*letter)) {
 	r.Agent.mu.Lock()
 	defer r.Agent.mu.Unlock()
 	for n := range r.all() {
-		if n.ID == id {
+		if n.Head.ID == id {
 			f(n)
 			r.save(n)
 		}

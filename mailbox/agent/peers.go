@@ -340,6 +340,5 @@ type Counts struct {
 func (a *Agent) Counts() Counts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	waiting := look(a.queue, func() int { return len(a.queue.list) })
-	return Counts{Waiting: waiting, Unacknowledged: a.unacknowledged(), OpenTasks: len(a.tasks.taken())}
+	return Counts{Waiting: len(a.queue.list), Unacknowledged: a.unacknowledged(), OpenTasks: len(a.tasks.taken())}
 }

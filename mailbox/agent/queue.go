@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
-	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -15,7 +13,7 @@ import (
 // hold [mailbox.MaxInbox] of them, and what left it meanwhile is not delivered.
 type queued struct {
 	id       string // of the envelope; other programs' messages may share one
-	key      string // what Seen and ready know the message by (messageKey)
+	key      string // what the book and the queue know the message by (messageKey)
 	name     string // the id that the bot gets: no other message has it
 	from     mailbox.AgentID
 	priority mailbox.Priority
@@ -23,29 +21,24 @@ type queued struct {
 	expires  time.Time // zero: never
 	arrived  int
 	size     int    // of the envelope
-	goal     string // of a message through send_to_peer that may be dropped
 	session  string // the goal that it is for, the agent's name where it names no goal
+	buffered bool   // it came by send_to_peer for a goal, and may be dropped
 	asks     bool   // a result may answer it
 	inChat   bool   // it belongs in a conversation: those and the others do not wait for each other
 
 	conversation string   // the next message of it waits until this one is written, or answered
 	keys         []string // the store's for it; its sender may have sent it again
 	stamps       []string // of these
-	progress
-}
 
-// progress is how far a message's delivery has come.
-type progress struct {
-	delivering bool              // somebody is delivering it
-	tried      int               // the number of openings of channels when that began
-	given      time.Time         // the bot was given it first; zero: never
-	giving     *mailbox.Envelope // what is being delivered; cancel ends that
-	cancel     context.CancelCauseFunc
-	state      queueState
-	over       bool      // the task that it gave has ended since its delivery began
-	claimed    bool      // somebody settles it, or has
-	fails      int       // how often the bot could not take it, in a row
-	hold       time.Time // nothing is done for it until then
+	state  queueState
+	busy   bool              // somebody is reading or delivering it
+	giving *mailbox.Envelope // what is being delivered; cancel ends that
+	cancel context.CancelCauseFunc
+	opened int       // the number of openings of channels when the delivery began
+	given  time.Time // the bot was given it first; zero: never
+	over   bool      // the task that it gave has ended since its delivery began
+	fails  int       // how often the bot could not take it, in a row
+	hold   time.Time // nothing is done for it until then
 }
 
 // queueState is whether a message can be delivered.
@@ -57,256 +50,184 @@ const (
 	unanswered             // the bot did not answer: it is not delivered again
 )
 
+// queue is what waits for the bot.
+type queue struct {
+	list     []*queued // in the order of delivery
+	byKey    map[string]*queued
+	byName   map[string]*queued
+	arrived  int
+	occupied map[string]*queued // by conversation, what its other messages wait for
+	lanes    [2]lane            // of what belongs in a conversation, and of the rest
+	openings int                // how often a delivery channel has opened, or may have
+	changed  chan struct{}      // closed at the next change
+}
+
+// lane is messages that are written to the bot one after the other.
+type lane struct {
+	writing *queued   // the next waits until the bot has this one
+	bytes   int       // of what the bot has not answered
+	fails   int       // how often, in a row, something could not be written
+	hold    time.Time // nothing is delivered until then
+}
+
+func newQueue() queue {
+	return queue{byKey: map[string]*queued{}, byName: map[string]*queued{}, occupied: map[string]*queued{},
+		changed: make(chan struct{})}
+}
+
 func (m *queued) order(other *queued) int {
 	return cmp.Or(cmp.Compare(m.priority, other.priority), m.sent.Compare(other.sent),
 		cmp.Compare(m.arrived, other.arrived))
 }
 
 // weight is how much of maxInProgress m takes.
-func (m *queued) weight() int64 { return int64(min(max(m.size, leastInProgress), maxInProgress)) }
+func (m *queued) weight() int { return max(m.size, leastInProgress) }
 
-// free reports whether nobody is delivering m or settling it.
-func (m *queued) free() bool { return !m.delivering && !m.claimed }
-
-// ready is what waits for the bot, in the order of its delivery.
-type queue struct {
-	mu       sync.Mutex
-	list     []*queued // guarded by mu, as the rest is, and the messages
-	byKey    map[string]*queued
-	byName   map[string]*queued
-	byItem   map[string]*queued // by the store's key: the last message under it
-	arrived  int
-	occupied map[string]*queued // by conversation, what its other messages wait for
-	openings int                // how often a delivery channel has opened, or may have
-	changed  chan struct{}      // closed at the next change
+func (q *queue) lane(m *queued) *lane {
+	if m.inChat {
+		return &q.lanes[0]
+	}
+	return &q.lanes[1]
 }
 
-func newQueue() *queue {
-	return &queue{byKey: map[string]*queued{}, byName: map[string]*queued{}, byItem: map[string]*queued{},
-		occupied: map[string]*queued{}, changed: make(chan struct{})}
-}
-
-// update makes a change, and wakes those who wait for one.
-func (q *queue) update(change func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	change()
+// notify wakes those who wait for a change.
+func (q *queue) notify() {
 	close(q.changed)
 	q.changed = make(chan struct{})
 }
 
-// look returns what f does while nothing changes.
-func look[T any](q *queue, f func() T) T {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return f()
-}
-
-// Changed is closed at the next change.
-func (q *queue) Changed() <-chan struct{} {
-	return look(q, func() <-chan struct{} { return q.changed })
-}
-
-// any reports whether there is a message that which picks.
-func (q *queue) any(which func(*queued) bool) bool {
-	return look(q, func() bool { return slices.ContainsFunc(q.list, which) })
-}
-
-// find returns the message that the bot was given under an id, also one that
-// is being delivered; nil: there is no such message.
-func (q *queue) find(id string) *queued {
-	return look(q, func() *queued { return q.byName[id] })
-}
-
-// now returns a message as it is now.
-func (q *queue) now(m *queued) queued {
-	return look(q, func() queued { now := *m; now.keys = slices.Clone(m.keys); return now })
-}
+// has reports whether m still waits: nobody has settled it.
+func (q *queue) has(m *queued) bool { return q.byKey[m.key] == m }
 
 // add puts a message into the queue, and reports false where it is known: then its further keys
 // are noted. unique is the name that it gets where another one has its name.
-func (q *queue) add(m queued, unique string) (added bool) {
-	q.update(func() {
-		known := q.byKey[m.key]
-		if added = known == nil; added {
-			if q.byName[m.name] != nil {
-				m.name = unique
-			}
-			q.arrived++
-			m.arrived = cmp.Or(m.arrived, q.arrived)
-			known = &m
-			i, _ := slices.BinarySearchFunc(q.list, known, (*queued).order)
-			q.list = slices.Insert(q.list, i, known)
-			q.byKey[m.key], q.byName[m.name] = known, known
-		}
+func (q *queue) add(m queued, unique string) bool {
+	defer q.notify()
+	if known := q.byKey[m.key]; known != nil {
 		for _, key := range m.keys {
 			if !slices.Contains(known.keys, key) {
 				known.keys = append(known.keys, key)
 			}
-			q.byItem[key] = known
 		}
-		if !added {
-			known.stamps = append(known.stamps, m.stamps...)
-		}
-	})
-	return added
+		known.stamps = append(known.stamps, m.stamps...)
+		return false
+	}
+	if q.byName[m.name] != nil {
+		m.name = unique
+	}
+	q.arrived++
+	m.arrived = q.arrived
+	i, _ := slices.BinarySearchFunc(q.list, &m, (*queued).order)
+	q.list = slices.Insert(q.list, i, &m)
+	q.byKey[m.key], q.byName[m.name] = &m, &m
+	return true
 }
 
-// next returns the message whose turn it is, marked as being delivered, of those that belong in a
-// conversation or of the others. Without one, it
+// remove takes a message out, and returns its keys that no later message has taken.
+func (q *queue) remove(m *queued) (keys []string) {
+	if !q.has(m) {
+		return nil
+	}
+	defer q.notify()
+	delete(q.byKey, m.key)
+	delete(q.byName, m.name)
+	q.list = slices.DeleteFunc(q.list, func(x *queued) bool { return x == m })
+	return slices.DeleteFunc(slices.Clone(m.keys), func(key string) bool {
+		return slices.ContainsFunc(q.list, func(x *queued) bool {
+			return x.arrived > m.arrived && slices.Contains(x.keys, key)
+		})
+	})
+}
+
+// next returns the message whose turn it is, marked as being delivered. Without one, it
 // returns when there may be one, if nothing else happens; zero: never.
-func (q *queue) next(now time.Time, inChat bool) (m *queued, at time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (q *queue) next(now time.Time) (_ *queued, at time.Time) {
+	full := map[*lane]bool{}
 	for _, m := range q.list {
-		turn := m.hold
+		l, turn := q.lane(m), m.hold
 		if m.state != deliverable {
 			turn = m.expires // to be cleared away
 		}
-		switch {
-		case !m.free() || m.inChat != inChat || q.occupied[m.conversation] != nil:
+		switch turn = later(turn, l.hold); {
+		case m.busy || l.writing != nil || full[l] || q.occupied[m.conversation] != nil:
 		case m.state != deliverable && m.expires.IsZero():
-		case !now.Before(turn):
-			m.delivering, m.over, m.tried = true, false, q.openings
-			q.occupied[m.conversation] = m
+		case now.Before(turn):
+			at = sooner(at, turn)
+		case l.bytes > 0 && l.bytes+m.weight() > maxInProgress:
+			full[l] = true // what is behind it waits, too
+		default:
+			m.busy, m.over, m.opened = true, false, q.openings
+			l.writing, q.occupied[m.conversation] = m, m
+			l.bytes += m.weight()
 			return m, time.Time{}
-		case at.IsZero() || turn.Before(at):
-			at = turn
 		}
 	}
 	return nil, at
 }
 
-// of returns the messages for a goal, "" for any. It is called with mu held.
-func (q *queue) of(goal string) (list []*queued) {
+// ready returns the messages for a goal, "" for any, that nobody delivers, marked as busy, at most n.
+func (q *queue) ready(n int, goal string) (out []*queued) {
 	for _, m := range q.list {
-		if goal == "" || m.session == goal {
-			list = append(list, m)
-		}
-	}
-	return list
-}
-
-// takeAll returns what is ready for a goal, "" for any, marked as being delivered, at most n messages.
-func (q *queue) takeAll(n int, goal string) (out []*queued) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, m := range q.of(goal) {
-		if m.free() && len(out) < n {
-			m.delivering = true
+		if !m.busy && len(out) < n && (goal == "" || m.session == goal) {
+			m.busy = true
 			out = append(out, m)
 		}
 	}
 	return out
 }
 
-// overflow returns the oldest peer messages of each goal beyond most, marked as being delivered.
+// overflow returns the oldest buffered messages of each goal beyond most.
 func (q *queue) overflow(most int) (out []*queued) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	count := map[string]int{}
 	for _, m := range q.list {
-		count[m.goal]++
+		if m.buffered {
+			count[m.session]++
+		}
 	}
 	for _, m := range q.list {
-		if m.goal != "" && m.free() && count[m.goal] > most {
-			count[m.goal]--
-			m.delivering = true
+		if m.buffered && !m.busy && count[m.session] > most {
+			count[m.session]--
 			out = append(out, m)
 		}
 	}
 	return out
 }
 
-// claim reports whether it is the caller who may settle m: of several that deliver
-// it or answer for the bot, the first is. Then [queue.remove] follows, or
-// [queue.unclaim].
-func (q *queue) claim(m *queued) bool {
-	return look(q, func() bool { was := m.claimed; m.claimed = true; return !was })
+// written notes that the bot has m: the next of its lane may follow.
+func (q *queue) written(m *queued) {
+	m.given = cmp.Or(m.given, time.Now())
+	if l := q.lane(m); l.writing == m {
+		l.writing, l.fails = nil, 0
+	}
+	q.notify()
 }
-
-// unclaim undoes claim: m could not be settled.
-func (q *queue) unclaim(m *queued) { q.update(func() { m.claimed = false }) }
-
-// stop ends an attempt to deliver m.
-func (q *queue) stop(m *queued) {
-	q.update(func() { m.delivering, m.giving = false, nil })
-}
-
-// putBack ends an attempt to deliver m, which left it in a state. It reports false where
-// the task that m gave has ended: then it is cleared away at its next turn.
-func (q *queue) putBack(m *queued, state queueState) (kept bool) {
-	q.update(func() {
-		m.delivering, m.giving, kept = false, nil, !m.over
-		if kept && (state != noChannel || m.tried == q.openings) { // else a channel has opened since
-			m.state = state
-		}
-	})
-	return kept
-}
-
-// opened makes it the turn of all that waited for a delivery channel.
-func (q *queue) opened() {
-	q.update(func() {
-		q.openings++
-		for _, m := range q.list {
-			if m.state == noChannel {
-				m.state = deliverable
-			}
-		}
-	})
-}
-
-// postpone gives back a message that could not be delivered, and leaves it alone
-// for a pause that doubles with each failure, up to longest.
-func (q *queue) postpone(m *queued, now time.Time, longest time.Duration) {
-	q.update(func() {
-		m.delivering, m.giving = false, nil
-		m.hold = now.Add(wait.Doubled(retryFirst, longest, m.fails))
-		m.fails++
-	})
-}
-
-// written notes that the bot was given m.
-func (q *queue) written(m *queued) { q.update(func() { m.given = cmp.Or(m.given, time.Now()) }) }
 
 // release lets the next message of m's conversation follow.
 func (q *queue) release(m *queued) {
-	q.update(func() {
-		if q.occupied[m.conversation] == m {
-			delete(q.occupied, m.conversation)
+	if q.occupied[m.conversation] == m {
+		delete(q.occupied, m.conversation)
+	}
+	q.notify()
+}
+
+// channelOpened makes it the turn of all that waited for a delivery channel.
+func (q *queue) channelOpened() {
+	q.openings++
+	for _, m := range q.list {
+		if m.state == noChannel {
+			m.state = deliverable
 		}
-	})
+	}
+	q.notify()
 }
 
 // reopen makes it the turn of an agent's message of that id that waits, so that it is
 // cleared away: the task that it gave has ended. There may be a channel for the agent's next task now.
 func (q *queue) reopen(from mailbox.AgentID, id string) {
-	q.update(func() {
-		for _, m := range q.list {
-			if m.from == from && m.id == id {
-				m.state, m.over = deliverable, true
-			}
-		}
-	})
-	q.opened()
-}
-
-// remove forgets a message, and returns its keys that no other message has taken.
-func (q *queue) remove(m *queued) (keys []string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	m.claimed = true
-	if q.byKey[m.key] == m {
-		delete(q.byKey, m.key)
-		delete(q.byName, m.name)
-		q.list = slices.DeleteFunc(q.list, func(x *queued) bool { return x == m })
-	}
-	for _, key := range m.keys {
-		if q.byItem[key] == m {
-			delete(q.byItem, key)
-			keys = append(keys, key)
+	for _, m := range q.list {
+		if m.from == from && m.id == id {
+			m.state, m.over = deliverable, true
 		}
 	}
-	return keys
+	q.channelOpened()
 }

@@ -45,7 +45,7 @@ func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 
 // senderID is the id that a message has for its sender, to, which the bot was given as id.
 func (a *Agent) senderID(id string, to mailbox.AgentID) string {
-	if m := a.queue.find(id); m != nil {
+	if m := a.queue.byName[id]; m != nil {
 		return m.id
 	}
 	if was, ok := a.forwardable.Get(id); ok {

@@ -322,14 +322,15 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 
 // expiryNotice is for the bot, whose message was not taken: a nack in the
 // name of its receiver.
-func expiryNotice(d DeadLetter) mailbox.Envelope {
-	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters", d.Envelope.To, d.ID, d.Reason)
-	if d.Code == mailbox.BadSignature {
+func expiryNotice(n *letter) mailbox.Envelope {
+	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters", n.Head.To, n.Head.ID,
+		n.Reason)
+	if n.Code == mailbox.BadSignature {
 		says += "; send it again."
 	} else {
 		says += ", from which it can be sent again."
 	}
-	e := mailbox.NackFor(d.Envelope, d.Envelope.To, time.Now(), d.Code, d.Reason)
+	e := mailbox.NackFor(n.Head, n.Head.To, time.Now(), n.Code, n.Reason)
 	e.Content.Parts = slices.Insert(e.Content.Parts, 0, mailbox.TextPart(says))
 	e.Metadata.TTL = new(0)
 	e.Metadata.Extra = map[string]json.RawMessage{metaNotice: yes}
