@@ -154,7 +154,7 @@ func (a apiGroups) Group(channel string, chat relay.ChatID) (g group.Group, err 
 		}
 	})
 	g.Channel, g.ChatID, g.Name = of.Channel, of.ID, a.chatName(of)
-	connections, _ := a.presence.cards()
+	connections := a.presence.seen.Load().bots
 	for i := range g.Bots {
 		bot := &g.Bots[i]
 		connection := connections[bot.Agent]
@@ -175,8 +175,7 @@ func (s *Sidecar) botName(agent relay.AgentName, name string) string {
 		bot, _ := s.app.book.Agent(agent, "", "")
 		name = bot.Name
 	}
-	_, names := s.presence.cards()
-	return cmp.Or(name, names[agent], string(agent))
+	return cmp.Or(name, s.presence.seen.Load().names[agent], string(agent))
 }
 
 func (a apiGroups) Change(channel string, chat relay.ChatID, verb group.Verb, body []byte,

@@ -8,11 +8,9 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"time"
 
 	"feishu-relay/core"
 	"feishu-relay/dedup"
-	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
 )
@@ -20,16 +18,16 @@ import (
 // base is what every part of a sidecar has: its settings, its log, its counters and
 // what it has opened.
 type base struct {
-	cfg      Config
-	version  string
-	settings map[string]string // for the status
-	selfTest func(http.ResponseWriter, *http.Request, Status)
-	log      *slog.Logger
-	trace    func(step string)
-	metrics  *metrics
-	problems *problems
-	bad      quarantined
-	closers  []func() error // last opened first
+	cfg       Config
+	version   string
+	settings  map[string]string // for the status
+	selfTest  func(http.ResponseWriter, *http.Request, Status)
+	log       *slog.Logger
+	trace     func(step string)
+	metrics   *metrics
+	problems  *problems
+	processed *os.Root
+	closers   []func() error // last opened first
 }
 
 func newBase(cfg Config, opts Options) *base {
@@ -38,7 +36,7 @@ func newBase(cfg Config, opts Options) *base {
 	}
 	b := &base{cfg: cfg, version: opts.Version, settings: opts.Settings, selfTest: opts.SelfTest, trace: opts.Trace,
 		log:     newLimitedLog(cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)).Handler()),
-		metrics: newMetrics(cfg.Agent, opts.Version), problems: newProblems()}
+		metrics: newMetrics(cfg.Agent), problems: newProblems()}
 	if b.trace == nil {
 		b.trace = func(string) {}
 	}
@@ -77,67 +75,26 @@ func (b *base) folder(path ...string) (*os.Root, error) {
 }
 
 // openFolders opens what every part needs.
-func (b *base) openFolders() error {
-	if err := b.lockAgent(); err != nil {
-		return err
-	}
-	for _, path := range [][]string{{"agents", b.name()}, {core.Side}} { // they are no links
-		if _, err := b.folder(path...); err != nil {
+func (b *base) openFolders() (err error) {
+	for _, path := range [][]string{{"agents", b.name()}, {core.Side}, {"offsets"}, {"processed"}} { // they are no links
+		if b.processed, err = b.folder(path...); err != nil {
 			return err
 		}
 	}
-	processed, err := b.folder("processed")
-	b.bad.root, b.bad.name = processed, b.name()+".malformed.jsonl"
-	return err
+	if fs := safefile.NetworkFS(b.processed.Name()); fs != "" {
+		b.log.Warn("the relay folder is on a network file system, where appends, locks and change events are not reliable; "+
+			"use Redis instead", "folder", b.cfg.RelayDir, "filesystem", fs)
+	}
+	return nil
 }
 
 // window opens a window of ids below the folder processed.
 func (b *base) window(name string, size int) (*dedup.Window, error) {
-	w, err := dedup.Open(b.bad.root, b.name()+name, size)
+	w, err := dedup.Open(b.processed, b.name()+name, size)
 	if err == nil {
 		b.onClose(w.Close)
 	}
 	return w, err
-}
-
-// lockAgent keeps a second sidecar of the same name off the same folder: they
-// would share one position and one outbox, and each lose what the other takes.
-func (b *base) lockAgent() error {
-	root, err := b.folder("offsets")
-	if err != nil {
-		return err
-	}
-	if fs := safefile.NetworkFS(root.Name()); fs != "" {
-		b.log.Warn("the relay folder is on a network file system, where appends, locks and change events are not reliable; use Redis instead",
-			"folder", b.cfg.RelayDir, "filesystem", fs)
-	}
-	return b.lock(root, b.name()+".lock", b.cfg.RelayDir)
-}
-
-// lockWithin is how long a predecessor may take to end.
-const lockWithin = 2 * time.Second
-
-// lock keeps a second process off a folder of the agent's; where is the name by which
-// the operator knows the folder.
-func (b *base) lock(root *os.Root, name, where string) error {
-	f, err := safefile.Open(root, name, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return fmt.Errorf("lock the agent's state: %w", err)
-	}
-	b.onClose(f.Close)
-	ctx, cancel := context.WithTimeoutCause(context.Background(), lockWithin, &setting{fmt.Errorf(
-		"another sidecar with AGENT_NAME=%s runs on %s; give each bot an AGENT_NAME of its own", b.cfg.Agent, where)})
-	defer cancel()
-	return jsonl.Retry(ctx, func() error {
-		ok, err := safefile.TryLock(f)
-		if err != nil {
-			return fmt.Errorf("lock the agent's state: %w", err)
-		}
-		if !ok {
-			return jsonl.ErrLocked
-		}
-		return nil
-	})
 }
 
 // keep runs a part until ctx is done, and starts it again when it ends early.

@@ -1,17 +1,11 @@
 package sidecar
 
 import (
-	"context"
-	"reflect"
 	"sync"
 	"time"
 
-	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
-
-// botLook is how often a sidecar looks whether its bot is connected.
-const botLook = time.Second
 
 // botState is since when the bot is connected, or is not.
 type botState struct {
@@ -38,14 +32,4 @@ func (s *Sidecar) botIs() *mailbox.Bot {
 		return nil
 	}
 	return &mailbox.Bot{Connected: b.connected, Since: b.since}
-}
-
-// lookAtBot notes when the bot comes and goes, and has this agent's card written then, until ctx is done.
-func (s *Sidecar) lookAtBot(ctx context.Context) {
-	for before := s.botIs(); wait.Sleep(ctx, botLook) == nil; {
-		if now := s.botIs(); !reflect.DeepEqual(now, before) {
-			before = now
-			s.announce()
-		}
-	}
 }

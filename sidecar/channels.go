@@ -41,7 +41,7 @@ func (s *Sidecar) openChannels() (err error) {
 		s.channels.webhook = newWebhook(s.cfg.InjectURL, s.cfg.InjectSecret)
 		return nil
 	}
-	s.channels.stream, err = httpapi.NewStream(httpapi.StreamOptions{Root: s.bad.root, Name: s.name() + ".stream.jsonl",
+	s.channels.stream, err = httpapi.NewStream(httpapi.StreamOptions{Root: s.processed, Name: s.name() + ".stream.jsonl",
 		MaxAge: s.cfg.MaxAge, Logger: s.log, Receipt: func(id relay.MessageID) {
 			s.core.Acknowledge(id)
 			s.events.Publish(httpapi.Event{Type: httpapi.EventReceipt, RelayMsgID: id, Door: doorStream})
@@ -64,6 +64,21 @@ func (d *channels) list() (list []core.Channel) {
 		list = append(list, streamDoor{d.stream})
 	}
 	return list
+}
+
+// connected tells of each channel whether the bot is there.
+func (d *channels) connected() map[string]bool {
+	is := map[string]bool{}
+	if d.gateway != nil {
+		is[doorGateway] = d.gateway.gateway.Status().Connected
+	}
+	if d.webhook != nil {
+		is[doorWebhook] = !d.webhook.away()
+	}
+	if d.stream != nil {
+		is[doorStream] = d.stream.Connected()
+	}
+	return is
 }
 
 // current is the name of the channel that would deliver now.
@@ -167,7 +182,7 @@ func (s *Sidecar) openCore(given []core.Channel) (err error) {
 		},
 		Bare: s.app.bare,
 		Foreign: func(agent relay.AgentName) error {
-			if e := s.presence.secretOf(agent); e != nil {
+			if e := s.presence.seen.Load().secrets[agent]; e != nil {
 				return e
 			}
 			return nil

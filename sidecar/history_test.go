@@ -5,7 +5,6 @@ package sidecar_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"hash/fnv"
 	"maps"
 	"os"
@@ -197,15 +196,13 @@ func (h *history) complete(ctx context.Context, t *testing.T) {
 	t.Fatalf("%d deliveries are missing, the first: %v", len(lost), lost[:min(5, len(lost))])
 }
 
-// checkQueue proves that every accepted message is whole in the queue's files,
-// and that each line that is not a message is a fragment which every sidecar has
-// quarantined.
-func (h *history) checkQueue(t *testing.T, kills int, relayDir string) (fragments int) {
+// checkQueue proves that every accepted message is whole in the queue's files, and that each kill left at most one line
+// that is not a message.
+func (h *history) checkQueue(t *testing.T, kills int, relayDir string) (torn int) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(relayDir, "outbound*.jsonl"))
 	must(t, err)
 	found := map[relay.MessageID]bool{}
-	var torn [][]byte
 	for _, file := range files {
 		for line := range linesOf(t, file) {
 			m, err := relay.Decode(line)
@@ -213,7 +210,7 @@ func (h *history) checkQueue(t *testing.T, kills int, relayDir string) (fragment
 				found[m.ID()] = true
 				continue
 			}
-			torn = append(torn, bytes.Clone(line))
+			torn++
 			if bytes.Contains(line[1:], []byte(`{"relay_msg_id":`)) {
 				t.Error("a torn line has swallowed the one behind it")
 			}
@@ -226,20 +223,10 @@ func (h *history) checkQueue(t *testing.T, kills int, relayDir string) (fragment
 			t.Errorf("%s is not in the queue", id)
 		}
 	}
-	if len(torn) > kills {
-		t.Errorf("%d fragments after %d kills", len(torn), kills)
+	if torn > kills {
+		t.Errorf("%d fragments after %d kills", torn, kills)
 	}
-	for _, bot := range h.record.Bots {
-		aside, _ := os.ReadFile(filepath.Join(relayDir, "processed", bot+".malformed.jsonl")) // missing: empty
-		for _, fragment := range torn {
-			quoted, err := json.Marshal(string(fragment))
-			must(t, err)
-			if len(aside) < 1<<20 && !bytes.Contains(aside, quoted) {
-				t.Errorf("%s has not quarantined a fragment of %d bytes", bot, len(fragment))
-			}
-		}
-	}
-	return len(torn)
+	return torn
 }
 
 // linesOf yields the lines of a file that are not blank, but not one that is just being written.

@@ -228,7 +228,7 @@ func (s *Sidecar) sidecarOf(m *relay.Message) relay.AgentName {
 	bot, _ := s.app.book.Bot(m.SenderBotOpenID)
 	online, known := s.presence.online()[bot.Agent]
 	since, silent := s.copies.silent.Get(bot.Agent)
-	if known && !online || silent && !s.presence.beatSince(bot.Agent, since) {
+	if known && !online || silent && !s.presence.seen.Load().beats[bot.Agent].After(since) {
 		return ""
 	}
 	return bot.Agent

@@ -99,7 +99,7 @@ func literal(e ast.Expr) (string, bool) {
 // keysHere are all keys that this package logs, beside slog's own: a reader of
 // logs can rely on them. A new one is entered here, where no other says the same.
 var keysHere = []string{
-	"addr", "agent", "ahead", "allow", "backend", "before", "chat", "depth", "detail", "do", "door", "err", "filesystem", "fix", "folder",
+	"addr", "agent", "allow", "backend", "before", "chat", "depth", "detail", "do", "door", "err", "filesystem", "fix", "folder",
 	"judge_ms", "mentioned", "missing", "msg_id", "part", "reason", "sender", "seq", "setting",
 	"suppressed", "tier", "upstream", "version", "viewer",
 }

@@ -39,9 +39,6 @@ func openMail(sidecar *Sidecar) (*mail, error) {
 		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("MAILBOX_DIR", c.Dir), err)
 	}
 	m.onClose(own.Close)
-	if err := m.lock(own, "lock", c.Dir); err != nil {
-		return nil, err
-	}
 	m.agent, err = agent.New(agent.Options{Self: self, Description: m.cfg.Role, Capabilities: m.cfg.Capabilities,
 		AllowFrom: c.AllowFrom,
 		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: p.store, State: own, Channels: m.doors,

@@ -1,8 +1,10 @@
 package sidecar
 
 import (
+	"context"
+	"errors"
 	"net/http"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,8 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/gateway"
+	"feishu-relay/feishu/link"
+	"feishu-relay/feishu/send"
+	"feishu-relay/feishu/webhook"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/policy"
+	"feishu-relay/policy/judge"
 	"feishu-relay/relay"
 )
 
@@ -32,9 +40,9 @@ type metrics struct {
 	sent        *prometheus.CounterVec
 	transcript  *prometheus.CounterVec
 	decisions   *prometheus.CounterVec
-	depth       prometheus.Histogram
+	depth       prometheus.Observer
 	judgeCalls  *prometheus.CounterVec
-	judgeTime   prometheus.Histogram
+	judgeTime   prometheus.Observer
 	deliveries  *prometheus.CounterVec
 	latency     *prometheus.HistogramVec
 	missing     prometheus.Counter
@@ -54,108 +62,84 @@ var (
 	judgeBuckets   = []float64{.001, .01, .1, .25, .5, 1, 2, 4, 8, 16}
 )
 
-func newMetrics(name relay.AgentName, version string) *metrics {
+func newMetrics(name relay.AgentName) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	m.register = prometheus.WrapRegistererWith(prometheus.Labels{"agent": strings.ToValidUTF8(string(name), "\uFFFD")},
 		m.registry)
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return promauto.With(m.register).NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_" + name, Help: help},
-			labels)
+	with := promauto.With(m.register)
+	counter := func(name, help string, values []string, labels ...string) *prometheus.CounterVec {
+		v := with.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_" + name, Help: help}, labels)
+		for _, value := range values {
+			v.WithLabelValues(strings.Fields(value)...)
+		}
+		return v
 	}
-	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return promauto.With(m.register).NewHistogramVec(
+	histogram := func(name, help string, buckets []float64, values []string, labels ...string) *prometheus.HistogramVec {
+		v := with.NewHistogramVec(
 			prometheus.HistogramOpts{Name: "feishu_relay_" + name, Help: help, Buckets: buckets}, labels)
+		for _, value := range values {
+			v.WithLabelValues(value)
+		}
+		return v
 	}
-	m.received = counter("received_total", "Lines read from a queue, own messages and repeats included.", "queue")
-	m.receivedAt = promauto.With(m.register).NewGaugeVec(prometheus.GaugeOpts{Name: "feishu_relay_last_received_timestamp_seconds",
+	queues, doors := laneNames[:2], []string{doorGateway, doorWebhook, doorStream}
+	m.received = counter("received_total", "Lines read from a queue, own messages and repeats included.", queues, "queue")
+	m.receivedAt = with.NewGaugeVec(prometheus.GaugeOpts{Name: "feishu_relay_last_received_timestamp_seconds",
 		Help: "When a line was last read from a queue; 0: not since the start."}, []string{"queue"})
+	for _, queue := range queues {
+		m.receivedAt.WithLabelValues(queue)
+	}
 	m.delay = histogram("queue_delay_seconds", "From the time of another's message until it was read here.",
-		latencyBuckets, "queue")
-	m.retried = counter("stage_retries_total", "Times a stage could not do its work and was tried again.", "stage")
-	m.stopped = counter("stopped_total", "Messages that were not delivered to the bot, by reason.", "reason")
+		latencyBuckets, queues, "queue")
+	m.retried = counter("stage_retries_total", "Times a stage could not do its work and was tried again.",
+		[]string{"transcript", partInject}, "stage")
+	m.stopped = counter("stopped_total", "Messages that were not delivered to the bot, by reason.",
+		words(relay.Reasons()), "reason")
 	m.sent = counter("sent_total", "Messages that the bot reported as sent; relayed is false for private chats.",
-		"relayed")
+		[]string{"true", "false"}, "relayed")
 	m.transcript = counter("transcript_lines_total",
-		"Messages recorded; added is false where another sidecar had written the line.", "role", "added")
-	m.decisions = counter("decisions_total", "Decisions of the stop policy.", "tier", "allow")
+		"Messages recorded; added is false where another sidecar had written the line.",
+		[]string{"user true", "user false", "assistant true", "assistant false"}, "role", "added")
+	m.decisions = counter("decisions_total", "Decisions of the stop policy.",
+		[]string{"hard_limit false", "threshold true", "judge true", "judge false", "judge_off true"}, "tier", "allow")
 	m.depth = histogram("decision_depth", "Depth of the messages decided on.",
-		[]float64{1, 2, 3, 4, 5, 6, 8, 10, 20}).WithLabelValues().(prometheus.Histogram)
-	m.judgeCalls = counter("judge_calls_total", "Questions put to the judge, by its answer.", "result")
+		[]float64{1, 2, 3, 4, 5, 6, 8, 10, 20}, nil).WithLabelValues()
+	m.judgeCalls = counter("judge_calls_total", "Questions put to the judge, by its answer.", judgeResults, "result")
 	m.judgeTime = histogram("judge_duration_seconds", "How long the judge took to answer or to fail.",
-		judgeBuckets).WithLabelValues().(prometheus.Histogram)
-	m.deliveries = counter("delivered_total", "Messages that the bot was given, by door.", "door")
+		judgeBuckets, nil).WithLabelValues()
+	m.deliveries = counter("delivered_total", "Messages that the bot was given, by door.", doors, "door")
 	m.latency = histogram("delivery_duration_seconds", "From the time of a message to its delivery, by channel (door).",
-		latencyBuckets, "door")
+		latencyBuckets, doors, "door")
 	m.missing = counter("seq_gaps_total",
-		"Messages of peers that never arrived, by the gaps in their seq.").WithLabelValues()
+		"Messages of peers that never arrived, by the gaps in their seq.", nil).WithLabelValues()
 	m.skewed = counter("skewed_messages_total",
-		"Messages from a clock more than a minute ahead, taken as sent on arrival.").WithLabelValues()
-	m.quarantined = counter("quarantined_lines_total", "Malformed lines set aside.").WithLabelValues()
-	m.gateway = counter("gateway_events_total", "What the gateway, its entry and the connector came upon.", "event")
-	m.mail = counter("mailbox_messages_total", "What happened to direct messages between agents.", "event")
+		"Messages from a clock more than a minute ahead, taken as sent on arrival.", nil).WithLabelValues()
+	m.quarantined = counter("quarantined_lines_total", "Lines of the relay that are no messages.", nil).WithLabelValues()
+	m.gateway = counter("gateway_events_total", "What the gateway, its entry and the connector came upon.",
+		words(entryEvents, gateway.Counted, link.Counted, webhook.Counted, link.CountedByConnector, send.Counted), "event")
+	m.mail = counter("mailbox_messages_total", "What happened to direct messages between agents.",
+		words([]agent.What{agent.EventSent, agent.EventReceived, agent.EventDelivered, agent.EventRefused,
+			agent.EventUndeliverable, agent.EventDuplicate, agent.EventExpired, agent.EventMalformed, agent.EventBadSignature,
+			agent.EventDropped, agent.EventDead, agent.EventControl}), "event")
 	m.register.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.gauge("build_info", "Always 1; version and goversion tell what runs.",
-		prometheus.Labels{"version": version, "goversion": runtime.Version()}, func() float64 { return 1 })
-
-	for _, queue := range laneNames[:2] {
-		m.expectQueue(queue)
-	}
-	for _, part := range []string{"transcript", partInject} {
-		m.retried.WithLabelValues(part)
-	}
-	for _, why := range relay.Reasons() {
-		m.stopped.WithLabelValues(string(why))
-	}
-	for _, flag := range []string{"true", "false"} {
-		m.sent.WithLabelValues(flag)
-		m.transcript.WithLabelValues(relay.RoleUser, flag)
-		m.transcript.WithLabelValues(relay.RoleAssistant, flag)
-		m.decisions.WithLabelValues(string(policy.TierJudge), flag)
-	}
-	m.decisions.WithLabelValues(string(policy.TierHardLimit), "false")
-	m.decisions.WithLabelValues(string(policy.TierThreshold), "true")
-	m.decisions.WithLabelValues(string(policy.TierJudgeOff), "true")
-	for _, result := range judgeResults {
-		m.judgeCalls.WithLabelValues(result)
-	}
 	return m
 }
 
-// expectQueue shows a queue that nothing was read from yet.
-func (m *metrics) expectQueue(queue string) {
-	m.received.WithLabelValues(queue)
-	m.receivedAt.WithLabelValues(queue)
-	m.delay.WithLabelValues(queue)
-}
+// entryEvents are the words of the gateway's entry, whose package comment explains them. Those of the other parts are
+// in their packages; a test keeps the lists complete.
+var entryEvents = []feishu.Counted{"opened", "proxy_denied", "proxy_failed", "proxy_refused", "tls_failed",
+	"tls_refused", "tunnel"}
 
-// expectDoor shows a door that nothing was delivered by yet.
-func (m *metrics) expectDoor(door string) {
-	m.deliveries.WithLabelValues(door)
-	m.latency.WithLabelValues(door)
-}
-
-// expectMail shows what has not happened to direct messages yet.
-func (m *metrics) expectMail() {
-	for _, what := range []agent.What{agent.EventSent, agent.EventReceived, agent.EventDelivered, agent.EventRefused,
-		agent.EventUndeliverable, agent.EventDuplicate, agent.EventExpired, agent.EventMalformed, agent.EventBadSignature,
-		agent.EventDropped, agent.EventDead, agent.EventControl} {
-		m.mail.WithLabelValues(string(what))
+func words[T ~string](lists ...[]T) (all []string) {
+	for _, word := range slices.Concat(lists...) {
+		all = append(all, string(word))
 	}
+	return all
 }
 
-// gauge shows a value that is read when it is asked for. The name stands without
-// its prefix.
-func (m *metrics) gauge(name, help string, labels prometheus.Labels, value func() float64) {
-	m.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "feishu_relay_" + name, Help: help,
-		ConstLabels: labels}, value))
-}
-
-// counter is gauge for a value that only grows.
-func (m *metrics) counter(name, help string, labels prometheus.Labels, value func() float64) {
-	m.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "feishu_relay_" + name, Help: help,
-		ConstLabels: labels}, value))
-}
+// gatewayEvent counts something that a part of the transport names.
+func (m *metrics) gatewayEvent(event feishu.Counted) { m.gateway.WithLabelValues(string(event)).Inc() }
 
 // read counts a line of a queue.
 func (m *metrics) read(queue string, at time.Time) {
@@ -163,14 +147,10 @@ func (m *metrics) read(queue string, at time.Time) {
 	m.receivedAt.WithLabelValues(queue).Set(float64(at.UnixMilli()) / 1000)
 }
 
-// arrived counts how late a message of another's was, or how far its clock is
-// ahead.
+// arrived counts how late a message of another's was.
 func (m *metrics) arrived(queue string, history bool, msg *relay.Message, now time.Time) {
 	if !history && msg.Final() > 0 {
 		m.delay.WithLabelValues(queue).Observe(max(0, now.Sub(msg.Final().Time()).Seconds()))
-	}
-	if msg.TS.Time().Sub(now) > relay.MaxAhead {
-		m.skewed.Inc()
 	}
 }
 
@@ -191,4 +171,36 @@ func (m *metrics) delivered(door string, final time.Time) {
 
 func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.register, MaxRequestsInFlight: maxScrapes})
+}
+
+var judgeResults = []string{"yes", "no", "timeout", "unclear", "breaker_open", "error"}
+
+// countedJudge counts the questions put to a judge. An answer remembered by the judge counts like a new one.
+type countedJudge struct {
+	judge   policy.Judge
+	metrics *metrics
+}
+
+// Judge implements [policy.Judge].
+func (c countedJudge) Judge(ctx context.Context, q policy.Question) (bool, error) {
+	began := time.Now()
+	allow, err := c.judge.Judge(ctx, q)
+	result := "no"
+	switch {
+	case errors.Is(err, context.Canceled):
+		return allow, err // we are stopping, or the caller of /v1/decide has gone
+	case errors.Is(err, context.DeadlineExceeded):
+		result = "timeout" // no answer in BOT_REPLY_LLM_TIMEOUT
+	case errors.Is(err, judge.ErrAnswer):
+		result = "unclear" // neither YES nor NO
+	case errors.Is(err, judge.ErrOpen):
+		result = "breaker_open" // not asked, since it failed several times in a row
+	case err != nil:
+		result = "error"
+	case allow:
+		result = "yes"
+	}
+	c.metrics.judgeTime.Observe(time.Since(began).Seconds())
+	c.metrics.judgeCalls.WithLabelValues(result).Inc()
+	return allow, err
 }

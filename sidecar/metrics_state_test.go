@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"feishu-relay/policy"
 	"feishu-relay/policy/judge"
 )
@@ -33,7 +35,7 @@ func TestJudgeIsCountedByResult(t *testing.T) {
 		{false, errors.New("HTTP 500"), "error"},
 		{false, fmt.Errorf("judge: %w", context.Canceled), ""},
 	} {
-		m := newMetrics("agent_b", "1.2.3")
+		m := newMetrics("agent_b")
 		allow, err := countedJudge{judgeOf(func() (bool, error) { return c.allow, c.err }), m}.Judge(t.Context(), policy.Question{})
 		if allow != c.allow || !errors.Is(err, c.err) {
 			t.Errorf("%v, %v became %v, %v", c.allow, c.err, allow, err)
@@ -70,9 +72,10 @@ func counterValue(t *testing.T, m *metrics, name, label string) (sum float64) {
 // Where a value does not come, as from a disk that hangs, questions do not pile up.
 func TestScrapesThatHangAreBounded(t *testing.T) {
 	t.Parallel()
-	m := newMetrics("agent_b", "1.2.3")
+	m := newMetrics("agent_b")
 	hangs, asked := make(chan struct{}), make(chan struct{}, 100)
-	m.gauge("hanging", "Hangs.", nil, func() float64 { asked <- struct{}{}; <-hangs; return 0 })
+	m.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hanging"},
+		func() float64 { asked <- struct{}{}; <-hangs; return 0 }))
 	handler := m.handler()
 	scrape := func() int {
 		w := httptest.NewRecorder()
@@ -99,5 +102,5 @@ func TestScrapesThatHangAreBounded(t *testing.T) {
 // A name that is no UTF-8 is no reason not to start.
 func TestMetricsOfAnyName(t *testing.T) {
 	t.Parallel()
-	newMetrics("\xd0\xb4\xca\xd6", "1.2.3")
+	newMetrics("\xd0\xb4\xca\xd6")
 }

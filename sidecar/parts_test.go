@@ -202,7 +202,7 @@ func TestClocksThatDiffer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := aSidecar(t).presence
-				p.reading, p.shared = t.Context(), &mailbox.Settings{}
+				p.shared = &mailbox.Settings{}
 				began := time.Now()
 				p.store = registry{cards: func() []mailbox.Card {
 					c := mailbox.Card{AgentID: "agent_c", LastHeartbeat: began.Add(tt.ahead)}
@@ -216,8 +216,7 @@ func TestClocksThatDiffer(t *testing.T) {
 				}}
 				for range 5 {
 					time.Sleep(2 * presenceFresh)
-					p.online()
-					p.readers.Wait()
+					p.read(t.Context())
 				}
 				var got []Problem
 				for _, problem := range p.problems.list() {

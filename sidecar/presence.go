@@ -3,7 +3,8 @@ package sidecar
 import (
 	"context"
 	"fmt"
-	"sync"
+	"reflect"
+	"sync/atomic"
 	"time"
 
 	"feishu-relay/internal/safefile"
@@ -14,59 +15,46 @@ import (
 	"feishu-relay/relay"
 )
 
-// presence tells which agents are online, by the heartbeat of their cards, and writes this
-// agent's card where no mailbox does.
+// presence tells which agents are online, by the heartbeat of their cards, and has this agent's card written when
+// something on it changes. Where there is no mailbox it writes the card itself.
 type presence struct {
-	*base
-	store mailbox.Store
-	own   bool // there is no mailbox: the card is written here
-
-	shared  *mailbox.Settings   // for the card
-	bot     func() *mailbox.Bot // for the card
-	botName func() string       // for the card
-	again   chan struct{}       // has the card written; room for one
-
-	reading context.Context // ends when the sidecar closes
-	readers sync.WaitGroup
-
-	mu    sync.Mutex
-	at    time.Time     // when known was read; guarded by mu, as the rest is
-	fresh chan struct{} // closed when the reading under way has ended; nil: none is
-	known map[relay.AgentName]bool
-	bots  map[relay.AgentName]*mailbox.Bot // of those online whose card says so. The map is not changed
-	names map[relay.AgentName]string       // of the bots whose card has one. The map is not changed
-	// secrets are the agents online that have another RELAY_SECRET. The map is not changed.
-	secrets map[relay.AgentName]*SecretError
-	clocks  clocks // guarded by mu
+	*Sidecar
+	store  mailbox.Store     // nil: no registry takes the agent's name
+	shared *mailbox.Settings // for the card
+	seen   atomic.Pointer[seenCards]
+	first  chan struct{} // closed after the first reading
+	clocks clocks        // used by read alone
 }
 
-// presenceFresh is how long cards that were read are believed.
-const presenceFresh = 2 * time.Second
+// seenCards is what the cards of the registry say. It is not changed.
+type seenCards struct {
+	online  map[relay.AgentName]bool // nil: the registry was not read yet
+	bots    map[relay.AgentName]*mailbox.Bot
+	names   map[relay.AgentName]string
+	beats   map[relay.AgentName]time.Time
+	secrets map[relay.AgentName]*SecretError // of the agents online that have another RELAY_SECRET
+}
 
-// presenceTime bounds one call to the registry.
-const presenceTime = 5 * time.Second
+const (
+	presenceLook  = time.Second            // how often it is looked whether the bot is connected
+	presenceFresh = 2 * time.Second        // how often the cards are read
+	presenceTime  = 5 * time.Second        // bounds one call to the registry
+	presenceWait  = 200 * time.Millisecond // how long the start waits for the first reading
+)
 
-// presenceWait is how long a message waits for the registry; then what was read before counts.
-const presenceWait = 200 * time.Millisecond
-
-func openPresence(b *base, bot func() *mailbox.Bot, botName func() string) (*presence, error) {
-	c := &b.cfg.Mailbox
-	if !c.On && (c.Heartbeat == 0 || mailbox.CheckAgent(mailbox.AgentID(b.cfg.Agent)) != nil) {
-		return &presence{base: b}, nil // a name that no registry takes
+func openPresence(s *Sidecar) (*presence, error) {
+	p, c := &presence{Sidecar: s, first: make(chan struct{})}, &s.cfg.Mailbox
+	p.seen.Store(&seenCards{})
+	if !c.On && (c.Heartbeat == 0 || mailbox.CheckAgent(mailbox.AgentID(s.cfg.Agent)) != nil) {
+		close(p.first)
+		return p, nil
 	}
-	store, err := b.openMailStore()
-	if err != nil {
+	var err error
+	if p.store, err = s.openMailStore(); err != nil {
 		return nil, err
 	}
-	p := &presence{base: b, store: store, own: !b.cfg.Mailbox.On, shared: b.cfg.Shared(b.version), bot: bot,
-		botName: botName, again: make(chan struct{}, 1)}
-	var stop context.CancelFunc
-	p.reading, stop = context.WithCancel(context.Background())
-	b.onClose(func() error {
-		stop()
-		p.readers.Wait()
-		return store.Close()
-	})
+	p.shared = s.cfg.Shared(s.version)
+	s.onClose(p.store.Close)
 	return p, nil
 }
 
@@ -84,9 +72,6 @@ func (b *base) openMailStore() (mailbox.Store, error) {
 		if err != nil {
 			return nil, &setting{fmt.Errorf("mailbox on Redis: %w", err)}
 		}
-		b.metrics.counter("mailbox_foreign_dropped_total",
-			"Messages on the peer channels of Redis that could not be taken.",
-			nil, func() float64 { return float64(store.Dropped()) })
 		return store, nil
 	}
 	if fs := safefile.NetworkFS(c.Dir); fs != "" {
@@ -100,115 +85,132 @@ func (b *base) openMailStore() (mailbox.Store, error) {
 	return store, nil
 }
 
-// online is which agents are online; nil where the registry cannot be read.
-func (p *presence) online() map[relay.AgentName]bool {
-	p.mu.Lock()
-	if p.store == nil || time.Since(p.at) < presenceFresh || p.reading.Err() != nil {
-		defer p.mu.Unlock()
-		return p.known
-	}
-	if p.fresh == nil {
-		p.fresh = make(chan struct{})
-		p.readers.Go(p.read)
-	}
-	fresh := p.fresh
-	p.mu.Unlock()
-	wait.Closed(fresh, presenceWait)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.known
-}
+// online is which agents are online; nil where the registry was not read yet.
+func (p *presence) online() map[relay.AgentName]bool { return p.seen.Load().online }
 
-// beatSince reports whether an agent's heartbeat was read that is later than a time.
-func (p *presence) beatSince(agent relay.AgentName, at time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.clocks.beats[agent].After(at)
-}
-
-// cards are the bots of the agents online, and the display names of the agents' bots, as far as their cards have them.
-func (p *presence) cards() (bots map[relay.AgentName]*mailbox.Bot, names map[relay.AgentName]string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.bots, p.names
-}
-
-// read reads who is online; nobody waits for a registry that does not answer.
-func (p *presence) read() {
-	ctx, cancel := context.WithTimeout(p.reading, presenceTime)
+// read reads the cards.
+func (p *presence) read(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, presenceTime)
 	defer cancel()
 	cards, err := p.store.Cards(ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.at = time.Now()
-	close(p.fresh)
-	p.fresh = nil
 	if err != nil {
 		p.problems.set("presence", err)
 		return
 	}
-	p.known, p.bots = make(map[relay.AgentName]bool, len(cards)), map[relay.AgentName]*mailbox.Bot{}
-	p.names = map[relay.AgentName]string{}
+	now := &seenCards{online: make(map[relay.AgentName]bool, len(cards)), bots: map[relay.AgentName]*mailbox.Bot{},
+		names: map[relay.AgentName]string{}, beats: map[relay.AgentName]time.Time{},
+		secrets: map[relay.AgentName]*SecretError{}}
+	read := time.Now()
 	for _, c := range cards {
-		agent, online := relay.AgentName(c.AgentID), c.At(p.at, p.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline
-		if p.known[agent] = online; online && c.Bot != nil {
-			p.bots[agent] = c.Bot
+		agent, online := relay.AgentName(c.AgentID), c.At(read, p.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline
+		if now.online[agent] = online; online && c.Bot != nil {
+			now.bots[agent] = c.Bot
 		}
 		if c.BotName != "" {
-			p.names[agent] = c.BotName
+			now.names[agent] = c.BotName
+		}
+		if agent == p.cfg.Agent || c.Sidecar == nil { // a foreign program may write its local time
+			continue
+		}
+		now.beats[agent] = c.LastHeartbeat
+		if online && c.HasSettings() && c.Sidecar.Meets(p.shared) && c.Sidecar.Secret != p.shared.Secret {
+			now.secrets[agent] = &SecretError{agent, p.shared.Secret, c.Sidecar.Secret}
 		}
 	}
-	p.learnSecrets(cards)
-	p.compareClocks(cards)
+	before := p.seen.Swap(now)
+	p.reportSecrets(before.secrets, now.secrets)
+	p.reportClocks(before.beats, now.beats, read)
 }
 
-// run keeps the card in the registry, and compares the others' with it, until ctx is done.
-func (p *presence) run(ctx context.Context) error {
+// run reads the registry and keeps this agent's card right until ctx is done.
+func (p *presence) run(ctx context.Context) {
 	if p.store == nil {
-		<-ctx.Done()
-		return nil
+		return
 	}
-	started := time.Now().UTC()
 	card := mailbox.Card{AgentID: mailbox.AgentID(p.cfg.Agent), Description: p.cfg.Role, Capabilities: p.cfg.Capabilities,
-		Status: mailbox.Idle, AllowFrom: []mailbox.AgentID{}, CurrentTasks: []string{}, RegisteredAt: started}
-	beat := time.NewTicker(p.cfg.Mailbox.Heartbeat)
-	defer beat.Stop()
-	for {
-		p.complete(&card)
-		card.LastHeartbeat = time.Now().UTC()
-		if ctx.Err() != nil {
-			card.Status = mailbox.Offline
+		Status: mailbox.Idle, AllowFrom: []mailbox.AgentID{}, CurrentTasks: []string{}, RegisteredAt: time.Now().UTC()}
+	var bot *mailbox.Bot
+	var wrote, read time.Time
+	for look := min(presenceLook, p.cfg.Mailbox.Heartbeat); ctx.Err() == nil; _ = wait.Sleep(ctx, look) {
+		now := p.botIs()
+		changed := !reflect.DeepEqual(now, bot)
+		bot = now
+		switch {
+		case p.mail == nil && (changed || time.Since(wrote) >= p.cfg.Mailbox.Heartbeat):
+			p.write(ctx, &card)
+			wrote = time.Now()
+		case p.mail != nil && changed:
+			p.mail.agent.Announce()
 		}
-		if p.own {
-			writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), presenceTime)
-			err := p.store.SetCard(writing, card)
-			cancel()
-			if err != nil {
-				p.problems.set("presence", err)
+		if time.Since(read) >= presenceFresh {
+			p.read(ctx)
+			if read.IsZero() {
+				close(p.first)
 			}
+			read = time.Now()
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		p.online()
-		select {
-		case <-beat.C:
-		case <-p.again:
-		case <-ctx.Done():
-		}
+	}
+	if p.mail == nil {
+		card.Status = mailbox.Offline
+		p.write(context.WithoutCancel(ctx), &card)
+	}
+}
+
+// write writes the card of an agent without a mailbox.
+func (p *presence) write(ctx context.Context, card *mailbox.Card) {
+	ctx, cancel := context.WithTimeout(ctx, presenceTime)
+	defer cancel()
+	p.complete(card)
+	card.LastHeartbeat = time.Now().UTC()
+	if err := p.store.SetCard(ctx, *card); err != nil {
+		p.problems.set("presence", err)
 	}
 }
 
 // complete adds to a card of this agent what the sidecar knows of itself and its bot.
 func (p *presence) complete(c *mailbox.Card) {
-	c.Sidecar, c.Bot, c.BotName = p.shared, p.bot(), p.botName()
+	c.Sidecar, c.Bot, c.BotName = p.shared, p.botIs(), p.app.self().Name
 }
 
-// announce has this agent's card written soon: something on it has changed.
-func (s *Sidecar) announce() {
-	if s.mail != nil {
-		s.mail.agent.Announce()
-		return
+// reportSecrets reports the agents whose RELAY_SECRET is found to differ.
+func (p *presence) reportSecrets(before, now map[relay.AgentName]*SecretError) {
+	for agent, err := range now {
+		p.problems.set("secret", err)
+		if was := before[agent]; was == nil || *was != *err {
+			p.log.Warn("RELAY_SECRET differs from another agent's", keySender, agent, keyErr, err)
+		}
 	}
-	wait.Wake(s.presence.again)
+}
+
+// clocks compares the clocks of other sidecars with this one's, by the heartbeats on their cards. A card that has
+// changed since the last reading was written since then, whatever time is on it.
+type clocks struct {
+	read   time.Time                // the last reading
+	differ map[relay.AgentName]bool // the clocks that differed then
+}
+
+// reportClocks reports the other sidecars whose clocks have begun to differ from this one's by more than
+// [relay.MaxAhead].
+func (p *presence) reportClocks(before, beats map[relay.AgentName]time.Time, now time.Time) {
+	c, since, differ := &p.clocks, now.Sub(p.clocks.read), map[relay.AgentName]bool{}
+	for agent, beat := range beats {
+		was, known := before[agent]
+		if !known || was.Equal(beat) { // nothing new is known of its clock
+			differ[agent] = c.differ[agent]
+			continue
+		}
+		ahead, side := beat.Sub(now), "ahead of"
+		if ahead < 0 {
+			side = "behind"
+		}
+		differ[agent] = ahead < -since-relay.MaxAhead || ahead > relay.MaxAhead
+		if !differ[agent] || c.differ[agent] {
+			continue
+		}
+		err := fmt.Errorf("the clock of %s's host is %s %s this one's: one of the two is wrong; messages may expire before "+
+			"they are delivered. Set the clocks by NTP", agent, ahead.Abs().Round(time.Second), side)
+		p.problems.set("clock", err)
+		p.log.Warn("another sidecar's clock differs from this one's", keySender, agent, keyErr, err)
+	}
+	c.read, c.differ = now, differ
 }

@@ -17,6 +17,9 @@ import (
 
 // Run works until ctx is done and then stops in order. It returns an error only for a listener that failed.
 func (s *Sidecar) Run(ctx context.Context) error {
+	for _, w := range s.cfg.Warnings() {
+		s.log.Warn("a setting may have unexpected effects", "setting", w.Setting, "detail", w.Detail, "fix", w.Fix)
+	}
 	s.log.Info("listening", "addr", s.api.listener.Addr().String(), keyAgent, s.cfg.Agent, "backend", s.cfg.Backend,
 		"version", s.version, "viewer", s.localURL()+"/")
 	if s.front != nil {
@@ -43,8 +46,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	})
 	reading.Go(func() { s.chats.groups.Run(ctx) })
 	reading.Go(func() { s.look(ctx) })
-	reading.Go(func() { s.lookAtBot(ctx) })
-	reading.Go(func() { s.keep(ctx, "presence", s.presence.run) })
+	reading.Go(func() { s.presence.run(ctx) })
 	s.runFeishu(ctx, &serving, &reading, fail)
 	if s.mail != nil {
 		reading.Go(func() { s.mail.run(ctx) })
@@ -117,6 +119,7 @@ const lookEvery = time.Second
 // look has the core know who is online, what the groups file says, and whether Feishu can be written to.
 func (s *Sidecar) look(ctx context.Context) {
 	var file any
+	wait.Closed(s.presence.first, presenceWait)
 	for told := (map[relay.AgentName]bool)(nil); ; {
 		if now := s.chats.groups.Current(); now != file {
 			file = now

@@ -2,8 +2,6 @@ package sidecar
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
@@ -52,33 +50,4 @@ func (e *SecretError) Error() string {
 		text = fmt.Sprintf("%s has a RELAY_SECRET and this sidecar has none, so its bot gets nothing from here", e.Agent)
 	}
 	return text + ": set the same at both and restart them"
-}
-
-// learnSecrets compares the secrets of the agents that are online with this one's. The caller
-// holds mu.
-func (p *presence) learnSecrets(cards []mailbox.Card) {
-	before, differ := p.secrets, map[relay.AgentName]*SecretError{}
-	for _, c := range cards {
-		agent := relay.AgentName(c.AgentID)
-		if p.known[agent] && agent != p.cfg.Agent && c.HasSettings() && c.Sidecar.Meets(p.shared) &&
-			c.Sidecar.Secret != p.shared.Secret {
-			differ[agent] = &SecretError{agent, p.shared.Secret, c.Sidecar.Secret}
-		}
-	}
-	p.secrets = differ
-	for _, agent := range slices.Sorted(maps.Keys(differ)) {
-		err := differ[agent]
-		p.problems.set("secret", err)
-		if was := before[agent]; was == nil || *was != *err {
-			p.log.Warn("RELAY_SECRET differs from another agent's", keySender, agent, keyErr, err)
-		}
-	}
-}
-
-// secretOf says how the secret of an agent online differs from this one's; nil: it does not, or
-// is not known.
-func (p *presence) secretOf(agent relay.AgentName) *SecretError {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.secrets[agent]
 }

@@ -15,6 +15,7 @@ package sidecar
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,6 +26,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"feishu-relay/book"
 	"feishu-relay/core"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
@@ -88,8 +90,27 @@ type Options struct {
 	channels []core.Channel // of a benchmark, in place of those to a bot; nil: not used
 }
 
+// Until its predecessor of the same name has ended, which may take lockWithin, a sidecar tries every lockPause.
+const (
+	lockWithin = 2 * time.Second
+	lockPause  = 50 * time.Millisecond
+)
+
 // New opens all files and binds the listeners. It starts no goroutine.
-func New(cfg Config, opts Options) (_ *Sidecar, err error) {
+func New(cfg Config, opts Options) (*Sidecar, error) {
+	for began := time.Now(); ; time.Sleep(lockPause) {
+		s, err := open(cfg, opts)
+		if !errors.Is(err, book.ErrInUse) {
+			return s, err
+		}
+		if time.Since(began) >= lockWithin {
+			return nil, &setting{fmt.Errorf("another sidecar with AGENT_NAME=%s runs on %s; "+
+				"give each bot an AGENT_NAME of its own: %w", cfg.Agent, cfg.RelayDir, err)}
+		}
+	}
+}
+
+func open(cfg Config, opts Options) (_ *Sidecar, err error) {
 	b := newBase(cfg, opts)
 	s := &Sidecar{base: b, started: time.Now(), events: &httpapi.Events{}, copies: newCopies()}
 	s.passed, _ = lru.New[relay.MessageID, struct{}](maxCopies) // fails only for a size below 1
@@ -98,9 +119,6 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 			err = errors.Join(err, b.close())
 		}
 	}()
-	for _, w := range b.cfg.Warnings() {
-		b.log.Warn("a setting may have unexpected effects", "setting", w.Setting, "detail", w.Detail, "fix", w.Fix)
-	}
 	if err := b.openFolders(); err != nil {
 		return nil, err
 	}
@@ -110,7 +128,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if s.app, err = openApp(b, s.chats); err != nil {
 		return nil, err
 	}
-	if s.presence, err = openPresence(b, s.botIs, func() string { return s.app.self().Name }); err != nil {
+	if s.presence, err = openPresence(s); err != nil {
 		return nil, err
 	}
 	if s.lanes, err = openLanes(b); err != nil {
@@ -144,7 +162,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if s.mail != nil {
 		s.probe.dirs = append(s.probe.dirs, setFolder{cfg.setBy("MAILBOX_DIR", cfg.Mailbox.Dir), cfg.Mailbox.Dir})
 	}
-	s.measure()
+	s.metrics.register.MustRegister(states{s})
 	return s, nil
 }
 

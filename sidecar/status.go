@@ -153,10 +153,9 @@ func (s *Sidecar) Status() Status {
 		Steering: s.steering(), Settings: s.settings, Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
 	undelivered, _ := s.deliveryCounts()
 	st.Waiting = WaitingStatus{undelivered.Items, age(undelivered)}
-	online := s.presence.online()
-	bots, names := s.presence.cards()
-	for _, agent := range slices.Sorted(maps.Keys(online)) {
-		is := AgentStatus{agent, names[agent], online[agent], bots[agent]}
+	cards := s.presence.seen.Load()
+	for _, agent := range slices.Sorted(maps.Keys(cards.online)) {
+		is := AgentStatus{agent, cards.names[agent], cards.online[agent], cards.bots[agent]}
 		if agent == s.cfg.Agent {
 			is.Name, is.Online, is.Bot = self.Name, true, s.botIs()
 		}
@@ -166,8 +165,8 @@ func (s *Sidecar) Status() Status {
 		st.NotReady = err.Error()
 	}
 	st.Ready = st.NotReady == ""
-	if s.channels.stream != nil {
-		st.Door.Connected = new(s.channels.stream.Connected())
+	if is := s.channels.connected(); st.Door.Name != doorWebhook {
+		st.Door.Connected = new(is[st.Door.Name])
 	}
 	for _, name := range laneNames {
 		q := s.lanes.of(name)
@@ -175,9 +174,6 @@ func (s *Sidecar) Status() Status {
 	}
 	if s.front != nil {
 		st.Gateway = s.front.gateway.Status()
-		if st.Door.Name == doorGateway {
-			st.Door.Connected = new(s.front.gateway.Connected())
-		}
 	}
 	if s.mail != nil {
 		st.Mailbox = &MailboxStatus{s.cfg.Backend, s.mail.agent.Counts()}

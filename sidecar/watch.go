@@ -46,9 +46,9 @@ func (s *Sidecar) Retried(part string) { s.metrics.retried.WithLabelValues(part)
 // Read counts a line of a lane.
 func (s *Sidecar) Read(lane string) { s.metrics.read(lane, time.Now()) }
 
-// Malformed sets a line aside.
-func (s *Sidecar) Malformed(line []byte, err error) {
-	s.quarantine(line)
+// Malformed counts a line that is not a message.
+func (s *Sidecar) Malformed(_ []byte, err error) {
+	s.metrics.quarantined.Inc()
 	s.log.Warn("a line of the relay cannot be read", keyErr, err)
 }
 
@@ -58,7 +58,10 @@ func (s *Sidecar) Arrived(lane string, d *relay.Delivery, m *relay.Message) {
 		return
 	}
 	now := time.Now()
-	s.chats.peers.sentAt(m, now) // tells of a clock that is ahead
+	if ahead := m.TS.Time().Sub(now); ahead > relay.MaxAhead {
+		s.metrics.skewed.Inc()
+		s.problems.set("clock", fmt.Errorf("the clock of %s is %s ahead", m.SenderAgentName, ahead.Round(time.Second)))
+	}
 	s.chats.peers.saw(lane, m)
 	s.metrics.arrived(lane, d.History, m, now)
 	if m.Role == relay.RoleUser {
