@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	"feishu-relay/core"
 	"feishu-relay/dedup"
 	"feishu-relay/internal/safefile"
-	"feishu-relay/internal/wait"
 )
 
 // base is what every part of a sidecar has: its settings, its log, its counters and
@@ -95,17 +93,4 @@ func (b *base) window(name string, size int) (*dedup.Window, error) {
 		b.onClose(w.Close)
 	}
 	return w, err
-}
-
-// keep runs a part until ctx is done, and starts it again when it ends early.
-func (b *base) keep(ctx context.Context, part string, run func(context.Context) error) {
-	for pauses := wait.NewBackoff(restartPause, restartPauseMax); ctx.Err() == nil; {
-		err := run(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		b.problems.set(part, err)
-		b.log.Error("a part ended early and is started again", "part", part, keyErr, err)
-		_ = pauses.Sleep(ctx)
-	}
 }

@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
-	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +24,7 @@ import (
 	"feishu-relay/group"
 	"feishu-relay/internal/attempts"
 	"feishu-relay/internal/runes"
+	"feishu-relay/internal/weborigin"
 	"feishu-relay/relay"
 )
 
@@ -46,8 +44,7 @@ type front struct {
 	gateway *gateway.Gateway
 	entry   *entry.Entry
 	listen  net.Listener
-	webhook *http.Server // nil where it shares the gateway's address
-	hook    net.Listener
+	webhook *server // nil where it shares the gateway's address
 }
 
 // openFront listens for the bot; it returns nil without a gateway.
@@ -60,98 +57,72 @@ func openFront(s *Sidecar) (*front, error) {
 		return nil, err
 	}
 	f, h, door := &front{}, host{Sidecar: s}, s.channels.gateway
-	opts := gatewayOptions(&s.cfg, s.log, s.metrics.gatewayEvent)
 	if h.peers, err = openPeerMail(s); err != nil {
 		return nil, err
 	}
+	opts := gateway.Options{Book: s.app.book, API: s.app.api, Host: h, Sending: s.app.selfSoon, Logger: s.log,
+		Counter: s.metrics.gatewayEvent}
 	if h.peers != nil {
 		s.mail.peers, opts.Peers = h.peers, h.peers.chats
 	}
-	opts.Book, opts.API, opts.Host, opts.Sending = s.app.book, s.app.api, h, s.app.selfSoon
 	if opts.Answered, err = dedup.Open(root, "answered.jsonl", max(s.cfg.DedupSize, maxAnswered)); err != nil {
 		return nil, fmt.Errorf("the answered events: %w", err)
 	}
 	s.onClose(opts.Answered.Close)
 	s.onClose(f.close)
 	if err := f.open(&s.cfg, opts, s.api.failures); err != nil {
-		return nil, err
+		return nil, &setting{err}
 	}
 	door.gateway, door.answered = f.gateway, opts.Answered
 	return f, nil
 }
 
-// open listens, and makes the gateway.
-func (f *front) open(cfg *Config, opts gateway.Options, failures *attempts.Failures) (err error) {
-	if err := f.bind(cfg, opts.Webhook, opts.Logger); err != nil {
-		return &setting{err}
+// open listens, and makes the gateway as the environment says.
+func (f *front) open(cfg *Config, o gateway.Options, failures *attempts.Failures) (err error) {
+	if f.listen, err = bind("GATEWAY_ADDR", cfg.Gateway.Addr); err != nil {
+		return err
 	}
-	opts.Listens = f.listen.Addr()
-	if f.gateway, err = gateway.New(opts); err != nil {
-		return &setting{fmt.Errorf("gateway: %w", err)}
-	}
-	bots := entryOptions(cfg, f.gateway.Handler(), opts.Logger, opts.Counter)
-	bots.Failures = failures
-	if f.entry, err = entry.New(bots); err != nil {
-		return &setting{fmt.Errorf("GATEWAY_TLS: %w", err)}
-	}
-	return nil
-}
-
-// gatewayOptions is what the environment says of a gateway.
-func gatewayOptions(cfg *Config, log *slog.Logger, counter func(feishu.Counted)) gateway.Options {
-	o := gateway.Options{Upstream: cfg.BaseURL, PublicURL: cfg.Gateway.PublicURL,
-		Address: entry.Address, Loopback: IsLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle,
-		EditSettle: cfg.Gateway.EditSettle, StreamLife: cfg.Gateway.StreamLife, MaxAge: cfg.MaxAge,
-		RewriteMentions: cfg.Gateway.Mentions, Logger: log, Counter: counter}
+	c, loopback := &cfg.Gateway, IsLoopback(cfg.Gateway.Addr)
+	o.Listens, o.Upstream, o.PublicURL, o.Address, o.Loopback = f.listen.Addr(), cfg.BaseURL, c.PublicURL, entry.Address, loopback
+	o.Settle, o.EditSettle, o.StreamLife, o.MaxAge, o.RewriteMentions = c.Settle, c.EditSettle, c.StreamLife, cfg.MaxAge, c.Mentions
 	if cfg.BotWebhookURL != "" {
 		o.Webhook = &webhook.Options{BotURL: cfg.BotWebhookURL, EncryptKey: string(cfg.EncryptKey),
 			VerificationToken: string(cfg.VerificationToken), Timeout: cfg.DeliveryTimeout}
 	}
-	return o
-}
-
-func entryOptions(cfg *Config, handler http.Handler, log *slog.Logger, counter func(feishu.Counted)) entry.Options {
+	if f.gateway, err = gateway.New(o); err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	if cfg.WebhookAddr != "" && o.Webhook != nil {
+		if f.webhook, err = listenOn("WEBHOOK_ADDR", cfg.WebhookAddr, f.gateway.WebhookHandler(), o.Logger); err != nil {
+			return err
+		}
+	}
 	names := []string{cfg.BaseURL.Hostname()}
-	if cfg.Gateway.PublicURL != nil {
-		names = append(names, cfg.Gateway.PublicURL.Hostname())
+	if c.PublicURL != nil {
+		names = append(names, c.PublicURL.Hostname())
 	}
 	base := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(cfg.BaseURL.Host), ":443"), ":80")
-	open := func(host string) bool { return host == base || feishu.IsOpenHost(host) }
-	return entry.Options{Open: open, Mode: cmp.Or(cfg.Gateway.TLS, "off"), CertFile: cfg.Gateway.CertFile,
-		KeyFile: cfg.Gateway.KeyFile, DataDir: cfg.DataDir, Names: names, Token: string(cfg.APIToken),
-		Loopback: IsLoopback(cfg.Gateway.Addr), Allow: cfg.Gateway.Allow, Handler: handler, Logger: log, Counter: counter}
-}
-
-// bind listens for the bot, and for Feishu where that is another address.
-func (f *front) bind(cfg *Config, hook *webhook.Options, log *slog.Logger) (err error) {
-	if f.listen, err = net.Listen("tcp", cfg.Gateway.Addr); err != nil {
-		return bindError("GATEWAY_ADDR", err)
+	if f.entry, err = entry.New(entry.Options{Open: func(host string) bool { return host == base || feishu.IsOpenHost(host) },
+		Mode: cmp.Or(c.TLS, "off"), CertFile: c.CertFile, KeyFile: c.KeyFile, DataDir: cfg.DataDir, Names: names,
+		Token: string(cfg.APIToken), Loopback: loopback, Allow: c.Allow, Handler: f.gateway.Handler(), Failures: failures,
+		Logger: o.Logger, Counter: o.Counter}); err != nil {
+		return fmt.Errorf("GATEWAY_TLS: %w", err)
 	}
-	if cfg.WebhookAddr == "" || hook == nil {
-		return nil
-	}
-	if f.hook, err = net.Listen("tcp", cfg.WebhookAddr); err != nil {
-		return errors.Join(bindError("WEBHOOK_ADDR", err), f.listen.Close())
-	}
-	f.webhook, f.hook = bounded(f.hook, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.gateway.WebhookHandler().ServeHTTP(w, r) // which is made once we know where we listen
-	}), log)
 	return nil
-}
-
-func bindError(variable string, err error) error {
-	return fmt.Errorf("%s: %w; set it to a free address of this host, or end the program that uses it", variable, err)
 }
 
 // close closes what stop left open.
 func (f *front) close() error {
 	if f.gateway != nil {
-		waitAtMost(finishGateway, func() { _ = f.gateway.Close(context.Background()) })
+		ctx, cancel := context.WithTimeout(context.Background(), finishGateway)
+		defer cancel()
+		_ = f.gateway.Close(ctx)
 	}
-	for _, l := range []net.Listener{f.listen, f.hook} {
-		if l != nil {
-			_ = l.Close() // most often closed before, by its server
-		}
+	if f.webhook != nil {
+		f.webhook.close()
+	}
+	if f.listen != nil {
+		_ = f.listen.Close() // most often closed before, by its server
 	}
 	return nil
 }
@@ -159,20 +130,18 @@ func (f *front) close() error {
 // serve runs until stop; fail is told about a listener that ended by itself.
 func (f *front) serve(fail func(error)) {
 	if f.webhook != nil {
-		go func() {
-			if err := f.webhook.Serve(f.hook); !errors.Is(err, http.ErrServerClosed) {
-				fail(fmt.Errorf("%w: webhook: %w", errListener, err))
-			}
-		}()
+		go f.webhook.serve("webhook", fail)
 	}
-	if err := f.entry.Serve(f.listen); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := f.entry.Serve(f.listen); err != nil {
 		fail(fmt.Errorf("%w: gateway: %w", errListener, err))
 	}
 }
 
 // stop lets requests under way end and closes the long connections: the bot
 // connects again as soon as somebody listens.
-func (f *front) stop(ctx context.Context) {
+func (f *front) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), finishGateway)
+	defer cancel()
 	var ending sync.WaitGroup
 	ending.Go(func() { _ = f.gateway.Close(ctx) }) // the connections, too: Shutdown waits for no hijacked one
 	if f.webhook != nil {
@@ -182,16 +151,8 @@ func (f *front) stop(ctx context.Context) {
 	ending.Wait()
 }
 
-// IsLoopback reports whether an address (host:port) to listen on is reached from
-// this host only.
-func IsLoopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
-}
+// IsLoopback reports whether an address (host:port) to listen on is reached from this host only.
+func IsLoopback(addr string) bool { return weborigin.Loopback(addr) }
 
 // gatewayDoor gives the bot messages as events of Feishu.
 type gatewayDoor struct {

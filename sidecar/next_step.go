@@ -33,21 +33,12 @@ func (s *Sidecar) gatewayURL() string {
 
 // nextStep says what the operator does once the sidecar runs.
 func (s *Sidecar) nextStep() string {
-	step := "let the bot read " + s.localURL() + "/v1/stream and report with POST /v1/outbound and /v1/inbound (docs/api.md)"
-	switch {
-	case s.front != nil && s.cfg.BotWebhookURL != "":
-		step = "point the bot's Feishu SDK at " + s.gatewayURL() +
-			", and the events in Feishu's console at this host's /webhook/event"
-	case s.front != nil:
+	step := "let the bot use " + s.localURL() + " (docs/api.md)"
+	if s.front != nil {
 		step = "point the bot's Feishu SDK at " + s.gatewayURL() + " (docs/frameworks.md)"
-	case s.speak != nil:
-		step = "let the bot read " + s.localURL() + "/v1/stream and answer with POST /v1/send (docs/api.md)"
-		if s.channels.webhook != nil {
-			step = "start the bot at INJECT_URL, and let it answer with POST " + s.localURL() + "/v1/send (docs/api.md)"
+		if s.cfg.BotWebhookURL != "" {
+			step += ", and the events in Feishu's console at this host's /webhook/event"
 		}
-	case s.channels.webhook != nil:
-		step = "start the bot at INJECT_URL, and let it report with POST " + s.localURL() +
-			"/v1/outbound and /v1/inbound (docs/api.md)"
 	}
 	return step + "; then `feishu-relay check` and `feishu-relay status`"
 }

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/gateway"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
@@ -59,31 +59,28 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 // passThrough serves the bot until the folders can be used, for pause at least, or ctx is done.
 func passThrough(ctx context.Context, cfg Config, log *slog.Logger, why error, pause time.Duration) (err error) {
 	cfg.BaseURL = cmp.Or(cfg.BaseURL, &defaultBase)
-	opts := gatewayOptions(&cfg, log, nil)
-	opts.API = feishu.NewAPI(cfg.BaseURL.String(), "", "")
-	opts.Book = feishu.NewDirectory(nil, opts.API, log)
+	api := feishu.NewAPI(cfg.BaseURL.String(), "", "")
+	opts := gateway.Options{API: api, Book: feishu.NewDirectory(nil, api, log), Logger: log}
 	f := &front{}
 	defer f.close()
 	if err := f.open(&cfg, opts, nil); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", cfg.ListenAddr)
+	unready := httpapi.Unready(fmt.Sprintf("%v: %v; %s", errNoDisk, why, mendFolders))
+	status, err := listenOn("LISTEN_ADDR", cfg.ListenAddr, unready, log)
 	if err != nil {
-		return bindError("LISTEN_ADDR", err)
+		return err
 	}
-	status, listener := bounded(listener, httpapi.Unready(fmt.Sprintf("%v: %v; %s", errNoDisk, why, mendFolders)), log)
 	ctx, fail := context.WithCancelCause(ctx)
 	var serving sync.WaitGroup
-	serving.Go(func() { fail(status.Serve(listener)) })
+	serving.Go(func() { status.serve("local API", fail) })
 	serving.Go(func() { f.serve(fail) })
 	serving.Go(func() { f.gateway.Run(ctx) })
 	for wait.Sleep(ctx, pause) == nil && !usable(&cfg) {
 		pause = foldersAgain
 	}
-	stopping, cancel := context.WithTimeout(context.Background(), finishGateway)
-	defer cancel()
-	f.stop(stopping)
-	_ = status.Close()
+	f.stop()
+	status.close()
 	fail(nil)
 	serving.Wait()
 	return nil

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"feishu-relay/core"
 	"feishu-relay/deliver"
@@ -35,34 +33,18 @@ type peerMail struct {
 	chats   *peerchat.Chats
 	observe func(agent.Event)
 
-	mu     sync.Mutex // held while an answer is sent: the next one sees what it did to the task
-	work   sync.WaitGroup
-	slots  chan struct{} // how many steps to "working" are under way
-	ctx    context.Context
-	cancel context.CancelFunc
+	mu sync.Mutex // held while an answer is sent: the next one sees what it did to the task
 }
-
-// maxWorking bounds the steps to "working" that are under way; a further one is left out.
-const maxWorking = 4
-
-// workingWithin bounds one of them.
-const workingWithin = 10 * time.Second
 
 // openPeerMail returns nil where mail does not come by the gateway.
 func openPeerMail(s *Sidecar) (*peerMail, error) {
 	if s.mail == nil || !s.cfg.Mailbox.Gateway {
 		return nil, nil
 	}
-	p := &peerMail{base: s.base, agent: s.mail.agent, observe: s.mailed, slots: make(chan struct{}, maxWorking)}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	s.onClose(func() error {
-		p.cancel()
-		p.work.Wait()
-		return nil
-	})
+	p := &peerMail{base: s.base, agent: s.mail.agent, observe: s.mailed}
 	var err error
-	p.chats, err = peerchat.Open(peerchat.Options{Store: s.app.book.Store(), Self: s.app.self, SenderType: s.cfg.InjectSenderType,
-		Busy: p.busy, Needed: p.needed, Logger: s.log, Trace: s.trace})
+	p.chats, err = peerchat.Open(peerchat.Options{Store: s.app.book.Store(), Self: s.app.self,
+		SenderType: s.cfg.InjectSenderType, Needed: p.needed, Logger: s.log, Trace: s.trace})
 	return p, err
 }
 
@@ -123,31 +105,14 @@ func (p *peerMail) write(ctx context.Context, door *gatewayDoor, m agent.Deliver
 // oneTaskFor is how long the bot has one task of an agent before it is given the next one, unless it ends the first.
 const oneTaskFor = 30 * time.Minute
 
-// waits returns how long a task waits, where the bot has one of the same agent to end: which of two tasks a message is
-// the result of, only a reply says.
-func (p *peerMail) waits(e mailbox.Envelope) time.Duration {
-	if !e.Type.GivesTask() {
-		return 0
-	}
-	return p.waitsFor(e, p.open(e.From))
-}
-
-// waitsFor is waits for a task beside the open ones. Where the clock was put back, a chat goes on in the future: then
-// the time counts from when the open task was taken, and not at all where that is in the future, too.
-func (p *peerMail) waitsFor(e mailbox.Envelope, open map[string]*agent.TaskRecord) (wait time.Duration) {
-	now := time.Now()
-	for _, m := range p.chats.Messages(p.chats.Chat(relay.AgentName(e.From))) {
-		l := infoOf(m)
-		r := open[l.Task]
-		if m.Own || !l.Type.GivesTask() || l.Task == taskOf(e) || r == nil || r.State.Ended() {
-			continue
-		}
-		given := m.Created.Time()
-		if given.After(now) {
-			given = r.CreatedAt
-		}
-		if !given.After(now) {
-			wait = max(wait, given.Add(oneTaskFor).Sub(now))
+// waits returns how long a task waits, where the bot has an older one of the same agent to end: which of two tasks a
+// message is the result of, only a reply says.
+func (p *peerMail) waits(e mailbox.Envelope) (wait time.Duration) {
+	open := p.open(e.From)
+	own := open[taskOf(e)]
+	for _, r := range open {
+		if e.Type.GivesTask() && own != nil && !r.State.Ended() && r.CreatedAt.Before(own.CreatedAt) {
+			wait = max(wait, min(oneTaskFor, time.Until(r.CreatedAt.Add(oneTaskFor)))) // the clock may have been put back
 		}
 	}
 	return wait
@@ -322,38 +287,19 @@ func (p *peerMail) state(task *agent.TaskRecord, msgType, text string) mailbox.T
 	return mailbox.Completed
 }
 
-// mentions are the names in front of a command, as where a bot addresses the agent.
-var mentions = regexp.MustCompile(`^(?:@[^\s\pZ/]+[\s\pZ]*)+`)
-
-// markup is what Markdown puts around words.
-const markup = "*_`~"
+// commandText is an answer that begins with a command word, behind names and with Markdown's marks around it, and the
+// reason behind the word.
+var commandText = regexp.MustCompile("(?is)^\\s*(?:@[^\\s\\pZ/]+[\\s\\pZ]*)*[*_~`]*[/／](fail|reject)[*_~`]*" +
+	"(?:$|[\\s\\pZ:：,，.。;；!！–—、])[-\\s\\pZ:：,，.。;；!！–—、]*(.*)$")
 
 // command finds a command word at the beginning of an answer, and the reason behind it.
 func command(text string) (reason, word string) {
-	text = strings.TrimSpace(text)
-	text = text[len(mentions.FindString(text)):]
-	plain := strings.TrimLeft(text, markup)
-	around := text[:len(text)-len(plain)]
-	if rest, wide := strings.CutPrefix(plain, "／"); wide {
-		plain = "/" + rest
+	found := commandText.FindStringSubmatch(text)
+	if found == nil {
+		return "", ""
 	}
-	for _, word := range []string{failWord, rejectWord} {
-		if len(plain) < len(word) || !strings.EqualFold(plain[:len(word)], word) {
-			continue
-		}
-		rest := strings.TrimLeft(strings.TrimSuffix(plain[len(word):], around), markup)
-		if next, _ := utf8.DecodeRuneInString(rest); rest != "" && !between(next) {
-			continue // it is another word
-		}
-		reason := strings.TrimLeftFunc(rest, func(r rune) bool { return between(r) || r == '-' })
-		return cmp.Or(reason, "it says "+word), word
-	}
-	return "", ""
-}
-
-// between reports whether r separates a command word from the reason.
-func between(r rune) bool {
-	return unicode.IsSpace(r) || strings.ContainsRune(":：,，.。;；!！–—、", r)
+	word = "/" + strings.ToLower(found[1])
+	return cmp.Or(strings.TrimRight(found[2], " \n*_~`"), "it says "+word), word
 }
 
 // cutText keeps a text within what a message may have.
@@ -471,33 +417,4 @@ func (p *peerMail) open(peer mailbox.AgentID) map[string]*agent.TaskRecord {
 		}
 	}
 	return out
-}
-
-// busy moves a task to working when the bot shows that it works on it.
-func (p *peerMail) busy(m peerchat.Message) {
-	select {
-	case p.slots <- struct{}{}:
-	default:
-		return
-	}
-	p.work.Go(func() {
-		defer func() { <-p.slots }()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		var task *agent.TaskRecord
-		if m.Own {
-			task = p.about(m).task
-		} else {
-			task = p.open(mailbox.AgentID(m.Peer))[infoOf(m).Task]
-		}
-		if task == nil || task.State != mailbox.Accepted {
-			return
-		}
-		ctx, cancel := context.WithTimeout(p.ctx, workingWithin)
-		defer cancel()
-		_, err := p.agent.UpdateTask(ctx, agent.TaskUpdate{TaskID: task.ID, From: task.Peer, State: mailbox.Working})
-		if _, refused := errors.AsType[*mailbox.Error](err); err != nil && !refused {
-			p.log.Debug("a task is not shown as being worked on", keyErr, err)
-		}
-	})
 }

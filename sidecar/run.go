@@ -3,9 +3,7 @@ package sidecar
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -39,11 +37,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	if s.app.changed { // its chats are not known to be this app's
 		s.leaveAll()
 	}
-	serving.Go(func() {
-		if err := s.api.server.Serve(s.api.listener); !errors.Is(err, http.ErrServerClosed) {
-			fail(fmt.Errorf("%w: local API: %w", errListener, err))
-		}
-	})
+	serving.Go(func() { s.api.serve("local API", fail) })
 	reading.Go(func() { s.chats.groups.Run(ctx) })
 	reading.Go(func() { s.look(ctx) })
 	reading.Go(func() { s.presence.run(ctx) })
@@ -58,7 +52,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		s.channels.stream.Stop()
 	}
 	s.api.stop()
-	waitAtMost(finishDelivery, reading.Wait)
+	wait.Group(&reading, finishDelivery)
 	stopCore()
 	ending := time.AfterFunc(finishDelivery, s.stopFront)
 	working.Wait()
@@ -81,18 +75,10 @@ const deliveryGrace = finishDelivery * 4 / 5
 
 var errListener = errors.New("listener failed")
 
-func waitAtMost(limit time.Duration, until func()) {
-	var waits sync.WaitGroup
-	waits.Go(until)
-	wait.Group(&waits, limit)
-}
-
 // stopFront ends the bot's calls and connections.
 func (s *Sidecar) stopFront() {
 	if s.front != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), finishGateway)
-		defer cancel()
-		s.front.stop(ctx)
+		s.front.stop()
 	}
 }
 
@@ -103,7 +89,7 @@ func (s *Sidecar) runFeishu(ctx context.Context, serving, reading *sync.WaitGrou
 		reading.Go(func() { s.front.gateway.Run(ctx) })
 	}
 	if s.speak != nil {
-		reading.Go(func() { s.keep(ctx, "connector", s.speak.connector.Run) })
+		reading.Go(func() { _ = s.speak.connector.Run(ctx) }) // which ends with ctx only
 	}
 	if s.front != nil || s.speak != nil {
 		reading.Go(func() { s.app.countConnections(ctx, s.connections) })

@@ -3,10 +3,10 @@ package sidecar
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -19,38 +19,28 @@ import (
 
 // localAPI is the server of the local API.
 type localAPI struct {
-	*base
-	listener  net.Listener
-	server    *http.Server
+	*server
 	failures  *attempts.Failures // wrong tokens, of the API and of tunnels
 	lines     mailapi.Lines      // of a bot at /v1/mailbox/ws
 	signedOut *dedup.Window      // sessions of browsers
 }
 
 func openAPI(b *base) (*localAPI, error) {
-	a := &localAPI{base: b, failures: attempts.New()}
-	var err error
-	a.signedOut, err = b.window(".sessions.jsonl", httpapi.MaxEnded)
-	return a, err
+	ended, err := b.window(".sessions.jsonl", httpapi.MaxEnded)
+	return &localAPI{failures: attempts.New(), signedOut: ended}, err
 }
 
 // listen binds the listener for what options serve.
-func (a *localAPI) listen(options httpapi.Options) error {
-	var err error
-	if a.listener, err = net.Listen("tcp", a.cfg.ListenAddr); err != nil {
-		return &setting{bindError("LISTEN_ADDR", err)}
+func (a *localAPI) listen(b *base, o httpapi.Options) (err error) {
+	o.Token, o.AdminToken, o.Ended, o.Failures = string(b.cfg.APIToken), string(b.cfg.AdminToken), a.signedOut, a.failures
+	o.Name, o.Metrics, o.Logger = string(b.cfg.Agent)+" "+b.cfg.ListenAddr, b.metrics.handler(), b.log
+	if a.server, err = listenOn("LISTEN_ADDR", b.cfg.ListenAddr, httpapi.New(o), b.log); err != nil {
+		return &setting{err}
 	}
-	a.onClose(func() error {
-		if err := a.listener.Close(); !errors.Is(err, net.ErrClosed) {
-			return err
-		}
+	b.onClose(func() error {
+		a.server.close()
 		return nil
 	})
-	options.Token, options.AdminToken = string(a.cfg.APIToken), string(a.cfg.AdminToken)
-	options.Name = string(a.cfg.Agent) + " " + a.cfg.ListenAddr
-	options.Ended, options.Failures = a.signedOut, a.failures
-	options.Metrics, options.Logger = a.metrics.handler(), a.log
-	a.server, a.listener = bounded(a.listener, httpapi.New(options), a.log)
 	return nil
 }
 
@@ -59,8 +49,8 @@ func (a *localAPI) stop() {
 	a.lines.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), finishRequests)
 	defer cancel()
-	if err := a.server.Shutdown(ctx); err != nil {
-		_ = a.server.Close()
+	if err := a.Shutdown(ctx); err != nil {
+		_ = a.Close()
 	}
 }
 
@@ -73,27 +63,45 @@ const (
 	maxHeader = 8 << 10
 )
 
-// bounded returns a server, and the listener to serve, with deadlines and with at most maxConns connections.
-func bounded(l net.Listener, handler http.Handler, log *slog.Logger) (*http.Server, net.Listener) {
-	s := &http.Server{
+// server is a server with its listener, with deadlines and with at most maxConns connections.
+type server struct {
+	http.Server
+	listener net.Listener
+}
+
+// bind listens on the address that a variable sets.
+func bind(variable, addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; set it to a free address of this host, or end the program that uses it", variable, err)
+	}
+	return l, nil
+}
+
+func listenOn(variable, addr string, handler http.Handler, log *slog.Logger) (*server, error) {
+	l, err := bind(variable, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &server{http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute,
 		IdleTimeout:       30 * time.Second,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}, netutil.LimitListener(l, maxConns)}, nil
+}
+
+// serve serves until the server is shut down; fail is told about a listener that ended by itself.
+func (s *server) serve(name string, fail func(error)) {
+	if err := s.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		fail(fmt.Errorf("%w: %s: %w", errListener, name, err))
 	}
-	var fresh sync.Map // connections on which no request came yet, for which a shutdown would wait
-	s.ConnState = func(conn net.Conn, state http.ConnState) {
-		if fresh.Delete(conn); state == http.StateNew {
-			fresh.Store(conn, nil)
-		}
-	}
-	s.RegisterOnShutdown(func() {
-		fresh.Range(func(conn, _ any) bool {
-			_ = conn.(net.Conn).Close()
-			return true
-		})
-	})
-	return s, netutil.LimitListener(l, maxConns)
+}
+
+// close closes what is left after a shutdown, or without one.
+func (s *server) close() {
+	_ = s.Close()
+	_ = s.listener.Close()
 }

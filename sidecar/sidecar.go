@@ -20,7 +20,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,13 +38,11 @@ import (
 
 // Times of a stop. Their sum is the bound on the whole.
 const (
-	finishRequests  = 3 * time.Second
-	finishDelivery  = 4500 * time.Millisecond
-	finishGateway   = time.Second // the bot's calls; it tries again what is cut
-	finishPublish   = 2 * time.Second
-	stopWithin      = finishRequests + finishDelivery + finishGateway + finishPublish
-	restartPause    = time.Second // before a part that ended early is started again, doubled up to
-	restartPauseMax = 30 * time.Second
+	finishRequests = 3 * time.Second
+	finishDelivery = 4500 * time.Millisecond
+	finishGateway  = time.Second // the bot's calls; it tries again what is cut
+	finishPublish  = 2 * time.Second
+	stopWithin     = finishRequests + finishDelivery + finishGateway + finishPublish
 )
 
 // Sidecar is one bot's relay. New creates and connects its parts.
@@ -67,11 +64,10 @@ type Sidecar struct {
 	mail     *mail      // nil with MAILBOX=off
 	api      *localAPI
 
-	away      atomic.Bool // the last delivery of all failed
-	bot       botState
-	copies    *copies
-	passed    *lru.Cache[relay.MessageID, struct{}] // what the bot has from Feishu, though it was to wait
-	differing sync.Map                              // what was reported of sidecars that differ
+	away   atomic.Bool // the last delivery of all failed
+	bot    botState
+	copies *copies
+	passed *lru.Cache[relay.MessageID, struct{}] // what the bot has from Feishu, though it was to wait
 }
 
 // Options are additions to the configuration.
@@ -153,7 +149,7 @@ func open(cfg Config, opts Options) (_ *Sidecar, err error) {
 		return nil, err
 	}
 	s.speak = newSpeaker(s)
-	if err := s.api.listen(s.served()); err != nil {
+	if err := s.api.listen(b, s.served()); err != nil {
 		return nil, err
 	}
 	relayDir := cfg.setBy("RELAY_DIR", cfg.RelayDir)

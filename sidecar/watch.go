@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"feishu-relay/core"
@@ -140,49 +138,20 @@ func (s *Sidecar) Stopped(is core.Stop) {
 	}
 }
 
-// Took learns from what sidecars say of themselves how people name their bots, also those that have not spoken yet, and
-// reports those whose environments differ in what has to be the same.
+// Took learns from what sidecars say of themselves how people name their bots, also those that have not spoken yet.
 func (s *Sidecar) Took(of loop.Chat, r *group.Record) {
-	if r.Kind != group.KindSet {
-		return
+	if r.Kind == group.KindSet && of.Channel == relay.DefaultChannel {
+		go s.learnPeers(of) // the loop shares this, and is to be asked
 	}
-	go s.learnPeers(of) // the loop shares this, and is to be asked
 }
 
 func (s *Sidecar) learnPeers(of loop.Chat) {
 	var peers []group.Peer
-	var sources map[string]string
-	s.core.Group(of, func(g *group.State) { peers, sources = g.Peers(), g.Sources() })
-	var answers, budgets []string
+	s.core.Group(of, func(g *group.State) { peers = g.Peers() })
 	for _, p := range peers {
-		if p.Agent != s.cfg.Agent && p.Name != "" && of.Channel == relay.DefaultChannel {
+		if p.Agent != s.cfg.Agent && p.Name != "" {
 			s.app.book.LearnBot(feishu.Bot{Agent: p.Agent, Name: p.Name})
 		}
-		answers = append(answers, string(p.Agent)+" "+string(p.Answer))
-		budgets = append(budgets, string(p.Agent)+" "+strconv.Itoa(p.Budget))
-	}
-	s.differ(of, "ANSWER_MODE", sources["answer"], answers)
-	s.differ(of, "GROUP_BUDGET", sources["budget"], budgets)
-}
-
-// maxCompared is how many sidecars are named that differ.
-const maxCompared = 20
-
-// differ reports a variable that is not the same at all sidecars of a group, once.
-func (s *Sidecar) differ(of loop.Chat, name, source string, all []string) {
-	var values []string
-	for _, is := range all {
-		values = append(values, is[strings.LastIndexByte(is, ' '):])
-	}
-	slices.Sort(values)
-	if len(slices.Compact(values)) < 2 || source != group.FromEnv {
-		return
-	}
-	err := fmt.Errorf("%s differs between the sidecars of a group, and that of the first agent holds: %s; set the same "+
-		"everywhere", name, strings.Join(all[:min(len(all), maxCompared)], ", "))
-	if _, told := s.differing.LoadOrStore(of.String()+err.Error(), nil); !told {
-		s.problems.set("settings", err)
-		s.log.Warn("sidecars have different settings", keyChat, of.ID, keyErr, err)
 	}
 }
 

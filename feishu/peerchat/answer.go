@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/content"
 	"feishu-relay/relay"
 )
 
@@ -123,8 +122,6 @@ func (c *Chats) do(r *http.Request, body []byte) (any, error) {
 		return nil, c.replace(m, changed)
 	case len(one.body.Content) > 0 && !strings.HasPrefix(one.path, "cardkit/"):
 		return one.write()
-	case m != nil && r.Method != http.MethodDelete:
-		c.opts.Busy(*m)
 	}
 	return map[string]any{"reaction_id": random()}, nil // which only a reaction has
 }
@@ -165,7 +162,6 @@ func (c *call) write() (any, error) {
 		if err := c.replace(m, changed); err != nil {
 			return nil, err
 		}
-		c.opts.Busy(*m)
 		return c.shown(m), nil
 	}
 	if !slices.Contains(types, c.body.MsgType) || !json.Valid([]byte(text)) {
@@ -188,9 +184,6 @@ func (c *call) write() (any, error) {
 		return nil, err
 	}
 	c.opts.Trace("kept")
-	if said.Type == typeCard || content.Placeholder(said.Text()) {
-		c.opts.Busy(said)
-	}
 	return c.shown(&said), nil
 }
 

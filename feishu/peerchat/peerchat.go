@@ -80,9 +80,6 @@ type Options struct {
 	Self  func() feishu.Self
 	// SenderType is the type of the other member: user, bot or app.
 	SenderType string
-	// Busy is called when the bot shows in a chat that it works: by a reaction, a placeholder, a card, an edit.
-	// about is the message that it reacted to, or that it wrote. It returns at once. May be nil.
-	Busy func(about Message)
 	// Needed reports whether mail is still to be answered: it is not dropped for newer messages. It is called with a
 	// lock held. May be nil.
 	Needed func(mail Message) bool
@@ -103,9 +100,6 @@ type Chats struct {
 // Open reads what an earlier run left.
 func Open(o Options) (*Chats, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.Busy == nil {
-		o.Busy = func(Message) {}
-	}
 	if o.Needed == nil {
 		o.Needed = func(Message) bool { return false }
 	}
