@@ -83,8 +83,9 @@ func (f *front) open(cfg *Config, o gateway.Options, failures *attempts.Failures
 		return err
 	}
 	c, loopback := &cfg.Gateway, IsLoopback(cfg.Gateway.Addr)
-	o.Listens, o.Upstream, o.PublicURL, o.Address, o.Loopback = f.listen.Addr(), cfg.BaseURL, c.PublicURL, entry.Address, loopback
-	o.Settle, o.EditSettle, o.StreamLife, o.MaxAge, o.RewriteMentions = c.Settle, c.EditSettle, c.StreamLife, cfg.MaxAge, c.Mentions
+	o.Listens, o.Address, o.Loopback = f.listen.Addr(), entry.Address, loopback
+	o.Upstream, o.PublicURL, o.RewriteMentions = cfg.BaseURL, c.PublicURL, c.Mentions
+	o.Settle, o.EditSettle, o.StreamLife, o.MaxAge = c.Settle, c.EditSettle, c.StreamLife, cfg.MaxAge
 	if cfg.BotWebhookURL != "" {
 		o.Webhook = &webhook.Options{BotURL: cfg.BotWebhookURL, EncryptKey: string(cfg.EncryptKey),
 			VerificationToken: string(cfg.VerificationToken), Timeout: cfg.DeliveryTimeout}
@@ -102,8 +103,8 @@ func (f *front) open(cfg *Config, o gateway.Options, failures *attempts.Failures
 		names = append(names, c.PublicURL.Hostname())
 	}
 	base := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(cfg.BaseURL.Host), ":443"), ":80")
-	if f.entry, err = entry.New(entry.Options{Open: func(host string) bool { return host == base || feishu.IsOpenHost(host) },
-		Mode: cmp.Or(c.TLS, "off"), CertFile: c.CertFile, KeyFile: c.KeyFile, DataDir: cfg.DataDir, Names: names,
+	open := func(host string) bool { return host == base || feishu.IsOpenHost(host) }
+	if f.entry, err = entry.New(entry.Options{Open: open, Mode: cmp.Or(c.TLS, "off"), CertFile: c.CertFile, KeyFile: c.KeyFile, DataDir: cfg.DataDir, Names: names,
 		Token: string(cfg.APIToken), Loopback: loopback, Allow: c.Allow, Handler: f.gateway.Handler(), Failures: failures,
 		Logger: o.Logger, Counter: o.Counter}); err != nil {
 		return fmt.Errorf("GATEWAY_TLS: %w", err)
@@ -223,8 +224,8 @@ func (d *gatewayDoor) Write(ctx context.Context, in *core.Input, again bool, wri
 }
 
 // writeMail writes mail that belongs in a conversation.
-func (d *gatewayDoor) writeMail(ctx context.Context, in relay.Inbound, from relay.AgentName, id relay.MessageID, key string,
-	again bool, written func()) error {
+func (d *gatewayDoor) writeMail(ctx context.Context, in relay.Inbound, from relay.AgentName, id relay.MessageID,
+	key string, again bool, written func()) error {
 	return d.give(ctx, d.mailEvent(in, from, id), id, key, again, written)
 }
 

@@ -81,12 +81,13 @@ func counted(q relay.Backend) map[string]float64 {
 	case *filerelay.Queue:
 		st := q.Stats()
 		return map[string]float64{"skipped": float64(st.Skipped), "salvaged": float64(st.Salvaged),
-			"truncated": float64(st.Truncated),
-			"late":      float64(st.Late), "rotated": float64(st.Rotated), "removed": float64(st.Removed)}
+			"truncated": float64(st.Truncated), "late": float64(st.Late), "rotated": float64(st.Rotated),
+			"removed": float64(st.Removed)}
 	case *redisrelay.Queue:
 		st := q.Stats()
 		return map[string]float64{"foreign": float64(st.Foreign), "foreign_dropped": float64(st.ForeignDropped),
-			"trimmed": float64(st.Trimmed), "junk": float64(st.Junk), "reconnects": float64(st.Reconnects), "restarts": float64(st.Restarts)}
+			"trimmed": float64(st.Trimmed), "junk": float64(st.Junk), "reconnects": float64(st.Reconnects),
+			"restarts": float64(st.Restarts)}
 	}
 	return nil
 }

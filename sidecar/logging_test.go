@@ -100,7 +100,7 @@ func literal(e ast.Expr) (string, bool) {
 // logs can rely on them. A new one is entered here, where no other says the same.
 var keysHere = []string{
 	"addr", "agent", "allow", "backend", "before", "chat", "depth", "detail", "do", "door", "err", "filesystem", "fix", "folder",
-	"judge_ms", "mentioned", "missing", "msg_id", "part", "reason", "sender", "seq", "setting",
+	"judge_ms", "mentioned", "missing", "msg_id", "reason", "sender", "seq", "setting",
 	"suppressed", "tier", "upstream", "version", "viewer",
 }
 

@@ -83,8 +83,8 @@ func (d *mailDoors) watch(ctx context.Context) {
 	}
 }
 
-// Deliver writes m once to the channel that is open for it, and returns when the bot has answered: other mail, which may
-// fit another channel, goes on.
+// Deliver writes m once to the channel that is open for it, and returns when the bot has answered: other mail, which
+// may fit another channel, goes on.
 func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Progress) error {
 	in := d.inbound(m)
 	w := d.channel(m, in)

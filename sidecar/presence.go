@@ -75,8 +75,8 @@ func (b *base) openMailStore() (mailbox.Store, error) {
 		return store, nil
 	}
 	if fs := safefile.NetworkFS(c.Dir); fs != "" {
-		b.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; set RELAY_BACKEND=redis instead",
-			"folder", c.Dir, "filesystem", fs)
+		b.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; "+
+			"set RELAY_BACKEND=redis instead", "folder", c.Dir, "filesystem", fs)
 	}
 	store, err := filebox.Open(c.Dir, b.log)
 	if err != nil {

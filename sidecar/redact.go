@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	slashpath "path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -99,169 +99,103 @@ func (e *eraser) note(place string, n int, err error) {
 
 // everywhere takes the copies out of all places.
 func (e *eraser) everywhere(ctx context.Context) {
-	e.redactStore("transcript", e.cfg.TranscriptDir)
-	e.redactQueues(ctx)
+	if _, err := os.Stat(e.cfg.TranscriptDir); !errors.Is(err, fs.ErrNotExist) {
+		store, err := transcript.Open(e.cfg.TranscriptDir, nil)
+		n := 0
+		if err == nil {
+			n, err = store.Redact(e.of.Channel, string(e.of.ID), string(e.id))
+			err = errors.Join(err, store.Close())
+		}
+		e.note("transcript", n, err)
+	}
+	for _, dir := range []string{".", core.Side} {
+		files, err := os.ReadDir(filepath.Join(e.cfg.RelayDir, dir))
+		if !errors.Is(err, fs.ErrNotExist) {
+			e.note(filepath.Join("RELAY_DIR", dir), 0, err)
+		}
+		for _, file := range files {
+			lane, _, _ := strings.Cut(file.Name(), ".")
+			if !file.IsDir() && slices.Contains(laneNames, lane) {
+				n, err := e.redactFile(ctx, dir, file.Name())
+				e.note(filepath.Join(dir, file.Name()), n, err)
+			}
+		}
+	}
 	if e.cfg.Backend != "redis" {
 		return
 	}
 	for _, name := range laneNames {
-		what := e.message
-		if name == core.Side {
-			what = e.record
-		}
 		queue, err := e.openQueue(name)
 		if err != nil {
 			e.note("redis", 0, err)
 			continue
 		}
-		n, err := queue.(*redisrelay.Queue).Remove(ctx, func(payload []byte) bool { return e.change(what)(payload) != nil })
+		n, err := queue.(*redisrelay.Queue).Remove(ctx, func(payload []byte) bool { return e.change(payload) != nil })
 		e.note("redis "+name, n, err)
 		_ = queue.Close()
 	}
 }
 
-func (e *eraser) redactStore(place, dir string) {
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	store, err := transcript.Open(dir, nil)
+// redactFile takes the copies out of a file, in place: positions in it stay what they are, and a file that a sidecar
+// has replaced or removed meanwhile does not come back.
+func (e *eraser) redactFile(ctx context.Context, dir, name string) (n int, err error) {
+	root, err := os.OpenRoot(filepath.Join(e.cfg.RelayDir, dir))
 	if err != nil {
-		e.note(place, 0, err)
-		return
+		return 0, err
 	}
-	n, err := store.Redact(e.of.Channel, string(e.of.ID), string(e.id))
-	e.note(place, n, errors.Join(err, store.Close()))
-}
-
-// redactQueues takes the copies out of the queues below RELAY_DIR.
-func (e *eraser) redactQueues(ctx context.Context) {
-	root, err := os.OpenRoot(e.cfg.RelayDir)
-	if err != nil {
-		e.note("RELAY_DIR", 0, err)
-		return
-	}
-	defer func() { _ = root.Close() }()
-	for _, f := range []struct {
-		files   string
-		without func(line []byte) []byte
-	}{
-		{"outbound.*", e.message},
-		{"inbound.*", e.message},
-		{"side/side.*", e.record},
-	} {
-		names, err := glob(root.FS(), f.files)
-		e.note("RELAY_DIR", 0, err)
-		for _, name := range names {
-			n, err := e.redactFile(ctx, root, name, f.without)
-			e.note(name, n, err)
-		}
-	}
-}
-
-// glob lists what a pattern names. [fs.Glob] hides folders that cannot be read.
-func glob(root fs.FS, pattern string) (names []string, err error) {
-	parts, names := strings.Split(pattern, "/"), []string{"."}
-	for i, part := range parts {
-		dirs := names
-		names = nil
-		for _, dir := range dirs {
-			entries, rerr := fs.ReadDir(root, dir)
-			if !errors.Is(rerr, fs.ErrNotExist) { // meanwhile
-				err = errors.Join(err, rerr)
-			}
-			for _, entry := range entries {
-				fits, _ := slashpath.Match(part, entry.Name()) // the patterns are valid
-				if fits && (i == len(parts)-1 || !entry.Type().IsRegular()) {
-					names = append(names, slashpath.Join(dir, entry.Name()))
-				}
-			}
-		}
-	}
-	return names, err
-}
-
-// redactFile takes the copies out of a file, in place: positions in it stay what they are, and a
-// file that a sidecar has replaced or removed meanwhile does not come back.
-func (e *eraser) redactFile(ctx context.Context, root *os.Root, name string,
-	without func([]byte) []byte) (n int, err error) {
+	defer root.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, redactWait, jsonl.ErrLocked)
 	defer cancel()
-	for done := true; done; {
-		err := jsonl.Retry(ctx, func() (err error) {
-			done, err = jsonl.Replace(root, name, maxCopy, e.change(without))
-			return err
-		})
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // meanwhile
-			return n, nil
-		case errors.Is(err, jsonl.ErrReplaced) && ctx.Err() == nil: // a sidecar writes there: look again
-			done = true
-		case err != nil:
-			return n, err
-		case done:
-			n++
-		}
+	err = jsonl.Retry(ctx, func() error {
+		more, err := jsonl.Replace(root, name, maxCopy, e.change)
+		n += more
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) { // meanwhile
+		err = nil
 	}
-	return n, nil
+	return n, err
 }
 
 // none is the text of a line that is gone: readers pass over white space.
 var none = []byte{}
 
-// change is without for what has the message's id in it. What is torn is removed, and a message
-// behind it stays.
-func (e *eraser) change(without func(line []byte) []byte) func(line []byte) []byte {
-	return func(line []byte) []byte {
-		if !bytes.Contains(line, e.needle) {
-			return nil
-		}
-		if json.Valid(line) {
-			return without(line)
-		}
-		whole, ok := relay.Salvage(line)
-		switch {
-		case !ok || e.message(whole) != nil:
-			return none
-		case bytes.Contains(line[:len(line)-len(whole)], e.needle):
-			return whole
-		}
+// change returns a line of a queue without the message; nil: it does not have it. What is torn is removed, and a
+// message behind it stays.
+func (e *eraser) change(line []byte) []byte {
+	if !bytes.Contains(line, e.needle) {
 		return nil
 	}
+	whole, torn := line, false
+	if !json.Valid(line) {
+		if whole, torn = relay.Salvage(line); !torn {
+			return none
+		}
+	}
+	switch {
+	case e.has(whole):
+		return none
+	case torn && bytes.Contains(line[:len(line)-len(whole)], e.needle):
+		return whole
+	}
+	return nil
 }
 
-// message is a line of a queue without the message.
-func (e *eraser) message(line []byte) []byte {
-	var m struct {
+// has reports whether a line of a queue has the text of the message, or of a command that it was or its answer.
+func (e *eraser) has(line []byte) bool {
+	var l struct {
 		RelayMsgID relay.MessageID `json:"relay_msg_id"`
 		MessageID  relay.MessageID `json:"message_id"`
 		Channel    string          `json:"channel"`
 		ChatID     relay.ChatID    `json:"chat_id"`
 		Metadata   relay.Metadata  `json:"metadata"`
+		Record     group.Record    `json:"record"` // of the side lane
 	}
-	_ = json.Unmarshal(line, &m) // a field of another type is left out
-	if !e.here(m.Channel, m.ChatID) || m.Metadata.Text(group.MetaEditOf) != string(e.id) &&
-		!slices.Contains([]relay.MessageID{m.MessageID, m.RelayMsgID}, e.id) {
-		return nil
+	_ = json.Unmarshal(line, &l) // a field of another type is left out
+	if l.Channel != "" && l.Channel != e.of.Channel || l.ChatID != "" && l.ChatID != e.of.ID {
+		return false
 	}
-	return none
-}
-
-// here reports whether that is the message's chat; what names none may be.
-func (e *eraser) here(channel string, chat relay.ChatID) bool {
-	return (channel == "" || channel == e.of.Channel) && (chat == "" || chat == e.of.ID)
-}
-
-// record is a line of the side lane without the message's text: it was a command, or the answer says it.
-func (e *eraser) record(line []byte) []byte {
-	var r struct {
-		Channel string       `json:"channel"`
-		ChatID  relay.ChatID `json:"chat_id"`
-		Record  group.Record `json:"record"`
-	}
-	_ = json.Unmarshal(line, &r) // a field of another type is left out
-	if r.Record.Text == "" && r.Record.Answer == "" || !e.here(r.Channel, r.ChatID) ||
-		r.Record.Message != e.id && r.Record.Of != e.id {
-		return nil
-	}
-	return none
+	said := l.Record.Text != "" || l.Record.Answer != ""
+	return said && (l.Record.Message == e.id || l.Record.Of == e.id) ||
+		l.MessageID == e.id || l.RelayMsgID == e.id || l.Metadata.Text(group.MetaEditOf) == string(e.id)
 }

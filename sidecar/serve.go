@@ -73,7 +73,8 @@ type server struct {
 func bind(variable, addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; set it to a free address of this host, or end the program that uses it", variable, err)
+		return nil, fmt.Errorf("%s: %w; set it to a free address of this host, or end the program that uses it",
+			variable, err)
 	}
 	return l, nil
 }

@@ -115,20 +115,13 @@ func (r *redaction) blank(first int) error {
 		}
 	}
 	for _, file := range files {
-		for done := true; done; {
-			err := retry(func() (err error) {
-				done, err = jsonl.Replace(root, file, relay.MaxLine, r.change)
-				return err
-			})
-			if errors.Is(err, fs.ErrNotExist) { // rotated or deleted meanwhile
-				break
-			}
-			if err != nil {
-				return err
-			}
-			if done {
-				r.lines++
-			}
+		err := retry(func() error {
+			n, err := jsonl.Replace(root, file, relay.MaxLine, r.change)
+			r.lines += n
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // rotated or deleted meanwhile
+			return err
 		}
 	}
 	return nil

@@ -44,11 +44,11 @@ type Log struct {
 	later int64 // size at which a failed rotation is retried
 }
 
-// Retry calls try until it returns an error other than [ErrLocked], or nil. If ctx
+// Retry calls try until it returns an error other than [ErrLocked] and [ErrReplaced], or nil. If ctx
 // ends first it returns the cause of that.
 func Retry(ctx context.Context, try func() error) error {
 	for pause := lockPause; ; pause = min(2*pause, maxLockPause) {
-		if err := try(); !errors.Is(err, ErrLocked) {
+		if err := try(); !errors.Is(err, ErrLocked) && !errors.Is(err, ErrReplaced) {
 			return err
 		}
 		if wait.Sleep(ctx, pause) != nil {

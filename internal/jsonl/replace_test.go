@@ -36,18 +36,18 @@ func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	root, l, path := openFolder(t, dir), newLog(t, dir), filepath.Join(dir, "log")
 	put(t, l, textLine("1"), textLine("2"), textLine("3"))
-	done, err := Replace(root, "log", 1000, recall("2"))
-	if !done || err != nil {
-		t.Fatal(done, err)
+	n, err := Replace(root, "log", 1000, recall("2"))
+	if n != 1 || err != nil {
+		t.Fatal(n, err)
 	}
 	padding := strings.Repeat(" ", len(textLine("2"))-len(`{"id":"2"}`)-len(replacedMark)) + replacedMark
 	wantFile(t, path, textLine("1")+"\n"+`{"id":"2"}`+padding+"\n"+textLine("3")+"\n")
-	if done, err := Replace(root, "log", 1000, recall("9")); done || err != nil {
-		t.Errorf("a line that is missing: %t, %v", done, err)
+	if n, err := Replace(root, "log", 1000, recall("9")); n != 0 || err != nil {
+		t.Errorf("a line that is missing: %d, %v", n, err)
 	}
 	longer := func([]byte) []byte { return bytes.Repeat([]byte{'x'}, 100) }
-	if done, err := Replace(root, "log", 1000, longer); done || !errors.Is(err, ErrNoRoom) {
-		t.Errorf("a longer text: %t, %v", done, err)
+	if n, err := Replace(root, "log", 1000, longer); n != 0 || !errors.Is(err, ErrNoRoom) {
+		t.Errorf("a longer text: %d, %v", n, err)
 	}
 	must(t, l.Do(func(int64) error { // this process has the lock
 		if _, err := Replace(root, "log", 1000, recall("3")); !errors.Is(err, ErrLocked) {
@@ -58,8 +58,8 @@ func TestReplace(t *testing.T) {
 	put(t, l, textLine("4"))
 	must(t, os.Rename(path, path+".1"))
 	put(t, l, textLine("5"))
-	if done, err := Replace(root, "log.1", 1000, recall("4")); !done || err != nil {
-		t.Errorf("in a rotated file: %t, %v", done, err)
+	if n, err := Replace(root, "log.1", 1000, func(line []byte) []byte { return line[:0] }); n != 4 || err != nil {
+		t.Errorf("all lines of a rotated file: %d, %v", n, err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestReplaceWhileOthersReadAndAppend(t *testing.T) {
 	go func() {
 		for i := range n {
 			id := fmt.Sprint("m", i)
-			for done := false; !done; {
+			for done := 0; done == 0; {
 				err := Retry(t.Context(), func() (err error) {
 					done, err = Replace(root, "log", 1000, recall(id))
 					if errors.Is(err, os.ErrNotExist) {
