@@ -65,18 +65,19 @@ import (
 
 // Times.
 const (
-	retryFirst   = 100 * time.Millisecond // of what the disk, the store or the bot refused; doubled up to
-	retryMax     = 10 * time.Second
-	awayMax      = 2 * time.Second  // longest pause while a store may be away: mail waits for it
-	cardsFresh   = time.Second      // how long the registry is taken from memory when it decides about retries
-	offlineWait  = time.Second      // for marking the agent offline when the process stops
-	maxGoals     = 64               // live goals of one agent; the next is refused, and gets no messages
-	maxDelivered = 1000             // messages that may still be passed on; an older one is refused
-	maxCursors   = 64               // drains that a cursor still confirms
-	maxFirstLook = 30 * time.Second // how long deliveries wait after a start for the first listing of the inbox
-	warnFirst    = 20               // malformed messages that are logged as warnings one by one; later
-	warnEvery    = 10 * time.Second // one in this time is
-	maxBroadcast = 20               // agents that a message to "*" reaches; the others are named as unreachable
+	retryFirst     = 100 * time.Millisecond // of what the disk, the store or the bot refused; doubled up to
+	retryMax       = 10 * time.Second
+	awayMax        = 2 * time.Second        // longest pause while a store may be away: mail waits for it
+	cardsFresh     = time.Second            // how long the registry is taken from memory when it decides about retries
+	offlineWait    = time.Second            // for marking the agent offline when the process stops
+	maxGoals       = 64                     // live goals of one agent; the next is refused, and gets no messages
+	maxDelivered   = 1000                   // messages that may still be passed on; an older one is refused
+	maxCursors     = 64                     // drains that a cursor still confirms
+	maxFirstLook   = 30 * time.Second       // how long deliveries wait after a start for the first listing of the inbox
+	warnFirst      = 20                     // malformed messages that are logged as warnings one by one; later
+	warnEvery      = 10 * time.Second       // one in this time is
+	lookAgainAfter = 500 * time.Millisecond // the inbox, for what could not be dealt with
+	maxBroadcast   = 20                     // agents that a message to "*" reaches; the others are named as unreachable
 )
 
 // Delivery is a message on its way to the bot.
@@ -207,7 +208,7 @@ type Agent struct {
 	book      *book.Book                              // anybody may read it
 	receivers map[mailbox.AgentID]*receiver           // of all letters
 	queue     queue                                   // what waits for the bot
-	postponed postponed                               // what could not be dealt with
+	lookAgain func(why error)                         // has the inbox looked at again after a pause
 	named     int64                                   // the time in the newest letter's name, in nanoseconds
 	tasks     ledger                                  // taken and given
 	pairs     *lru.Cache[mailbox.AgentID, []exchange] // what was exchanged with each agent lately, the oldest first
@@ -220,7 +221,8 @@ func New(o Options) (_ *Agent, err error) {
 		queue: newQueue(), wake: make(chan struct{}, 1), again: make(chan struct{}, 1),
 		turn:   semaphore.NewWeighted(1),
 		looked: make(chan struct{}), warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
-		cards: cardCache{read: o.Store.Cards}, receivers: map[mailbox.AgentID]*receiver{}, tasks: ledger{}}
+		cards: cardCache{read: o.Store.Cards}, receivers: map[mailbox.AgentID]*receiver{}, tasks: ledger{},
+		lookAgain: func(error) {}}
 	a.cards.log = a.log
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
 	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1

@@ -363,10 +363,9 @@ func (a *Agent) noteDelivered(m *queued, e mailbox.Envelope) (keys []string, ok 
 // clear takes mail that the bot is not to get any more out of the inbox. What the store
 // refuses to take out is looked at again later.
 func (a *Agent) clear(ctx context.Context, keys []string, how mailbox.Outcome, stamps ...string) {
-	for i, key := range keys {
+	for _, key := range keys {
 		if err := a.settle(ctx, key, how, stamps...); err != nil {
-			a.postpone(err, keys[i:]...)
-			return
+			a.postpone(err)
 		}
 	}
 }

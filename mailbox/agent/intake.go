@@ -14,66 +14,33 @@ import (
 	"feishu-relay/mailbox"
 )
 
+// receive deals with the mail that comes. What the disk or the store refuses to deal with is shown again after a
+// pause, with all that is still in the inbox: the other mail does not wait for it.
 func (a *Agent) receive(ctx context.Context) error {
-	return a.opts.Store.Receive(ctx, a.opts.Self, func(item mailbox.Item) {
-		if err := a.sort(ctx, item); err != nil {
-			a.postpone(err, item.Key)
-		}
-	}, a.lookedOnce)
-}
-
-// postponed is mail that the disk or the store refused to deal with: the other mail does not wait for it.
-type postponed struct {
-	keys  []string  // the store's
-	at    time.Time // when they are dealt with again
-	fails int       // how often, in a row, one was refused again
-	fault string    // the error that was logged last
-}
-
-// postpone has mail looked at again after a pause, behind what waits for that already.
-func (a *Agent) postpone(why error, keys ...string) {
+	looking, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	looked := make(chan struct{})
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	p := &a.postponed
-	if text := why.Error(); text != p.fault && !errors.Is(why, context.Canceled) {
-		p.fault = text
-		a.log.Warn("mail waits to be processed", "err", why)
+	a.lookAgain = func(why error) {
+		time.AfterFunc(lookAgainAfter, func() {
+			_ = wait.Change(looking, time.Time{}, looked)
+			cancel(why)
+		})
 	}
-	a.opts.Failed("inbox", why)
-	if p.keys = append(p.keys, keys...); p.at.IsZero() {
-		p.at = time.Now().Add(wait.Doubled(retryFirst, awayMax, p.fails))
-		p.fails++
-	}
-	wait.Wake(a.wake)
-}
-
-// sortPostponed deals with what was postponed, if it is time, and returns when it is to be called again. What fails
-// goes behind the rest.
-func (a *Agent) sortPostponed(ctx context.Context) (next time.Time) {
-	a.mu.Lock()
-	at, keys := a.postponed.at, a.postponed.keys
-	if !passed(at) {
-		a.mu.Unlock()
-		return at
-	}
-	a.postponed.at, a.postponed.keys = time.Time{}, nil
 	a.mu.Unlock()
-	for i, key := range keys {
-		item, err := a.opts.Store.Read(ctx, a.opts.Self, key)
-		if err == nil {
-			err = a.sort(ctx, item)
+	err := a.opts.Store.Receive(looking, a.opts.Self, func(item mailbox.Item) {
+		if err := a.sort(looking, item); err != nil {
+			a.postpone(err)
 		}
-		if err != nil && !errors.Is(err, mailbox.ErrGone) {
-			a.postpone(err, append(keys[i+1:], key)...)
-			break
-		}
-	}
+	}, func() { a.lookedOnce(); close(looked) })
+	return cmp.Or(context.Cause(looking), err)
+}
+
+// postpone has the inbox looked at again.
+func (a *Agent) postpone(why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.postponed.at.IsZero() {
-		a.postponed.fails = 0
-	}
-	return a.postponed.at
+	a.lookAgain(why)
 }
 
 // sort decides about a piece of mail. An error means that it has to be tried again.
@@ -184,7 +151,11 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) {
 	if a.seen(closedKey(m.key, m.sent)) {
 		m.state = unanswered
 	}
-	if !a.queue.add(m, e.UniqueID()) {
+	added, came := a.queue.add(m, e.UniqueID())
+	switch {
+	case !came: // it is shown again
+		return
+	case !added:
 		a.observe(EventDuplicate, e, "")
 		return
 	}

@@ -313,21 +313,18 @@ func (n *letter) attempts() int {
 	return n.RetryCount + 1
 }
 
-// load returns n's envelope. One that is missing or broken is dropped; with errUnsigned, it only
-// cannot be sent.
+// load returns n's envelope, signed with the current secret. One that is missing or broken is dropped.
 func (a *Agent) load(n *letter) (m mailbox.Sealed, err error) {
 	if n.mail != nil {
 		return *n.mail, nil
 	}
 	raw, err := a.book.Load(kindMail, n.name)
 	if err == nil {
-		m.Raw = raw
-		m.Envelope, err = a.opts.Signing.Decode(raw)
+		m.Envelope, err = mailbox.Decode(raw)
 	}
-	if no, ok := errors.AsType[*mailbox.Error](err); ok && no.Code == mailbox.BadSignature {
-		if m.Envelope, err = mailbox.Decode(raw); err == nil {
-			return m, errUnsigned
-		}
+	if err == nil {
+		m.Metadata.RetryCount = n.RetryCount
+		m.Raw, err = a.opts.Signing.Encode(m.Envelope)
 	}
 	if _, broken := errors.AsType[*mailbox.Error](err); broken || errors.Is(err, book.ErrNotFound) {
 		a.log.Error("a message that waits cannot be read and is not sent", "to", n.Head.To, "message_id", n.Head.ID,
@@ -336,10 +333,6 @@ func (a *Agent) load(n *letter) (m mailbox.Sealed, err error) {
 	}
 	return m, err
 }
-
-// errUnsigned says that an envelope in the book is not signed with the current secret.
-var errUnsigned = &mailbox.Error{Code: mailbox.BadSignature, Field: "sig",
-	Message: "what waited here is not signed with the current RELAY_SECRET, and is not sent"}
 
 // die makes n a dead letter. In the same commit its task fails, or the bot gets a notice. If the book cannot
 // take that, it is tried again.
@@ -369,7 +362,7 @@ func (a *Agent) noteDead(n *letter) (err error) {
 	expired := !expires.IsZero() && !n.DeadAt.Before(expires)
 	if t, ok := a.tasks.get(Given, e.To, taskID(e)); ok && e.Type.GivesTask() && t.State == mailbox.Pending {
 		err = a.giveUp(t, fmt.Sprintf("%s: %s", n.Code, n.Reason), n.record())
-	} else if !e.Type.GivesTask() && !e.Type.Control() && (expired || n.Code == mailbox.BadSignature || n.watched()) {
+	} else if !e.Type.GivesTask() && !e.Type.Control() && (expired || n.watched()) {
 		err = a.send(new(expiryNotice(n)), n.record())
 	} else {
 		return a.commit(n.record())
@@ -416,10 +409,6 @@ func (a *Agent) Replay(_ context.Context, id string) error {
 		return mailbox.Invalid("id", "there is no dead letter %.200q", id)
 	}
 	m, err := a.load(list[i])
-	if errors.Is(err, errUnsigned) {
-		return mailbox.Invalid("id", "dead letter %.200q is not signed with the current RELAY_SECRET: send its text again",
-			id)
-	}
 	if err != nil {
 		return fmt.Errorf("read dead letter: %w", err)
 	}

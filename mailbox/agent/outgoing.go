@@ -37,7 +37,6 @@ func (a *Agent) watchTimes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		next = sooner(next, a.sortPostponed(ctx))
 		looks, letters, at := a.due(time.Now())
 		for _, r := range looks {
 			a.look(ctx, r)
@@ -203,16 +202,14 @@ func (n *letter) life() time.Duration { return n.Head.Expires().Sub(n.Head.Times
 // put puts n into the store: for the first time, or again. An answer to
 // the earlier copy may come meanwhile, and then holds.
 func (a *Agent) put(ctx context.Context, n *letter) {
+	was, key := n.letterState, ""
+	if was.Key != "" {
+		n.RetryCount++
+		n.Phase = stored
+	}
 	m, err := a.load(n)
 	if n.gone {
 		return
-	}
-	was, key := n.letterState, ""
-	if err == nil && was.Key != "" {
-		n.RetryCount++
-		n.Phase = stored
-		m.Metadata.RetryCount = n.RetryCount
-		m.Raw, err = a.opts.Signing.Encode(m.Envelope)
 	}
 	sending := n.Phase
 	if err == nil {
@@ -228,8 +225,6 @@ func (a *Agent) put(ctx context.Context, n *letter) {
 	case n.gone || n.Phase == dead:
 	case err == nil:
 		a.inInbox(n, key, n.Phase == sending)
-	case errors.Is(err, errUnsigned):
-		a.die(n, errUnsigned.Code, errUnsigned.Message)
 	case no:
 		a.die(n, refusal.Code, "the store refused it: "+refusal.Message)
 	default:

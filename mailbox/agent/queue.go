@@ -99,18 +99,15 @@ func (q *queue) notify() {
 // has reports whether m still waits: nobody has settled it.
 func (q *queue) has(m *queued) bool { return q.byKey[m.key] == m }
 
-// add puts a message into the queue, and reports false where it is known: then its further keys
-// are noted. unique is the name that it gets where another one has its name.
-func (q *queue) add(m queued, unique string) bool {
-	defer q.notify()
+// add puts a message into the queue, and reports whether it is new, and whether this piece of mail is. unique is the
+// name that it gets where another one has its name.
+func (q *queue) add(m queued, unique string) (added, came bool) {
 	if known := q.byKey[m.key]; known != nil {
-		for _, key := range m.keys {
-			if !slices.Contains(known.keys, key) {
-				known.keys = append(known.keys, key)
-			}
+		if slices.Contains(known.keys, m.keys[0]) {
+			return false, false
 		}
-		known.stamps = append(known.stamps, m.stamps...)
-		return false
+		known.keys, known.stamps = append(known.keys, m.keys...), append(known.stamps, m.stamps...)
+		return false, true
 	}
 	if q.byName[m.name] != nil {
 		m.name = unique
@@ -120,7 +117,8 @@ func (q *queue) add(m queued, unique string) bool {
 	i, _ := slices.BinarySearchFunc(q.list, &m, (*queued).order)
 	q.list = slices.Insert(q.list, i, &m)
 	q.byKey[m.key], q.byName[m.name] = &m, &m
-	return true
+	q.notify()
+	return true, true
 }
 
 // remove takes a message out, and returns its keys that no later message has taken.

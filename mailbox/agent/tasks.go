@@ -323,13 +323,8 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 // expiryNotice is for the bot, whose message was not taken: a nack in the
 // name of its receiver.
 func expiryNotice(n *letter) mailbox.Envelope {
-	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters", n.Head.To, n.Head.ID,
-		n.Reason)
-	if n.Code == mailbox.BadSignature {
-		says += "; send it again."
-	} else {
-		says += ", from which it can be sent again."
-	}
+	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters, from which it can be sent "+
+		"again.", n.Head.To, n.Head.ID, n.Reason)
 	e := mailbox.NackFor(n.Head, n.Head.To, time.Now(), n.Code, n.Reason)
 	e.Content.Parts = slices.Insert(e.Content.Parts, 0, mailbox.TextPart(says))
 	e.Metadata.TTL = new(0)
