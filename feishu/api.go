@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"mime"
 	"net/http"
 	"net/url"
@@ -16,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"feishu-relay/feishu/content"
 	"feishu-relay/relay"
@@ -47,14 +48,13 @@ type API struct {
 	base   string
 	client *http.Client
 
-	fetching chan struct{} // holds one value while a token is fetched
+	fetches singleflight.Group
 
 	mu        sync.Mutex
 	appID     string    // guarded by mu
 	appSecret string    // guarded by mu
-	seen      string    // guarded by mu; the bot's own token
-	fetched   string    // guarded by mu
-	until     time.Time // guarded by mu; fetched is used until then
+	token     string    // guarded by mu; the bot's own, or one that was fetched
+	until     time.Time // guarded by mu; of a fetched token: it is used until then
 }
 
 // APIOption changes how an [API] works.
@@ -73,7 +73,7 @@ var ownTransport = FindSilence(http.DefaultTransport.(*http.Transport).Clone())
 // With an empty appSecret it needs a token ([API.SawToken]).
 func NewAPI(base string, appID, appSecret string, opts ...APIOption) *API {
 	a := &API{base: strings.TrimRight(base, "/"), appID: appID, appSecret: appSecret,
-		client: &http.Client{Transport: ownTransport}, fetching: make(chan struct{}, 1)}
+		client: &http.Client{Transport: ownTransport}}
 	for _, opt := range opts {
 		opt(a)
 	}
@@ -88,7 +88,7 @@ func (a *API) SawToken(token string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.seen = token
+	a.token, a.until = token, time.Time{}
 }
 
 // SawCredentials sets the app's own credentials, which Feishu has accepted
@@ -114,7 +114,7 @@ func (a *API) Authenticate(ctx context.Context) error {
 func (a *API) Ready() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.seen != "" || a.appSecret != ""
+	return a.token != "" || a.appSecret != ""
 }
 
 // BotInfo returns the app's own bot: GET bot/v3/info (docs/feishu.md 4.2).
@@ -151,64 +151,49 @@ func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
 
 // ChatBots returns the bots in a chat as this app sees them, at most 500:
 // GET im/v1/chats/{id}/members/bots (docs/feishu.md 4.2).
-func (a *API) ChatBots(ctx context.Context, id relay.ChatID) ([]Bot, error) {
-	var bots []Bot
-	for item, err := range Pages[chatBot](ctx, a, chatPath(id)+"/members/bots", url.Values{}, maxListed) {
-		if err != nil {
-			return nil, err
-		}
-		bot := item.bot()
-		if bot.OpenID != "" && relay.CheckID(string(bot.OpenID)) == nil {
+func (a *API) ChatBots(ctx context.Context, id relay.ChatID) (bots []Bot, err error) {
+	items, err := Pages[chatBot](ctx, a, chatPath(id)+"/members/bots", url.Values{}, maxListed)
+	for _, item := range items {
+		if bot := item.bot(); bot.OpenID != "" && relay.CheckID(string(bot.OpenID)) == nil {
 			bots = append(bots, bot)
 		}
 	}
-	return bots, nil
+	return bots, err
 }
 
 // ChatMembers returns the names of a chat's people by their ids, at most 500:
 // GET im/v1/chats/{id}/members (docs/feishu.md 4.2). idType is open_id, union_id or user_id.
 func (a *API) ChatMembers(ctx context.Context, id relay.ChatID, idType string) (map[string]string, error) {
-	names := map[string]string{}
-	query := url.Values{"member_id_type": {idType}}
-	for item, err := range Pages[struct {
+	items, err := Pages[struct {
 		ID   string `json:"member_id"`
 		Name string `json:"name"`
-	}](ctx, a, chatPath(id)+"/members", query, maxListed) {
-		if err != nil {
-			return nil, err
-		}
+	}](ctx, a, chatPath(id)+"/members", url.Values{"member_id_type": {idType}}, maxListed)
+	names := map[string]string{}
+	for _, item := range items {
 		names[item.ID] = item.Name
 	}
-	return names, nil
+	return names, err
 }
 
-// Pages yields the items of a call with pages, at most limit of them. An
-// error ends it.
-func Pages[T any](ctx context.Context, a *API, path string, query url.Values, limit int) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		query.Set("page_size", strconv.Itoa(pageSize))
-		items := 0
-		for range 2 * limit / pageSize { // pages may be shorter than pageSize
-			page, err := Get[struct {
-				Items     []T    `json:"items"`
-				HasMore   bool   `json:"has_more"`
-				PageToken string `json:"page_token"`
-			}](ctx, a, path, query)
-			if err != nil {
-				yield(*new(T), err)
-				return
-			}
-			for _, item := range page.Items {
-				if items++; items > limit || !yield(item, nil) {
-					return
-				}
-			}
-			if items >= limit || !page.HasMore || page.PageToken == "" || page.PageToken == query.Get("page_token") {
-				return
-			}
-			query.Set("page_token", page.PageToken)
+// Pages returns the items of a call with pages, at most limit of them; with an error those before it.
+func Pages[T any](ctx context.Context, a *API, path string, query url.Values, limit int) (items []T, err error) {
+	query.Set("page_size", strconv.Itoa(pageSize))
+	for range 2 * limit / pageSize { // pages may be shorter than pageSize
+		page, err := Get[struct {
+			Items     []T    `json:"items"`
+			HasMore   bool   `json:"has_more"`
+			PageToken string `json:"page_token"`
+		}](ctx, a, path, query)
+		items = append(items, page.Items...)
+		if err != nil {
+			return items, err
 		}
+		if len(items) >= limit || !page.HasMore || page.PageToken == "" || page.PageToken == query.Get("page_token") {
+			break
+		}
+		query.Set("page_token", page.PageToken)
 	}
+	return items[:min(len(items), limit)], nil
 }
 
 // InChat reports whether the bot is in a chat:
@@ -452,22 +437,19 @@ func (a *API) call(ctx context.Context, method, path string, query url.Values, b
 
 // withToken makes a call with a token, and makes it again with another if Feishu does not accept the first.
 func (a *API) withToken(ctx context.Context, call func(token string) error) error {
-	var refused error
-	for range 2 {
-		token, err := a.token(ctx)
-		if err == nil {
-			err = call(token)
-		}
-		if errors.Is(err, ErrNoToken) && refused != nil {
-			return fmt.Errorf("%w: %w", err, refused)
-		}
-		if e, ok := errors.AsType[*CallError](err); !ok || !e.BadToken() {
-			return err
-		}
-		refused = err
-		a.forget(token)
+	token, err := a.anyToken(ctx)
+	if err == nil {
+		err = call(token)
 	}
-	return refused
+	if e, ok := errors.AsType[*CallError](err); !ok || !e.BadToken() {
+		return err
+	}
+	a.forget(token)
+	token, none := a.anyToken(ctx)
+	if none != nil {
+		return fmt.Errorf("%w: %w", none, err)
+	}
+	return call(token)
 }
 
 // do makes one call and returns the body of an answer with code 0.
@@ -537,42 +519,33 @@ func readBody(res *http.Response) ([]byte, error) {
 	return nil, refused
 }
 
-// token returns the bot's token, else one fetched with the app's credentials.
-func (a *API) token(ctx context.Context) (string, error) {
-	if token, ok := a.known(); ok {
+// anyToken returns the bot's token, else one fetched with the app's credentials.
+func (a *API) anyToken(ctx context.Context) (string, error) {
+	a.mu.Lock()
+	token, valid := a.token, a.token != "" && (a.until.IsZero() || time.Now().Before(a.until))
+	a.mu.Unlock()
+	if valid {
 		return token, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+	fetched := a.fetches.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		return a.fetch(ctx)
+	})
 	select {
-	case a.fetching <- struct{}{}:
+	case r := <-fetched:
+		return r.Val.(string), r.Err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	defer func() { <-a.fetching }()
-	if token, ok := a.known(); ok {
-		return token, nil // fetched by another call meanwhile
-	}
-	return a.fetch(ctx)
 }
 
-func (a *API) known() (token string, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.seen != "" {
-		return a.seen, true
-	}
-	return a.fetched, a.fetched != "" && time.Now().Before(a.until)
-}
-
+// forget forgets a token that Feishu does not accept.
 func (a *API) forget(token string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.seen == token {
-		a.seen = ""
-	}
-	if a.fetched == token {
-		a.fetched = ""
+	if a.token == token {
+		a.token = ""
 	}
 }
 
@@ -596,7 +569,6 @@ func (a *API) fetch(ctx context.Context) (string, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.fetched = issued.Tenant
-	a.until = time.Now().Add(time.Duration(issued.Expire)*time.Second - tokenMargin)
-	return a.fetched, nil
+	a.token, a.until = issued.Tenant, time.Now().Add(time.Duration(issued.Expire)*time.Second-tokenMargin)
+	return issued.Tenant, nil
 }

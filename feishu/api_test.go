@@ -334,7 +334,8 @@ func TestAPIEndsWithItsContext(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer srv.Close()
-	a := feishu.NewAPI(srv.URL, "cli_1", "SECRET")
+	a := feishu.NewAPI(srv.URL, "cli_1", "")
+	a.SawToken("t-x")
 	if _, err := a.BotInfo(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

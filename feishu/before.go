@@ -1,10 +1,12 @@
 package feishu
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
+
+	"feishu-relay/feishu/content"
+	"feishu-relay/internal/jsontree"
 )
 
 var errNotTextOrPost = errors.New("change an event: its message is not a text or post")
@@ -12,34 +14,30 @@ var errNotTextOrPost = errors.New("change an event: its message is not a text or
 // WithBefore returns an event with before in front of its message, a text or post; see [Passage]. The rest of the JSON
 // says what it did. An error quotes nothing.
 func WithBefore(event []byte, before string) ([]byte, error) {
-	var all, body, message, content map[string]json.RawMessage
-	var raw string
-	if json.Unmarshal(event, &all) != nil || json.Unmarshal(all["event"], &body) != nil ||
-		json.Unmarshal(body["message"], &message) != nil || json.Unmarshal(message["content"], &raw) != nil ||
-		json.Unmarshal([]byte(raw), &content) != nil {
+	root, err := jsontree.Object(event, MaxAnswer)
+	message := jsontree.Member(jsontree.Member(root, "event"), "message")
+	said, contentErr := jsontree.Object([]byte(jsontree.Field(message, "content")), content.MaxBytes)
+	if err != nil || contentErr != nil {
 		return nil, errNotTextOrPost
 	}
 	before = harmless(before)
 	changed := false
-	switch string(message["message_type"]) {
-	case `"text"`:
-		var text string
-		changed = content["text"] != nil && json.Unmarshal(content["text"], &text) == nil
-		content["text"] = compact(before + text)
-	case `"post"`: // in both its forms (docs/feishu.md 3.2)
-		paragraph := compact([]any{map[string]string{"tag": "text", "text": strings.TrimRight(before, "\n")}})
+	switch message["message_type"] {
+	case "text":
+		if text, ok := said["text"].(string); ok {
+			said["text"], changed = before+text, true
+		}
+	case "post": // in both its forms (docs/feishu.md 3.2)
+		paragraph := []any{map[string]any{"tag": "text", "text": strings.TrimRight(before, "\n")}}
 		for _, key := range []string{"content", "content_v2"} {
-			var paragraphs []json.RawMessage
-			if content[key] != nil && json.Unmarshal(content[key], &paragraphs) == nil {
-				content[key], changed = compact(slices.Insert(paragraphs, 0, json.RawMessage(paragraph))), true
+			if paragraphs, ok := said[key].([]any); ok {
+				said[key], changed = slices.Insert(paragraphs, 0, any(paragraph)), true
 			}
 		}
 	}
 	if !changed {
 		return nil, errNotTextOrPost
 	}
-	message["content"] = compact(string(compact(content)))
-	body["message"] = compact(message)
-	all["event"] = compact(body)
-	return compact(all), nil
+	message["content"] = string(compact(said))
+	return compact(root), nil
 }

@@ -70,46 +70,50 @@ func (c *Card) Streaming() bool {
 	return jsontree.Member(c.root, "config")["streaming_mode"] == true
 }
 
-// find returns the element with an id; nil if no element has it.
-func find(v any, id string) map[string]any {
+// change replaces the element with an id by what with returns, and reports whether it did. An element that is not in a
+// list but a field, as a title, can be replaced by one only, or removed.
+func change(v any, id string, with func(element map[string]any) []any) bool {
 	switch v := v.(type) {
 	case []any:
-		for _, e := range v {
-			if element := find(e, id); element != nil {
-				return element
-			}
-		}
+		return slices.ContainsFunc(v, func(e any) bool { return change(e, id, with) })
 	case map[string]any:
-		if id != "" && v["element_id"] == id {
-			return v
-		}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if element := find(v[key], id); element != nil {
-				return element
+			list, isList := v[key].([]any)
+			if !isList {
+				list = []any{v[key]}
 			}
+			i := slices.IndexFunc(list, func(e any) bool {
+				element, _ := e.(map[string]any)
+				return id != "" && element["element_id"] == id
+			})
+			if i < 0 {
+				if change(v[key], id, with) {
+					return true
+				}
+				continue
+			}
+			now := slices.Concat(list[:i], with(list[i].(map[string]any)), list[i+1:])
+			switch {
+			case isList:
+				v[key] = now
+			case len(now) > 1:
+				return false
+			case len(now) == 1:
+				v[key] = now[0]
+			default:
+				delete(v, key)
+			}
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-// splice puts what with returns in the place of the element with an id, in the list that has it, and returns v. done is
-// set once that has happened.
-func splice(v any, id string, done *bool, with func(element any) []any) any {
-	switch v := v.(type) {
-	case []any:
-		for i, e := range v {
-			if element, ok := e.(map[string]any); ok && id != "" && element["element_id"] == id && !*done {
-				*done = true
-				return slices.Concat(v[:i], with(e), v[i+1:])
-			}
-			v[i] = splice(e, id, done, with)
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			v[key] = splice(v[key], id, done, with)
-		}
+// change changes an element, or adds others at the card's end if it is unknown.
+func (c *Card) change(id string, with func(element map[string]any) []any, otherwise ...any) {
+	if !change(c.root, id, with) {
+		c.add(otherwise...)
 	}
-	return v
 }
 
 // add puts nodes at the card's end.
@@ -133,26 +137,16 @@ func (c *Card) add(nodes ...any) {
 const maxStreamed = 400_000
 
 // setContent sets the whole text of an element so far.
-func (c *Card) setContent(element, text string) {
+func (c *Card) setContent(id, text string) {
 	text = strings.ToValidUTF8(runes.Cut(text, maxStreamed), "")
-	node := find(c.root, element)
-	if node == nil {
-		c.add(map[string]any{"tag": "markdown", "element_id": strings.ToValidUTF8(element, ""), "content": text})
-		return
-	}
-	if inner := jsontree.Member(node, "text"); inner != nil {
-		node = inner
-	}
-	node["content"] = text
-}
-
-// remove takes out an element; an unknown one is ignored.
-func (c *Card) remove(element string) {
-	done := false
-	splice(c.root, element, &done, func(any) []any { return nil })
-	if node := find(c.root, element); node != nil && !done {
-		clear(node) // it is in no list, as a title
-	}
+	c.change(id, func(element map[string]any) []any {
+		if inner := jsontree.Member(element, "text"); inner != nil {
+			inner["content"] = text
+		} else {
+			element["content"] = text
+		}
+		return []any{element}
+	}, map[string]any{"tag": "markdown", "element_id": id, "content": text})
 }
 
 // Replace replaces the whole card.
@@ -214,89 +208,80 @@ var errAction = errors.New("change the card: an action or its parameters are unk
 
 // action is one of a batch. The other calls of CardKit are actions, too.
 func (c *Card) action(name string, p map[string]any) error {
-	id := strings.ToValidUTF8(jsontree.Field(p, "element_id"), "")
-	node := find(c.root, id)
-	switch name {
-	case "partial_update_setting":
-		settings, ok := decoded(p["settings"]).(map[string]any)
-		if !ok && p["settings"] != nil {
-			return errAction
-		} else if !ok {
-			settings = p
-		}
-		config, ok := settings["config"].(map[string]any)
+	id := jsontree.Field(p, "element_id")
+	part := jsontree.Member(map[string]any{"": decoded(p["partial_element"], p["element"])}, "")
+	switch {
+	case name == "partial_update_setting":
+		settings, ok := decoded(p["settings"], p).(map[string]any)
 		if !ok {
-			config = settings
+			return errAction
+		}
+		if config, ok := settings["config"].(map[string]any); ok {
+			settings = config
 		}
 		c.add() // it is a card from now on
-		c.root["config"] = merged(jsontree.Member(c.root, "config"), config)
-	case "add_elements":
-		nodes, ok := decoded(p["elements"], p["element_list"]).([]any)
-		if one := decoded(p["elements"]); jsontree.IsObject(one) {
-			nodes, ok = []any{one}, true
-		}
-		if !ok {
-			return errAction
-		}
-		c.insert(jsontree.Field(p, "type"), jsontree.Field(p, "target_element_id"), nodes)
-	case "delete_elements":
+		c.root["config"] = merged(jsontree.Member(c.root, "config"), settings)
+	case name == "add_elements":
+		return c.insert(jsontree.Field(p, "type"), jsontree.Field(p, "target_element_id"),
+			decoded(p["elements"], p["element_list"]))
+	case name == "delete_elements":
 		ids, _ := decoded(p["element_ids"], p["element_id_list"]).([]any)
 		for _, id := range append(ids, id) {
 			id, _ := id.(string)
-			c.remove(id)
+			c.change(id, func(map[string]any) []any { return nil })
 		}
-	case "partial_update_element", "update_element":
-		change, ok := decoded(p["partial_element"], p["element"]).(map[string]any)
-		switch {
-		case !ok:
-			return errAction
-		case node == nil:
-			node = map[string]any{"tag": "markdown"}
-			c.add(node)
-		case name == "update_element":
-			clear(node)
+	case part != nil && (name == "update_element" || name == "partial_update_element"):
+		if !jsontree.IsText(part["element_id"]) && id != "" {
+			part["element_id"] = id
 		}
-		if maps.Copy(node, merged(node, change)); !jsontree.IsText(node["element_id"]) && id != "" {
-			node["element_id"] = id
-		}
+		c.change(id, func(element map[string]any) []any {
+			if name == "partial_update_element" {
+				return []any{merged(element, part)}
+			}
+			return []any{part}
+		}, merged(map[string]any{"tag": "markdown"}, part))
 	default:
 		return errAction
 	}
 	return nil
 }
 
-// insert puts nodes beside or inside an element, else at the end.
-func (c *Card) insert(where, target string, nodes []any) {
-	done := false
-	switch node := find(c.root, target); {
-	case where == "append" && node != nil:
-		key := "elements"
-		if node["tag"] == "column_set" {
-			key = "columns"
+// insert puts a node or a list of them beside or inside an element, else at the end.
+func (c *Card) insert(where, target string, added any) error {
+	nodes, isList := added.([]any)
+	if jsontree.IsObject(added) {
+		nodes = []any{added}
+	} else if !isList {
+		return errAction
+	}
+	c.change(target, func(element map[string]any) []any {
+		switch where {
+		case "insert_before":
+			return append(nodes, element)
+		case "append":
+			key := "elements"
+			if element["tag"] == "column_set" {
+				key = "columns"
+			}
+			inside, _ := element[key].([]any)
+			element[key] = append(inside, nodes...)
+			return []any{element}
 		}
-		inside, _ := node[key].([]any)
-		node[key], done = append(inside, nodes...), true
-	case where == "insert_before":
-		splice(c.root, target, &done, func(element any) []any { return append(nodes, element) })
-	default:
-		splice(c.root, target, &done, func(element any) []any { return append([]any{element}, nodes...) })
-	}
-	if !done {
-		c.add(nodes...)
-	}
+		return append([]any{element}, nodes...)
+	}, nodes...)
+	return nil
 }
 
 // merged returns old with the fields of change, objects merged recursively.
 func merged(old, change map[string]any) map[string]any {
-	all := maps.Clone(change)
-	for name, was := range old {
-		now, there := change[name]
-		was, isObject := was.(map[string]any)
+	all := map[string]any{}
+	maps.Copy(all, old)
+	for name, now := range change {
+		was, isObject := old[name].(map[string]any)
 		if change, ok := now.(map[string]any); ok && isObject {
-			all[name] = merged(was, change)
-		} else if !there {
-			all[name] = old[name]
+			now = merged(was, change)
 		}
+		all[name] = now
 	}
 	return all
 }

@@ -256,9 +256,8 @@ func Drain(body io.ReadCloser) {
 type Injection struct {
 	Event []byte // the JSON of its 2.0 envelope; kept until Inject returns
 	Again bool   // it was written before, under the same ids
-	// Written is called when the event is written whole. ended is closed with the
-	// connection; nil for a post, which ends with its answer. May be nil.
-	Written func(ended <-chan struct{})
+	// Written is called when the event is written whole. May be nil.
+	Written func()
 	// Late is called when the bot acknowledges the event with 200 after Inject has returned because
 	// its context was done, or the connection ended. May be nil. It may be kept for long.
 	Late func()

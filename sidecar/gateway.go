@@ -242,7 +242,7 @@ func (d *gatewayDoor) give(ctx context.Context, event feishu.Injected, id relay.
 		return &core.ResultError{Result: deliver.Refused, Err: err}
 	}
 	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: again,
-		Written: func(<-chan struct{}) { written() }, Late: func() { d.core.Acknowledge(id) }}))
+		Written: written, Late: func() { d.core.Acknowledge(id) }}))
 }
 
 // newEvent is how old a message may be whose event keeps its time. Frameworks drop

@@ -98,7 +98,7 @@ func (f inFeishu) Give(ctx context.Context, event json.RawMessage, before string
 	}
 	return handOver(ctx, until, f.cfg.DeliveryTimeout, func(ctx context.Context, written func()) error {
 		return f.channels.gateway.gateway.Inject(ctx, feishu.Injection{Event: event,
-			Written: func(<-chan struct{}) { written() }})
+			Written: written})
 	})
 }
 

@@ -126,7 +126,6 @@ func Parse(msgType, raw string, mentions []Mention) Doc {
 func (b *builder) content(root map[string]any) {
 	switch {
 	case b.doc.Type == "text":
-		b.rewrite(root)
 		b.own(jsontree.Field(root, "text"))
 	case b.doc.Type == "post":
 		b.post(root)

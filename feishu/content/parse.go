@@ -18,11 +18,8 @@ import (
 // builder makes the blocks of a Doc.
 type builder struct {
 	doc    *Doc
-	locale string                    // the translation that is preferred
-	find   func(text string) []Named // see [Rewrite]
-	found  bool                      // it found something
-	line   []Span                    // of the paragraph that is being read
-	within Block                     // what is being read: its part, panel and whether it is small print
+	line   []Span // of the paragraph that is being read
+	within Block  // what is being read: its part, panel and whether it is small print
 }
 
 // panel is a part of a card that folds.
@@ -87,7 +84,7 @@ func imageOf(v map[string]any) Span {
 }
 
 // findPost returns the part of a post that has its paragraphs; nil if there is none.
-func findPost(root map[string]any, locale string) map[string]any {
+func findPost(root map[string]any) map[string]any {
 	if inner := jsontree.Member(root, "post"); inner != nil {
 		root = inner
 	}
@@ -98,13 +95,13 @@ func findPost(root map[string]any, locale string) map[string]any {
 	if isPost(root) {
 		return root
 	}
-	post, _ := jsontree.Localized(root, locale, isPost).(map[string]any)
+	post, _ := jsontree.Localized(root, isPost).(map[string]any)
 	return post
 }
 
 // post reads a post. content_v2 has the markdown that content lost (docs/feishu.md 3.2).
 func (b *builder) post(root map[string]any) {
-	post := findPost(root, b.locale)
+	post := findPost(root)
 	b.doc.shown = post == nil && len(root) > 0
 	b.own(jsontree.Field(post, "title"))
 	first, _ := post["content_v2"].([]any)
@@ -117,16 +114,13 @@ func (b *builder) post(root map[string]any) {
 }
 
 func (b *builder) paragraphs(list []any) {
-	for i, p := range list {
+	for _, p := range list {
 		before := len(b.doc.Blocks)
 		for node := range jsontree.Objects(p) {
 			b.node(node)
 		}
 		if b.flush(); len(b.doc.Blocks) == before {
 			b.add(Body, false)
-		}
-		if nodes, isList := p.([]any); isList && b.find != nil {
-			list[i] = b.withNodes(nodes)
 		}
 	}
 }
@@ -151,14 +145,14 @@ func (b *builder) card(root map[string]any) {
 	}
 	header := jsontree.Member(root, "header")
 	if !jsontree.IsObject(header["title"]) {
-		header, _ = jsontree.Localized(jsontree.Member(root, "i18n_header"), b.locale, jsontree.IsObject).(map[string]any)
+		header, _ = jsontree.Localized(jsontree.Member(root, "i18n_header"), jsontree.IsObject).(map[string]any)
 	}
 	b.within.Part = Title
 	b.walk([]any{header["title"], header["subtitle"]})
 	b.own(jsontree.Field(root, "title"))
 	b.within.Part = Body
 	if b.walk(root["elements"]); !jsontree.IsList(root["elements"]) {
-		b.walk(jsontree.Localized(jsontree.Member(root, "i18n_elements"), b.locale, jsontree.IsList))
+		b.walk(jsontree.Localized(jsontree.Member(root, "i18n_elements"), jsontree.IsList))
 	}
 	b.walk(jsontree.Member(root, "body")["elements"])
 }
@@ -223,7 +217,6 @@ func (b *builder) node(v map[string]any) {
 	}
 	switch v["tag"] {
 	case "markdown", "lark_md", "md", "plain_text":
-		b.rewrite(v)
 		b.own(text)
 	case "text":
 		if isCode(v) {
@@ -280,7 +273,7 @@ func said(v any) string {
 	m, _ := v.(map[string]any)
 	text := jsontree.Field(m, "text", "content")
 	for _, key := range []string{"i18n_content", "i18n"} {
-		translated, _ := jsontree.Localized(jsontree.Member(m, key), "", jsontree.IsText).(string)
+		translated, _ := jsontree.Localized(jsontree.Member(m, key), jsontree.IsText).(string)
 		text = cmp.Or(text, translated)
 	}
 	return text

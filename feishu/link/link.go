@@ -35,9 +35,6 @@ const (
 	idleGrace   = 30 * time.Second // a link ends where Feishu says nothing for a ping and this time,
 	idlePings   = 3                // or the bot for 3 pings and this time
 
-	pieceGap = 5 * time.Millisecond   // between the frames of an event, see toBot; without it 1 of 10 was lost
-	maxGaps  = 200 * time.Millisecond // all gaps of an event: those of many frames are shorter
-
 	// maxHeld is how many events of a link wait for the bot's acknowledgement. Of one more the oldest counts as answered.
 	maxHeld = 10_000
 )
@@ -50,8 +47,8 @@ type link struct {
 	app        string
 	service    int32 // for pings and injected events
 	since      time.Time
-	changed    func() // called when the bot may be ready, or no longer, and at its pings
-	injections *lru.Cache[string, *injection]
+	changed    func()      // called when the bot may be ready, or no longer, and at its pings
+	injections *injections // the server's
 
 	living context.Context // of reads and writes, done when the link is cut
 	cut    context.CancelFunc
@@ -216,20 +213,19 @@ func (l *link) fromFeishu() {
 	}
 }
 
-// event handles a frame of an event. With the last one the event is committed; then the bot gets it, or Feishu its
-// acknowledgement.
+// event handles a frame of an event. With the last one the event is committed; then the bot gets it, in one frame, or
+// Feishu its acknowledgement.
 func (l *link) event(f *frame) {
 	start := time.Now()
-	frames, event, dropped := l.pieces.add(f)
+	f, dropped := l.pieces.add(f)
 	for range dropped {
 		l.Counter("bad_frame")
-		l.Logger.Warn("an event whose frames do not fit together, or did not all come, is not read")
+		l.Logger.Warn("an event whose frames do not fit together, or did not all come, is dropped")
 	}
-	if event == nil { // more is to come, or it passes unread
-		l.toBot(websocket.MessageBinary, frames...)
+	if f == nil { // more is to come
 		return
 	}
-	switch t := l.Take(event); {
+	switch t := l.Take(f.Payload); {
 	case t.Verdict == feishu.Refuse:
 		t.Settle(false)
 		l.toFeishu(websocket.MessageBinary, f.ack(http.StatusInternalServerError, start))
@@ -238,10 +234,10 @@ func (l *link) event(f *frame) {
 		l.toFeishu(websocket.MessageBinary, f.ack(http.StatusOK, start))
 	default:
 		if t.Instead != nil {
-			frames = [][]byte{f.whole(t.Instead)}
+			f.raw = f.whole(t.Instead)
 		}
 		l.held.Add(f.id(), t)
-		if l.toBot(websocket.MessageBinary, frames...) {
+		if l.toBot(websocket.MessageBinary, f.raw) {
 			t.Got()
 		}
 		if l.ended.Err() != nil {
@@ -296,6 +292,13 @@ func (l *link) pingTime() time.Duration {
 	return ping
 }
 
+// check ends the link unless the bot's side of the WebSocket answers a ping.
+func (l *link) check() {
+	if !l.answersPings(l.living) {
+		l.end(botDead)
+	}
+}
+
 // answersPings reports whether the bot's side of the WebSocket answers.
 func (l *link) answersPings(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
@@ -303,22 +306,14 @@ func (l *link) answersPings(ctx context.Context) bool {
 	return l.bot.Ping(ctx) == nil
 }
 
-// toBot writes messages to the bot, and ends the link if that fails. Between the frames of an event it leaves a gap:
-// the Go SDK reads each in a goroutine of its own, and loses the event if two of them race (docs/feishu.md 1.5).
-func (l *link) toBot(kind websocket.MessageType, messages ...[]byte) bool {
-	for i, m := range messages {
-		if l.bot == nil {
-			return true
-		}
-		if i > 0 {
-			time.Sleep(min(pieceGap, maxGaps/time.Duration(len(messages))))
-		}
-		if err := l.write(l.bot, kind, m); err != nil {
-			l.lost("bot_closed", err)
-			return false
-		}
+// toBot writes a message to the bot, and ends the link if that fails.
+func (l *link) toBot(kind websocket.MessageType, message []byte) bool {
+	if l.bot == nil {
+		return true
 	}
-	return true
+	err := l.write(l.bot, kind, message)
+	l.lost("bot_closed", err)
+	return err == nil
 }
 
 // toFeishu writes a message to Feishu, and ends the link if that fails.
@@ -423,63 +418,63 @@ func encode(f *larkws.Frame) []byte {
 	return data
 }
 
-// Bounds of the incomplete events of a connection; beyond them the oldest are dropped. No SDK can read them then, and
-// Feishu delivers them again.
+// Bounds of the incomplete events of a connection; beyond them the oldest are dropped, and Feishu delivers them again.
 const (
 	maxIncomplete = 64               // events
-	maxBytes      = 16 << 20         // of all their frames
+	maxBytes      = 16 << 20         // of all their payloads
 	maxPieces     = 1024             // of one event
 	piecesWait    = 10 * time.Second // from the first piece on: as long as the most patient SDK waits (docs/feishu.md 1.5)
 )
 
-// pieces joins the events of a connection that come in several frames, in any order (docs/feishu.md 1.5).
+// pieces joins the events of a connection that come in several frames, in any order (docs/feishu.md 1.5). The bot gets
+// them in one: the Go SDK reads each frame in a goroutine of its own, and loses the event if two of them race.
 type pieces struct {
 	events []*incomplete // the oldest first
 	bytes  int
 }
 
 type incomplete struct {
-	id     string
-	since  time.Time
-	frames [][]byte // as received
-	bySeq  [][]byte // the payloads; empty: missing
-	bytes  int      // of frames
+	id    string
+	since time.Time
+	bySeq [][]byte // the payloads; empty: missing
 }
 
-// add adds a frame of an event. Once that is complete it returns its frames as received, in the order of arrival, and
-// the event. It returns frames without an event where f is not a piece of the event that it says: f and the earlier
-// frames of that. dropped is how many events do not become complete.
-func (p *pieces) add(f *frame) (frames [][]byte, event []byte, dropped int) {
+// add adds a frame of an event, and returns the event as one frame once it is complete. dropped is how many events do
+// not become complete.
+func (p *pieces) add(f *frame) (whole *frame, dropped int) {
 	h := larkws.Headers(f.Headers)
 	id, sum, seq := f.id(), h.GetInt(larkws.HeaderSum), h.GetInt(larkws.HeaderSeq)
 	if sum <= 1 {
-		return [][]byte{f.raw}, f.Payload, 0
+		return f, 0
 	}
-	i := slices.IndexFunc(p.events, func(e *incomplete) bool { return e.id == id })
-	now := time.Now()
+	if sum > maxPieces || seq < 0 || seq >= sum {
+		return nil, 1
+	}
+	i := slices.IndexFunc(p.events, func(e *incomplete) bool { return e.id == id && len(e.bySeq) == sum })
 	if i < 0 {
 		i = len(p.events)
-		p.events = append(p.events, &incomplete{id: id, since: now, bySeq: make([][]byte, max(0, min(sum, maxPieces)))})
+		p.events = append(p.events, &incomplete{id: id, since: time.Now(), bySeq: make([][]byte, sum)})
 	}
-	e := p.events[i]
-	e.frames, e.bytes, p.bytes = append(e.frames, f.raw), e.bytes+len(f.raw), p.bytes+len(f.raw)
-	if id == "" || sum != len(e.bySeq) || seq < 0 || seq >= sum || e.bytes > maxBytes {
-		return p.remove(i).frames, nil, 1
-	}
-	e.bySeq[seq] = f.Payload
-	if !slices.ContainsFunc(e.bySeq, func(piece []byte) bool { return len(piece) == 0 }) { // empty ones never count
-		return p.remove(i).frames, slices.Concat(e.bySeq...), 0
+	bySeq := p.events[i].bySeq
+	p.bytes += len(f.Payload) - len(bySeq[seq])
+	bySeq[seq] = f.Payload
+	if !slices.ContainsFunc(bySeq, func(piece []byte) bool { return len(piece) == 0 }) { // empty ones never count
+		p.remove(i)
+		f.Payload = slices.Concat(bySeq...)
+		f.raw = f.whole(f.Payload)
+		return f, 0
 	}
 	for len(p.events) > maxIncomplete || p.bytes > maxBytes ||
-		len(p.events) > 0 && now.Sub(p.events[0].since) > piecesWait {
+		len(p.events) > 0 && time.Since(p.events[0].since) > piecesWait {
 		p.remove(0)
 		dropped++
 	}
-	return nil, nil, dropped
+	return nil, dropped
 }
 
-func (p *pieces) remove(i int) *incomplete {
-	e := p.events[i]
-	p.events, p.bytes = slices.Delete(p.events, i, i+1), p.bytes-e.bytes
-	return e
+func (p *pieces) remove(i int) {
+	for _, piece := range p.events[i].bySeq {
+		p.bytes -= len(piece)
+	}
+	p.events = slices.Delete(p.events, i, i+1)
 }

@@ -5,8 +5,8 @@
 // gateway. The bot opens its WebSocket with [Server.WebSocket], which opens one to Feishu's URL. Frames pass
 // unchanged, with three exceptions:
 //
-//   - [Events] sees every event before the bot does, in one piece even if Feishu sent it in several, and may keep it
-//     from the bot or replace it. Package webhook uses the same Events.
+//   - [Events] sees every event before the bot does, and may keep it from the bot or replace it. An event that Feishu
+//     sends in several frames is one frame from here on. Package webhook uses the same Events.
 //   - [Server.Inject] writes an event to the bot. The bot's acknowledgement is the receipt, and Feishu does not see it.
 //   - The settings that the bot gets make it reconnect within seconds when the connection ends, as it does when the
 //     sidecar restarts.
@@ -59,6 +59,7 @@ package link
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -105,7 +106,7 @@ type Server struct {
 	Options
 	client     *http.Client
 	tickets    *lru.Cache[string, ticket] // of recent bootstrap answers, by the query of their URL
-	injections *lru.Cache[string, *injection]
+	injections *injections
 	closing    context.Context // done with Close
 	stop       context.CancelFunc
 	running    sync.WaitGroup // of links
@@ -122,7 +123,7 @@ func NewServer(o Options) *Server {
 	}
 	s := &Server{Options: o, client: feishu.WithoutRedirects(o.Client), changed: make(chan struct{})}
 	s.tickets, _ = lru.New[string, ticket](maxTickets) // fails only for a size below 1, as the next
-	s.injections, _ = lru.New[string, *injection](maxInjections)
+	s.injections, _ = lru.New[string, context.CancelCauseFunc](maxInjections)
 	s.closing, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -136,23 +137,23 @@ func address(r *http.Request) (scheme, host string) {
 
 // Connected reports whether a bot is connected and ready: it has sent something, or has been connected for 2 s.
 func (s *Server) Connected() bool {
-	l, _ := s.pick(nil)
+	l, _ := s.pick()
 	return l != nil
 }
 
 // Changed returns a channel that is closed when another bot's connection may be ready, or one no longer.
 func (s *Server) Changed() <-chan struct{} {
-	_, changed := s.pick(nil)
+	_, changed := s.pick()
 	return changed
 }
 
-// pick returns the connection for an injection, other than not; nil if no bot is ready: the newest of those whose bots
-// have acknowledged an injection, or else of all. changed is closed when there may be others.
-func (s *Server) pick(not *link) (best *link, changed <-chan struct{}) {
+// pick returns the connection for an injection; nil if no bot is ready: the newest of those whose bots have
+// acknowledged an injection, or else of all. changed is closed when there may be others.
+func (s *Server) pick() (best *link, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.links {
-		if l != not && l.ended.Err() == nil && l.ready.Err() != nil && s.owns(l.app) &&
+		if l.ended.Err() == nil && l.ready.Err() != nil && s.owns(l.app) &&
 			(best == nil || l.accepts.Load() || !best.accepts.Load()) {
 			best = l
 		}
@@ -273,6 +274,11 @@ func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	l.bot.SetReadLimit(maxMessage)
 	l.changed, l.injections = s.refresh, s.injections
+	s.each(func(other *link) { // the bot may have left an older one that is dead
+		if other.open.Load() && other.app == l.app {
+			s.running.Go(other.check)
+		}
+	})
 	l.open.Store(true)
 	s.Counter("connected")
 	s.Logger.Info("a bot's long connection is open", "app", l.app)
@@ -316,43 +322,26 @@ const (
 	idPrefix = "relay-"
 )
 
+// injections are the injected events that the bot has not answered, by their ids: what ends the wait for its answer.
+type injections = lru.Cache[string, context.CancelCauseFunc]
+
 // ErrClosed is returned after Close. Nothing was written.
 var ErrClosed = fmt.Errorf("%w: the connection is closed", feishu.ErrNotInjected)
-
-// injection is an injected event that the bot has not answered.
-type injection struct {
-	feishu.Injection
-	answer chan int // has room for the code of the first answer
-
-	mu   sync.Mutex
-	left bool // Inject does not wait for it any more; guarded by mu
-}
 
 // answered records the bot's acknowledgement of an injected event, on whichever of its connections. The event may have
 // been written twice.
 func (l *link) answered(id string, code int) {
+	cause := errDone
 	if code == http.StatusOK {
 		l.accepts.Store(true)
 	} else {
+		cause = &feishu.AnswerError{Code: code}
 		l.Counter("ack_error")
 		l.Logger.Warn("the bot failed to handle an injected event", "code", code)
 	}
-	in, ok := l.injections.Get(id)
-	if !ok {
-		return
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if !in.left {
-		select {
-		case in.answer <- code:
-		default: // it was answered before
-		}
-	} else if l.injections.Remove(id) && code == http.StatusOK {
-		l.Counter("late_ack")
-		if in.Late != nil {
-			in.Late()
-		}
+	if answer, ok := l.injections.Get(id); ok {
+		answer(cause)
+		l.injections.Remove(id)
 	}
 }
 
@@ -369,71 +358,71 @@ func (s *Server) Inject(ctx context.Context, event feishu.Injection) error {
 	if s.closing.Err() != nil {
 		return ErrClosed
 	}
-	l, _ := s.pick(nil)
+	l, _ := s.pick()
 	if l == nil {
 		return feishu.ErrNotInjected
 	}
-	id, in := idPrefix+rand.Text(), &injection{Injection: event, answer: make(chan int, 1)}
+	id := idPrefix + rand.Text()
 	frame := newEvent(id, l.service, event.Event)
-	in.Event, event.Event = nil, nil // it may be large, and the bot may think for long
-	s.injections.Add(id, in)
-	code, err := s.write(ctx, l, frame, in)
-	if err != nil {
-		in.mu.Lock()
-		in.left = true
-		in.mu.Unlock()
-		select {
-		case code = <-in.answer: // it came meanwhile
-		default:
-			return err
-		}
+	event.Event = nil // it may be large, and the bot may think for long
+	answered, answer := context.WithCancelCause(context.Background())
+	s.injections.Add(id, answer)
+	if err := s.write(ctx, l, frame, event, answered); err != nil {
+		context.AfterFunc(answered, func() {
+			if context.Cause(answered) != errDone {
+				return
+			}
+			if s.Counter("late_ack"); event.Late != nil {
+				event.Late()
+			}
+		})
+		return err
 	}
-	if s.injections.Remove(id); code != http.StatusOK {
-		return &feishu.AnswerError{Code: code}
+	if err := context.Cause(answered); err != errDone {
+		return err
 	}
 	s.Counter("delivered")
 	return nil
 }
 
-// write writes the frame of an event to l and waits for the code of the bot's answer.
-func (s *Server) write(ctx context.Context, l *link, frame []byte, in *injection) (int, error) {
+// errDone says that the bot has acknowledged an event with 200.
+var errDone = errors.New("acknowledged")
+
+// write writes the frame of an event to l and waits until the bot has answered.
+func (s *Server) write(ctx context.Context, l *link, frame []byte, event feishu.Injection,
+	answered context.Context) error {
 	if !l.toBot(websocket.MessageBinary, frame) {
-		return 0, feishu.ErrInjectionEnded // it may have been written
+		return feishu.ErrInjectionEnded // it may have been written
 	}
-	s.Counter(map[bool]feishu.Counted{false: "injected", true: "redelivered"}[in.Again])
-	if in.Written != nil {
-		in.Written(l.ended.Done())
+	s.Counter(map[bool]feishu.Counted{false: "injected", true: "redelivered"}[event.Again])
+	if event.Written != nil {
+		event.Written()
 	}
-	lost := time.NewTimer(firstWait)
-	defer lost.Stop()
+	var lost <-chan time.Time
 	if l.acked.Load() {
-		lost.Stop()
 		frame = nil
+	} else {
+		lost = time.After(firstWait)
 	}
 	for {
-		other, changed := s.pick(l)
 		select {
-		case code := <-in.answer:
-			return code, nil
-		case <-lost.C:
+		case <-answered.Done():
+			return nil
+		case <-lost:
 			again := frame
 			if frame = nil; l.acked.Load() || l.pinged.Load() && l.answersPings(ctx) {
 				continue
 			}
 			s.Counter("redelivered")
 			if !l.toBot(websocket.MessageBinary, again) {
-				return 0, feishu.ErrInjectionEnded
-			}
-		case <-changed:
-			if now, _ := s.pick(l); now != nil && now != other && !l.answersPings(ctx) && ctx.Err() == nil {
-				l.end(botDead)
+				return feishu.ErrInjectionEnded
 			}
 		case <-l.ended.Done():
-			return 0, feishu.ErrInjectionEnded
+			return feishu.ErrInjectionEnded
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return ctx.Err()
 		case <-s.closing.Done():
-			return 0, ErrClosed
+			return ErrClosed
 		}
 	}
 }

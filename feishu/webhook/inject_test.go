@@ -61,7 +61,7 @@ func TestAnInjectionWaitsForTheAnswer(t *testing.T) {
 	r := newRig(t, bot.URL, nil)
 	written, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- r.s.Inject(t.Context(), feishu.Injection{Event: []byte(event("e1")), Written: func(<-chan struct{}) { close(written) }})
+		ended <- r.s.Inject(t.Context(), feishu.Injection{Event: []byte(event("e1")), Written: func() { close(written) }})
 	}()
 	<-posts
 	<-written

@@ -307,7 +307,7 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	status, err := Post(req, roundTripper(s.roundTrip), func() {
 		s.Counter(map[bool]feishu.Counted{false: "injected", true: "redelivered"}[in.Again])
 		if in.Written != nil {
-			in.Written(nil)
+			in.Written()
 		}
 	})
 	switch {

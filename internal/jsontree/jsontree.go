@@ -120,10 +120,10 @@ func Field(m map[string]any, names ...string) string {
 	return ""
 }
 
-// Localized returns one of the translations in m that are of the wanted form: that of the locale, else Chinese,
-// English, or the first in order; nil if there is none.
-func Localized(m map[string]any, locale string, wanted func(any) bool) any {
-	for _, name := range slices.Concat([]string{locale, "zh_cn", "en_us"}, slices.Sorted(maps.Keys(m))) {
+// Localized returns one of the translations in m that are of the wanted form: Chinese, else English, or the
+// first in order; nil if there is none.
+func Localized(m map[string]any, wanted func(any) bool) any {
+	for _, name := range slices.Concat([]string{"zh_cn", "en_us"}, slices.Sorted(maps.Keys(m))) {
 		if wanted(m[name]) {
 			return m[name]
 		}

@@ -25,13 +25,10 @@ func TestObject(t *testing.T) {
 }
 
 func TestLocalized(t *testing.T) {
-	for locale, want := range map[string]any{"ja_jp": "日", "": "中", "fr_fr": "中"} {
-		m := map[string]any{"ja_jp": "日", "zh_cn": "中", "en_us": "en", "fr_fr": 7}
-		if got := jsontree.Localized(m, locale, jsontree.IsText); got != want {
-			t.Errorf("%s: %v", locale, got)
+	for want, m := range map[string]map[string]any{"中": {"zh_cn": "中", "en_us": "en", "a": "1"}, "en": {"en_us": "en", "a": "1"},
+		"1": {"b": "2", "a": "1", "zh_cn": 7}} {
+		if got := jsontree.Localized(m, jsontree.IsText); got != want {
+			t.Errorf("%v: %v", m, got)
 		}
-	}
-	if got := jsontree.Localized(map[string]any{"b": "2", "a": "1"}, "", jsontree.IsText); got != "1" {
-		t.Errorf("the first: %v", got)
 	}
 }

@@ -347,14 +347,8 @@ type Chat struct {
 }
 
 // Groups returns at most 500 groups that the bot is in, with an error those that were found before it.
-func Groups(ctx context.Context, api *feishu.API) (in []Chat, err error) {
-	for chat, err := range feishu.Pages[Chat](ctx, api, "im/v1/chats", url.Values{}, maxGroups) {
-		if err != nil {
-			return in, err
-		}
-		in = append(in, chat)
-	}
-	return in, nil
+func Groups(ctx context.Context, api *feishu.API) ([]Chat, error) {
+	return feishu.Pages[Chat](ctx, api, "im/v1/chats", url.Values{}, maxGroups)
 }
 
 // feishuGroups lists the groups that the bot is in, and compares them with the groups file.
