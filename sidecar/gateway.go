@@ -220,29 +220,23 @@ func (d *gatewayDoor) Write(ctx context.Context, in *core.Input, again bool, wri
 		return &core.ResultError{Result: deliver.Refused,
 			Err: errors.New("the group is dissolved, or the bot is not in it")}
 	}
-	return d.give(ctx, d.messageEvent(ctx, in), in.ID, in.Key, again, written)
-}
-
-// writeMail writes mail that belongs in a conversation.
-func (d *gatewayDoor) writeMail(ctx context.Context, in relay.Inbound, from relay.AgentName, id relay.MessageID,
-	key string, again bool, written func()) error {
-	return d.give(ctx, d.mailEvent(in, from, id), id, key, again, written)
+	return d.give(ctx, d.messageEvent(ctx, in), in, again, written)
 }
 
 // give writes an event. It has to wait while the bot's own open_id is not known: frameworks find out by it whether they
 // are meant.
-func (d *gatewayDoor) give(ctx context.Context, event feishu.Injected, id relay.MessageID, key string, again bool,
+func (d *gatewayDoor) give(ctx context.Context, event feishu.Injected, in *core.Input, again bool,
 	written func()) error {
 	self := d.app.selfAsked(ctx)
 	if self.OpenID == "" || self.AppID == "" {
 		return &core.ResultError{Result: deliver.NotWritten, Err: errors.New("the bot's own open_id is not known yet")}
 	}
-	body, err := d.complete(event, self, key)
+	body, err := d.complete(event, self, in.Key)
 	if err != nil {
 		return &core.ResultError{Result: deliver.Refused, Err: err}
 	}
 	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: again,
-		Written: written, Late: func() { d.core.Acknowledge(id) }}))
+		Written: written, Late: func() { d.core.Acknowledge(in.ID) }}))
 }
 
 // newEvent is how old a message may be whose event keeps its time. Frameworks drop

@@ -22,11 +22,10 @@ import (
 // none of these reads its inbox itself.
 type mailDoors struct {
 	*mail
+	again *time.Timer // opens the doors for tasks that wait
 
 	mu      sync.Mutex
-	changed chan struct{} // closed when a door has opened; guarded by mu, as the rest is
-	again   *time.Timer   // opens the doors at next, for a task that waits for another one
-	next    time.Time     // zero: not at all
+	changed chan struct{} // closed when a door has opened; guarded by mu
 }
 
 var _ agent.Channels = (*mailDoors)(nil)
@@ -41,19 +40,8 @@ func newMailDoors(m *mail) *mailDoors {
 func (d *mailDoors) open() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.next = time.Time{}
 	close(d.changed)
 	d.changed = make(chan struct{})
-}
-
-// openAfter has a door open after a time, or before.
-func (d *mailDoors) openAfter(wait time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if at := time.Now().Add(wait); d.next.IsZero() || at.Before(d.next) {
-		d.next = at
-		d.again.Reset(wait)
-	}
 }
 
 // Changed is closed when a door has opened since.
@@ -92,14 +80,14 @@ func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Prog
 		return agent.ErrNoChannel
 	}
 	if w.wait > 0 {
-		d.openAfter(w.wait)
+		d.again.Reset(min(w.wait, time.Minute)) // the first task may end before
 		return agent.ErrNoChannel
 	}
-	key, id := mailKey(m), relay.MessageID(m.ID)
-	result, detail := d.core.GiveMail(ctx, core.Mail{Key: key, ID: id, From: relay.AgentName(m.From),
+	key := mailKey(m)
+	result, detail := d.core.GiveMail(ctx, core.Mail{Key: key, ID: relay.MessageID(m.ID), From: relay.AgentName(m.From),
 		Sent: relay.MillisOf(m.Timestamp), Bytes: len(in.Content), Only: w.channel.Name(),
 		Write: func(ctx context.Context, conn uint64, again bool, written func()) error {
-			return w.write(ctx, conn, id, key, again, written)
+			return w.write(ctx, &core.Input{Inbound: in, ID: relay.MessageID(m.ID), Key: key, Conn: conn}, again, written)
 		},
 		Written: func() {
 			on.Written()
@@ -145,7 +133,7 @@ type mailWay struct {
 	channel core.Channel
 	serial  bool          // the next one of the conversation waits for the answer
 	wait    time.Duration // it has to wait for so long first
-	write   func(ctx context.Context, conn uint64, id relay.MessageID, key string, again bool, written func()) error
+	write   func(ctx context.Context, in *core.Input, again bool, written func()) error
 }
 
 // channel is the way that is open for m; nil: none.
@@ -159,25 +147,17 @@ func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) *mailWay {
 	switch {
 	case gateway != nil && d.peers != nil && (peerchat.IsID(in.ChatID) || !inFeishu):
 		return &mailWay{gateway, true, d.peers.waits(m.Envelope),
-			func(ctx context.Context, _ uint64, id relay.MessageID, key string, again bool, written func()) error {
-				return d.peers.write(ctx, gateway, m, id, key, again, written)
+			func(ctx context.Context, in *core.Input, again bool, written func()) error {
+				return d.peers.write(ctx, gateway, m, in, again, written)
 			}}
 	case gateway != nil && inFeishu:
-		return &mailWay{gateway, false, 0,
-			func(ctx context.Context, _ uint64, id relay.MessageID, key string, again bool, written func()) error {
-				return gateway.writeMail(ctx, in, relay.AgentName(m.From), id, key, again, written)
-			}}
+		return &mailWay{gateway, false, 0, func(ctx context.Context, in *core.Input, again bool, written func()) error {
+			return gateway.give(ctx, gateway.mailEvent(in.Inbound, relay.AgentName(m.From), in.ID), in, again, written)
+		}}
 	case doors.webhook != nil:
-		return &mailWay{doors.webhook, true, 0,
-			func(ctx context.Context, _ uint64, id relay.MessageID, _ string, _ bool, written func()) error {
-				return doors.webhook.post(ctx, id, in, written)
-			}}
+		return &mailWay{doors.webhook, true, 0, doors.webhook.Write}
 	case doors.stream != nil && doors.stream.Connected():
-		stream := streamDoor{doors.stream}
-		return &mailWay{stream, false, 0,
-			func(ctx context.Context, conn uint64, id relay.MessageID, _ string, again bool, written func()) error {
-				return stream.Write(ctx, &core.Input{Inbound: in, ID: id, Conn: conn}, again, written)
-			}}
+		return &mailWay{streamDoor{doors.stream}, false, 0, streamDoor{doors.stream}.Write}
 	}
 	return nil
 }

@@ -75,8 +75,8 @@ type answerMail struct {
 }
 
 // write gives the bot one piece of mail in the chat with its sender, and returns when the bot has acknowledged it.
-func (p *peerMail) write(ctx context.Context, door *gatewayDoor, m agent.Delivery, id relay.MessageID, key string,
-	again bool, written func()) error {
+func (p *peerMail) write(ctx context.Context, door *gatewayDoor, m agent.Delivery, in *core.Input, again bool,
+	written func()) error {
 	refused := func(err error) error { return &core.ResultError{Result: deliver.Refused, Err: err} }
 	e := m.Envelope
 	peer := relay.AgentName(e.From)
@@ -99,7 +99,7 @@ func (p *peerMail) write(ctx context.Context, door *gatewayDoor, m agent.Deliver
 	}
 	who := feishu.Bot{OpenID: p.chats.User(peer), Agent: peer, Name: string(peer)}
 	return door.give(ctx, feishu.Injected{Sender: who, Message: shown.ID, ChatID: shown.Chat, ChatType: feishu.ChatP2P,
-		Text: content.Text}, id, key, again, written)
+		Text: content.Text}, in, again, written)
 }
 
 // oneTaskFor is how long the bot has one task of an agent before it is given the next one, unless it ends the first.

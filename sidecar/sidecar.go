@@ -183,7 +183,7 @@ func (s *Sidecar) served() httpapi.Options {
 	o := httpapi.Options{Send: s.Send, Hear: s.hear, Decide: s.Decide, Status: func() any { return s.Status() },
 		Ready: s.Ready, Visible: s.in, Transcripts: s.chats.transcript, Group: s.groupShown, Depths: s.depths,
 		Stream: s.channels.stream, Deliveries: deliveries{s}, Events: s.events, Outcomes: s.outcomes, Groups: apiGroups{s},
-		Notices: s.notices, File: (&files{s}).open,
+		Notices: s.notices, File: s.openFile,
 		SelfTest: func(w http.ResponseWriter, r *http.Request) { s.selfTest(w, r, s.Status()) }}
 	mail := mailapi.Options{Lines: &s.api.lines, Logger: s.log}
 	tools := mcptools.Options{Transcripts: s.chats.transcript, WhoAmI: s.app.whoAmI, Version: s.version, Logger: s.log,

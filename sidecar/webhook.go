@@ -56,14 +56,10 @@ func (*webhookDoor) Pauses() (first, most time.Duration) { return webhookFirst, 
 // Write posts a message once. The bot has it with 2xx, settles it later with 202, and refuses it with 4xx other than
 // 408 and 429.
 func (w *webhookDoor) Write(ctx context.Context, in *core.Input, _ bool, written func()) error {
-	return w.post(ctx, in.ID, in.Inbound, written)
-}
-
-func (w *webhookDoor) post(ctx context.Context, id relay.MessageID, in relay.Inbound, written func()) error {
 	refused := func(format string, args ...any) error {
 		return &core.ResultError{Result: deliver.Refused, Err: fmt.Errorf(format, args...)}
 	}
-	body, err := relay.Marshal(in)
+	body, err := relay.Marshal(in.Inbound)
 	if err != nil {
 		return refused("encode inbound message: %w", err)
 	}
@@ -72,7 +68,7 @@ func (w *webhookDoor) post(ctx context.Context, id relay.MessageID, in relay.Inb
 		return refused("INJECT_URL cannot be requested")
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
-	req.Header.Set("Idempotency-Key", headerSafe(string(id)))
+	req.Header.Set("Idempotency-Key", headerSafe(string(in.ID)))
 	if w.secret != "" {
 		timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 		req.Header.Set("X-Relay-Timestamp", timestamp)
