@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"feishu-relay/relay"
 )
@@ -240,28 +239,4 @@ func (s Signing) Decode(raw []byte) (Envelope, error) {
 		return head(in), Refused(BadSignature, sigField, "%v", err)
 	}
 	return e, err
-}
-
-// EncodePeer is [EncodePeer], with a signature.
-func (s Signing) EncodePeer(p Peer) ([]byte, error) {
-	line, err := EncodePeer(p)
-	if err != nil || s.Secret == "" {
-		return line, err
-	}
-	return relay.Sign(line, s.Secret)
-}
-
-// FromPeer returns a payload that came for a goal, and that [DecodePeer] read as p, as an
-// encoded envelope, which is signed if the payload is signed right. The id of such a payload is made of its
-// signature, so that a copy has the same, also one for another goal, which the payload does not name.
-func (s Signing) FromPeer(payload []byte, p Peer, goal string) (Envelope, []byte, error) {
-	e := p.Envelope(goal)
-	if s.Secret == "" || relay.Verify(payload, s.Secret) != nil {
-		raw, err := Encode(e)
-		return e, raw, err
-	}
-	in, _ := asObject(payload)
-	e.ID = fmt.Sprintf("msg_%d_%s_%s", p.SentAt.UnixMilli(), p.FromAgentID, strings.ToLower(asText(in[sigField]))[:16])
-	raw, err := s.Encode(e)
-	return e, raw, err
 }

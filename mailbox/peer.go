@@ -2,7 +2,6 @@ package mailbox
 
 import (
 	"crypto/sha1"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -26,73 +25,59 @@ type Peer struct {
 // NoDirectory is the note of list_peers where an agent has no mailbox.
 const NoDirectory = "this agent has no PeerDirectory configured"
 
-// fromGoal is the metadata field that keeps the goal a peer message came from.
-const fromGoal = "from_goal_id"
-
-// DecodePeer reads a payload. The error is an [*Error] with INVALID_MESSAGE: the
-// payload is dropped then.
-func DecodePeer(raw []byte) (Peer, error) {
-	in, err := parseFields(raw)
+// FromPeer reads a payload that came for a goal as the message that is put into the inbox. It is signed if the payload
+// is signed right. The id of such a message is made of the signature, so that a copy has the same, also one for another
+// goal, which the payload does not name. ours is true for what comes by a stream, too.
+//
+// The error is an [*Error] with INVALID_MESSAGE: the payload is dropped then.
+func (s Signing) FromPeer(payload []byte, goal string) (m Sealed, ours bool, err error) {
+	p, err := parseFields(payload)
 	if err != nil {
-		return Peer{}, err
+		return Sealed{}, false, err
 	}
-	for _, name := range []string{"from_goal_id", "correlation_id", "id"} {
-		if in[name] == "" {
-			delete(in, name)
+	for name, value := range p {
+		if value == "" {
+			delete(p, name)
 		}
 	}
-	var r reader
-	p := Peer{FromAgentID: AgentID(r.text(in["from_agent_id"], "from_agent_id", true, checkAgent)),
-		ToAgentID:     AgentID(r.text(in["to_agent_id"], "to_agent_id", true, checkAgent)),
-		Body:          r.text(in["body"], "body", true, checkBody),
-		FromGoalID:    r.text(in["from_goal_id"], "from_goal_id", false, CheckID),
-		CorrelationID: r.text(in["correlation_id"], "correlation_id", false, CheckID),
-		ID:            r.text(in["id"], "id", false, CheckID),
-		SentAt:        r.time(in["sent_at"], "sent_at", true)}
-	return p, r.err
-}
-
-func checkBody(body string) error {
-	switch {
-	case len(body) > MaxBody:
-		return Invalid("", "has %d bytes, at most %d", len(body), MaxBody)
-	case strings.TrimSpace(body) == "":
-		return Invalid("", "want at least one character")
+	e, err := decode(fields{"id": "new", "from": p["from_agent_id"], "to": p["to_agent_id"], "timestamp": p["sent_at"],
+		"content": p["body"], "metadata": fields{"correlationId": p["correlation_id"], "goal_id": goal}}, len(payload), false)
+	if err != nil {
+		return Sealed{}, false, err
 	}
-	return nil
+	if e.ID = NewID(e.From, e.Timestamp); s.Secret != "" {
+		if relay.Verify(payload, s.Secret) == nil {
+			sig, _ := p[sigField].(string)
+			e.ID = fmt.Sprintf("msg_%d_%s_%.16s", e.Timestamp.UnixMilli(), e.From, strings.ToLower(sig))
+		} else {
+			s = Signing{} // who takes it from the inbox judges that
+		}
+	}
+	raw, err := s.Encode(e)
+	return Sealed{e, raw}, p["id"] != nil, err
 }
 
-// EncodePeer writes p as one line of JSON without a newline.
-func EncodePeer(p Peer) ([]byte, error) { return relay.Marshal(p) }
+// EncodePeer writes p as one line of JSON without a newline, with a signature.
+func (s Signing) EncodePeer(p Peer) ([]byte, error) {
+	line, err := relay.Marshal(p)
+	if err != nil || s.Secret == "" {
+		return line, err
+	}
+	return relay.Sign(line, s.Secret)
+}
 
 // PeerOf is what a reader that knows only peer inboxes gets of e. Such a reader
 // may drop what has no UUID where docs/protocol.md 6.7 wants one: so a correlation that is
-// none is left out, and a sender without a goal of such a name has one made of
-// its own name, always the same. Data and files are written into the body, as [Render]
-// does; what is over [MaxBody] then is cut.
+// none is left out, and the sender's goal is made of its name, always the same. Data and files are written into the
+// body, as [Render] does; what is over [MaxBody] then is cut.
 func PeerOf(e Envelope) Peer {
-	p := Peer{ID: e.ID, FromAgentID: e.From, ToAgentID: e.To, SentAt: e.Timestamp}
+	p := Peer{ID: e.ID, FromAgentID: e.From, ToAgentID: e.To, SentAt: e.Timestamp,
+		FromGoalID: uuidOf(string(e.From))}
 	p.Body = runes.Cut(renderParts(e), MaxBody)
-	if p.FromGoalID = asText(e.Metadata.Extra[fromGoal]); !isUUID(p.FromGoalID) {
-		p.FromGoalID = uuidOf(string(e.From))
-	}
 	if isUUID(e.Metadata.CorrelationID) {
 		p.CorrelationID = e.Metadata.CorrelationID
 	}
 	return p
-}
-
-// Envelope is p as an envelope, for the goal of the subject it came on.
-func (p Peer) Envelope(goal string) Envelope {
-	e := New(TypeMessage, p.FromAgentID, p.ToAgentID, p.SentAt)
-	e.Content.Parts, e.Metadata = []Part{TextPart(p.Body)}, Metadata{CorrelationID: p.CorrelationID, Goal: goal}
-	if p.ID != "" {
-		e.ID = p.ID
-	}
-	if p.FromGoalID != "" {
-		e.Metadata.Extra = map[string]json.RawMessage{fromGoal: encoded(p.FromGoalID)}
-	}
-	return e
 }
 
 var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)

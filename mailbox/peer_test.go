@@ -1,7 +1,6 @@
 package mailbox_test
 
 import (
-	"encoding/json"
 	"os"
 	"regexp"
 	"strings"
@@ -19,35 +18,33 @@ const uuid = "0b6f9a52-5a0c-4e5e-9c6e-0f8a4f2f7f11"
 const peerMail = `{"from_agent_id":"researcher","from_goal_id":"` + uuid + `","to_agent_id":"coder",` +
 	`"body":"task #1 ready for handoff","sent_at":"2026-04-30T14:00:00+00:00","correlation_id":"` + uuid + `"}`
 
+func fromPeer(t *testing.T, payload, goal string) mailbox.Envelope {
+	t.Helper()
+	m, ours, err := mailbox.Signing{}.FromPeer([]byte(payload), goal)
+	if err != nil || ours {
+		t.Fatal(ours, err)
+	}
+	return m.Envelope
+}
+
 func TestPeer(t *testing.T) {
-	p, err := mailbox.DecodePeer([]byte(peerMail))
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := time.Date(2026, 4, 30, 14, 0, 0, 0, time.UTC)
-	want := mailbox.Peer{FromAgentID: "researcher", FromGoalID: uuid, ToAgentID: "coder", Body: "task #1 ready for handoff", SentAt: at, CorrelationID: uuid}
-	if diff := cmp.Diff(want, p); diff != "" {
-		t.Fatalf("(-want +got):\n%s", diff)
-	}
-	e := p.Envelope("goal-1")
-	wantE := mailbox.Envelope{
-		ID: e.ID, From: "researcher", To: "coder", Timestamp: at, Type: mailbox.TypeMessage, Priority: 3, Hops: 3,
-		Trace:    []mailbox.AgentID{"researcher"},
+	e := fromPeer(t, peerMail, "goal-1")
+	want := mailbox.Envelope{
+		ID: e.ID, From: "researcher", To: "coder", Timestamp: time.Date(2026, 4, 30, 14, 0, 0, 0, time.UTC),
+		Type: mailbox.TypeMessage, Priority: 3, Hops: 3, Trace: []mailbox.AgentID{"researcher"},
 		Content:  mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: "task #1 ready for handoff"}}},
-		Metadata: mailbox.Metadata{CorrelationID: uuid, Goal: "goal-1", Extra: map[string]json.RawMessage{"from_goal_id": json.RawMessage(`"` + uuid + `"`)}},
+		Metadata: mailbox.Metadata{CorrelationID: uuid, Goal: "goal-1"},
 	}
-	if diff := cmp.Diff(wantE, e); diff != "" {
+	if diff := cmp.Diff(want, e); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	again(t, e)
-	if other := p.Envelope("goal-1"); e.ID == "" || other.ID == e.ID {
+	if other := fromPeer(t, peerMail, "goal-1"); e.ID == "" || other.ID == e.ID {
 		t.Errorf("two messages have the id %q", e.ID)
 	}
-	p.ID = e.ID
-	if diff := cmp.Diff(p, mailbox.PeerOf(e)); diff != "" {
-		t.Errorf("back again (-want +got):\n%s", diff)
-	}
-	line, err := mailbox.EncodePeer(want)
+	p := mailbox.PeerOf(e)
+	p.ID, p.FromGoalID = "", uuid
+	line, err := mailbox.Signing{}.EncodePeer(p)
 	if wanted := strings.Replace(peerMail, "+00:00", "Z", 1); err != nil || string(line) != wanted {
 		t.Errorf("written as %s, %v\nwant %s", line, err, wanted)
 	}
@@ -77,16 +74,16 @@ func TestPeerOfTellsAllParts(t *testing.T) {
 		t.Errorf("body %q, want %q", got, want)
 	}
 	e.Content.Parts[1] = data(`"` + strings.Repeat("字", mailbox.MaxBody) + `"`)
-	line, err := mailbox.EncodePeer(mailbox.PeerOf(e))
+	line, err := mailbox.Signing{}.EncodePeer(mailbox.PeerOf(e))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mailbox.DecodePeer(line); err != nil {
+	if _, _, err := (mailbox.Signing{}).FromPeer(line, "g"); err != nil {
 		t.Errorf("what is told of long data is refused: %v", err)
 	}
 }
 
-func TestDecodePeerRefuses(t *testing.T) {
+func TestFromPeerRefuses(t *testing.T) {
 	with := func(field, value string) string {
 		return strings.TrimSuffix(peerMail, "}") + `,"` + field + `":` + value + `}`
 	}
@@ -94,36 +91,31 @@ func TestDecodePeerRefuses(t *testing.T) {
 		{"no JSON", `{"body"`, "", "want one JSON object"},
 		{"a list", `[]`, "", "want one JSON object"},
 		{"over a MiB", with("x", `"`+strings.Repeat("x", 1<<20)+`"`), "", "at most 1048576"},
-		{"no sender", with("from_agent_id", `null`), "from_agent_id", "required"},
-		{"odd sender", with("from_agent_id", `"a b"`), "from_agent_id", "spaces"},
-		{"odd receiver", with("to_agent_id", `"../x"`), "to_agent_id", "none of"},
-		{"body as a number", with("body", `5`), "body", "want a text"},
-		{"no body", with("body", `"  \n"`), "body", "at least one character"},
-		{"long body", with("body", `"`+strings.Repeat("x", 65537)+`"`), "body", "has 65537 bytes, at most 65536"},
-		{"odd time", with("sent_at", `"now"`), "sent_at", "want a time"},
-		{"no time", with("sent_at", `null`), "sent_at", "required"},
-		{"long correlation", with("correlation_id", `"`+strings.Repeat("x", 201)+`"`), "correlation_id", "at most 200"},
-		{"goal with a line break", with("from_goal_id", `"a\nb"`), "from_goal_id", "control"},
+		{"no sender", with("from_agent_id", `null`), "from", "required"},
+		{"odd sender", with("from_agent_id", `"a b"`), "from", "spaces"},
+		{"odd receiver", with("to_agent_id", `"../x"`), "to", "none of"},
+		{"body as a number", with("body", `5`), "content", "want an object"},
+		{"no body", with("body", `"  \n"`), "content", "the message is empty"},
+		{"long body", with("body", `"`+strings.Repeat("x", 65537)+`"`), "content.parts.0.text", "has 65537 bytes, at most 65536"},
+		{"odd time", with("sent_at", `"now"`), "timestamp", "want a time"},
+		{"no time", with("sent_at", `null`), "timestamp", "required"},
+		{"long correlation", with("correlation_id", `"`+strings.Repeat("x", 201)+`"`), "metadata.correlationId", "at most 200"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := mailbox.DecodePeer([]byte(tt.raw))
+			_, _, err := mailbox.Signing{}.FromPeer([]byte(tt.raw), "g")
 			refused(t, err, tt.field, tt.says)
 		})
 	}
 	for _, raw := range []string{with("correlation_id", `null`), with("from_goal_id", `""`), with("body", `"`+strings.Repeat("x", 65536)+`"`), with("id", `"m1"`)} {
-		if _, err := mailbox.DecodePeer([]byte(raw)); err != nil {
+		if _, _, err := (mailbox.Signing{}).FromPeer([]byte(raw), "g"); err != nil {
 			t.Errorf("%.200s: %v", raw, err)
 		}
 	}
 }
 
 func TestRender(t *testing.T) {
-	p, err := mailbox.DecodePeer([]byte(peerMail))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.CorrelationID = ""
-	plain := p.Envelope("")
+	plain := fromPeer(t, peerMail, "g")
+	plain.Metadata.CorrelationID = ""
 	const form = `# PEER MESSAGES
 <peer-message from="researcher" sent_at="2026-04-30T14:00:00+00:00">
 task #1 ready for handoff
@@ -162,20 +154,19 @@ task #1 ready for handoff
 	}
 }
 
-func FuzzDecodePeer(f *testing.F) {
+func FuzzFromPeer(f *testing.F) {
 	f.Add([]byte(peerMail))
 	f.Add([]byte(`{"from_agent_id":"a","to_agent_id":"b","body":"\ud800","sent_at":1777197600}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		p, err := mailbox.DecodePeer(raw)
+		m, _, err := mailbox.Signing{}.FromPeer(raw, "goal")
 		if err != nil {
 			return
 		}
-		e := p.Envelope("goal")
-		if err := validate(e); err != nil {
+		if err := validate(m.Envelope); err != nil {
 			t.Fatalf("a payload that is read makes a bad envelope: %v", err)
 		}
-		if back := mailbox.PeerOf(e); back.Body != p.Body || !back.SentAt.Equal(p.SentAt) || back.FromAgentID != p.FromAgentID {
-			t.Errorf("%+v came back as %+v", p, back)
+		if p := mailbox.PeerOf(m.Envelope); p.Body != m.Text() || !p.SentAt.Equal(m.Timestamp) || p.FromAgentID != m.From {
+			t.Errorf("%+v became %+v", m, p)
 		}
 	})
 }

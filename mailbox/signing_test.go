@@ -153,19 +153,15 @@ func TestSignedPeerMessages(t *testing.T) {
 		"wrong":    {strings.Replace(signedPeer, `"ready"`, `"steady"`, 1), false},
 		"empty":    {strings.Replace(signedPeer, sig, `,"sig":""}`, 1), false},
 	} {
-		p, err := mailbox.DecodePeer([]byte(tt.payload))
-		if err != nil {
-			t.Fatal(err)
-		}
 		for s, taken := range map[mailbox.Signing]bool{signing: tt.taken, {}: true} {
-			e, raw, err := s.FromPeer([]byte(tt.payload), p, "g")
+			e, _, err := s.FromPeer([]byte(tt.payload), "g")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Decode(raw); (err == nil) != taken {
+			if _, err := s.Decode(e.Raw); (err == nil) != taken {
 				t.Errorf("%s, with the secret %q: %v", name, s.Secret, err)
 			}
-			again, _, err := s.FromPeer([]byte(tt.payload), p, "another goal")
+			again, _, err := s.FromPeer([]byte(tt.payload), "another goal")
 			if err != nil || (e.ID == again.ID) != (tt.taken && s.Secret != "") {
 				t.Errorf("%s: a copy has the id %s, the first one %s", name, again.ID, e.ID)
 			}

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
@@ -41,9 +40,7 @@ func TestResultSurvivesACrashOfItsReceiver(t *testing.T) {
 				must(t, err)
 				bot := n.bot(apps[0], "http://"+cfg.Gateway.Addr, func(b *sdkBot, h heard) {
 					if strings.Contains(h.Text, "func sort") {
-						for b.try(h.ID, "Here it is: func sort") != nil && t.Context().Err() == nil { // its sidecar restarts
-							time.Sleep(20 * time.Millisecond)
-						}
+						a.reply(b, h, "Here it is: func sort")
 					}
 				})
 				must(t, n.WaitConnected(limited(t), apps[0].ID, 1))
@@ -93,6 +90,26 @@ func TestResultSurvivesACrashOfItsReceiver(t *testing.T) {
 					t.Errorf("the bot was given the result %d times under %d ids", times, len(ids))
 				}
 			})
+		}
+	}
+}
+
+// reply has a bot behind p's gateway reply to a message, also when p is killed and started again meanwhile.
+func (p *process) reply(b *sdkBot, to heard, text string) {
+	for {
+		l, next := p.current()
+		select {
+		case <-l.ready:
+		case <-l.exited:
+		case <-p.t.Context().Done():
+		}
+		if b.try(to.ID, text) == nil {
+			return
+		}
+		select {
+		case <-next:
+		case <-p.t.Context().Done():
+			return
 		}
 	}
 }

@@ -72,12 +72,10 @@ func TestCopyOfRefusedPeerMessage(t *testing.T) {
 			t.Helper()
 			payload, err := w.hub.signing.EncodePeer(sent)
 			must(t, err)
-			p, err := mailbox.DecodePeer(payload)
-			must(t, err)
 			for _, goal := range goals {
-				_, raw, err := w.hub.signing.FromPeer(payload, p, goal)
+				m, _, err := w.hub.signing.FromPeer(payload, goal)
 				must(t, err)
-				w.hub.put("b", raw)
+				w.hub.put("b", m.Raw)
 				synctest.Wait()
 			}
 		}

@@ -1,6 +1,7 @@
 package redisbox
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -191,8 +192,8 @@ func TestPublishesMessagesForAGoal(t *testing.T) {
 	if m.Channel != "agent.inbox.bob.<main>" {
 		t.Errorf("the first message came on %q", m.Channel)
 	}
-	p, err := mailbox.DecodePeer([]byte(m.Payload))
-	if err != nil {
+	var p mailbox.Peer
+	if err := json.Unmarshal([]byte(m.Payload), &p); err != nil {
 		t.Fatal(err)
 	}
 	if p.FromAgentID != "alice" || p.ToAgentID != "bob" || p.ID != first.ID || p.CorrelationID != first.Metadata.CorrelationID || !p.SentAt.Equal(first.Timestamp) {

@@ -216,17 +216,11 @@ func channelsOf(goals, others []string) (channels []string) {
 func (r *reader) heard(ctx context.Context, m *redis.Message) {
 	goal := strings.TrimPrefix(m.Channel, peerPrefix)
 	err := errors.New("longer than any peer message, or no goal in the channel's name")
-	var p mailbox.Peer
 	if len(m.Payload) <= maxPayload && goodGoal(goal) {
-		p, err = mailbox.DecodePeer([]byte(m.Payload))
-	}
-	if err == nil {
-		if p.ID != "" || p.ToAgentID != r.agent {
-			return // it comes by a stream, or is for somebody else
-		}
 		var mail mailbox.Sealed
-		mail.Envelope, mail.Raw, err = r.store.signing.FromPeer([]byte(m.Payload), p, goal)
-		if err == nil {
+		var ours bool
+		mail, ours, err = r.store.signing.FromPeer([]byte(m.Payload), goal)
+		if err == nil && !ours && mail.To == r.agent {
 			_, err = r.store.put(ctx, mail, "", "", nil)
 		}
 	}
