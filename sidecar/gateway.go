@@ -85,7 +85,7 @@ func (f *front) open(cfg *Config, o gateway.Options, failures *attempts.Failures
 	c, loopback := &cfg.Gateway, IsLoopback(cfg.Gateway.Addr)
 	o.Listens, o.Address, o.Loopback = f.listen.Addr(), entry.Address, loopback
 	o.Upstream, o.PublicURL, o.RewriteMentions = cfg.BaseURL, c.PublicURL, c.Mentions
-	o.Settle, o.EditSettle, o.StreamLife, o.MaxAge = c.Settle, c.EditSettle, c.StreamLife, cfg.MaxAge
+	o.Settle, o.EditSettle, o.StreamLife = c.Settle, c.EditSettle, c.StreamLife
 	if cfg.BotWebhookURL != "" {
 		o.Webhook = &webhook.Options{BotURL: cfg.BotWebhookURL, EncryptKey: string(cfg.EncryptKey),
 			VerificationToken: string(cfg.VerificationToken), Timeout: cfg.DeliveryTimeout}

@@ -141,17 +141,19 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	out := r.WithContext(r.Context())
 	defer g.readRequest(t, out)()
-	if t.peer = g.opts.Peers != nil && g.namesPeer(t); !t.peer && g.lookUp(w, t) {
+	if t.peer = g.opts.Peers != nil && g.namesPeer(t); t.peer {
+		g.answerPeer(w, t)
 		return
 	}
-	if !t.peer && t.read != nil {
+	if g.lookUp(w, t) {
+		return
+	}
+	if t.read != nil {
 		g.retarget(t, out)
 		if t.sends && g.opts.Sending != nil {
 			g.opts.Sending()
 		}
 		t.changed = g.withMentions(t)
-	}
-	if t.peer || t.read != nil {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer cancel()
 		defer context.AfterFunc(r.Context(), func() { time.AfterFunc(afterLeave, cancel) })()
@@ -210,8 +212,7 @@ func (g *Gateway) retarget(t *call, out *http.Request) {
 	out.URL, t.message = &url.URL{Path: path, RawQuery: t.http.URL.RawQuery}, about
 }
 
-// answered is the ReverseProxy's ModifyResponse: it reads the answer to a call and records it before the bot gets it,
-// which does not wait for it for longer than tapWait.
+// answered is the ReverseProxy's ModifyResponse: it reads the answer to a call and records it before the bot gets it.
 func (g *Gateway) answered(resp *http.Response) error {
 	t := callOf(resp.Request)
 	if t == nil || t.read == nil || resp.StatusCode < http.StatusOK {
@@ -232,6 +233,12 @@ func (g *Gateway) answered(resp *http.Response) error {
 		return nil
 	}
 	t.status, t.answer = resp.StatusCode, data
+	g.record(t)
+	return nil
+}
+
+// record records a call with its answer, for which the bot does not wait longer than tapWait.
+func (g *Gateway) record(t *call) {
 	recorded := make(chan struct{})
 	go func() {
 		defer close(recorded)
@@ -247,7 +254,6 @@ func (g *Gateway) answered(resp *http.Response) error {
 		g.count("tap_slow")
 		g.log.Warn("recording a call takes long; the bot gets its answer first")
 	}
-	return nil
 }
 
 // accepted reads the answer to a call. ok reports whether Feishu accepted the call.

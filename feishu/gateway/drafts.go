@@ -21,15 +21,14 @@ const typeCard = "interactive"
 const (
 	// editQuiet is the quiet behind a change of a published message: bots are given its text a second time, so it is to
 	// be the last. It is also how long a message whose change Feishu refused waits for what the bot writes in its place,
-	// and how long a text waits while the bot shows that it types.
-	editQuiet = time.Minute
-	// typingHold is in its place for a message for an agent while the bot shows that it types: a task is completed once.
-	typingHold = 5 * time.Minute
-	// peerEdits is how many times Options.EditSettle a message for an agent waits once it was changed, as where a bot
+	// how long a text waits while the bot shows that it types, and one for an agent after a change, as where the bot
 	// writes its progress into it.
-	peerEdits = 8
-	// peerAge is how long a placeholder for an agent is kept.
-	peerAge = 24 * time.Hour
+	editQuiet = time.Minute
+	// draftLife is how long a message without a text is kept: bots think for long behind a placeholder. It is also how
+	// long it is tried to publish one.
+	draftLife = 24 * time.Hour
+	// editsFor is how long a published message is kept, so that its changes are known.
+	editsFor = 20 * time.Minute
 )
 
 // Bounds of the drafts. Beyond them the oldest of those that are published is dropped, or else the oldest of all, which
@@ -61,9 +60,7 @@ type draft struct {
 	// answers that come in late must not undo later writes.
 	Seq map[string]int `json:"seq,omitempty"`
 
-	bytes int  // of its JSON
-	saved bool // it is in the book as it is
-	tries int  // attempts to publish it that failed
+	bytes int // of its JSON
 }
 
 // doc is what a person reads in it now.
@@ -96,7 +93,7 @@ func (g *Gateway) touch(d *draft, whole, streamed bool) {
 	if d.streaming() && d.Streams == 0 {
 		d.Streams = now
 	}
-	d.tries, d.Touched, d.Ended = 0, now, streamed && !d.streaming()
+	d.Touched, d.Ended = now, streamed && !d.streaming()
 	d.Due = relay.MillisOf(now.Time().Add(g.quiet(d, whole)))
 }
 
@@ -125,16 +122,16 @@ func (g *Gateway) quiet(d *draft, whole bool) (quiet time.Duration) {
 	case d.Cut != 0:
 		quiet = editQuiet
 	case d.Message.ID == "" || d.Shown == "" && doc.Placeholder():
-		return d.expires(o).Sub(d.Touched.Time())
+		return draftLife
 	case changes && d.toPeer():
-		quiet = peerEdits * o.EditSettle
+		quiet = editQuiet
 	case streams, changes, d.Streams == 0 && (d.toPeer() || content.Unfinished(doc.Text())):
 		quiet = o.EditSettle
 	case d.Card != nil || d.Message.ParentID != "" && content.BreaksOff(doc.Text()):
 		quiet = o.Settle
 	}
-	if !streams && (d.CardID == "" || d.toPeer()) && g.types(&d.Message) {
-		quiet = max(quiet, map[bool]time.Duration{false: editQuiet, true: typingHold}[d.toPeer()])
+	if !streams && d.CardID == "" && g.types(&d.Message) {
+		quiet = max(quiet, editQuiet)
 	}
 	if d.Shown != "" && !d.Ended {
 		quiet = max(quiet, o.EditSettle)
@@ -142,16 +139,16 @@ func (g *Gateway) quiet(d *draft, whole bool) (quiet time.Duration) {
 	return quiet
 }
 
-// expires is when d is dropped. Bots think for minutes behind a placeholder.
-func (d *draft) expires(o *Options) time.Time {
-	if d.toPeer() {
-		return d.Touched.Time().Add(peerAge)
+// expires is when d is dropped, if it is not written to.
+func (d *draft) expires() time.Time {
+	if d.Shown != "" {
+		return d.Touched.Time().Add(editsFor)
 	}
-	return d.Touched.Time().Add(o.MaxAge + o.StreamLife)
+	return d.Touched.Time().Add(draftLife)
 }
 
 // idle reports whether d is published, and was not changed since.
-func (d *draft) idle(o *Options) bool { return d.Shown != "" && !d.Due.Time().Before(d.expires(o)) }
+func (d *draft) idle() bool { return d.Shown != "" && !d.Due.Time().Before(d.expires()) }
 
 // newer reports whether a write to element is newer than all before, by its sequence, and records it. A write without a
 // sequence is newer.
@@ -207,17 +204,12 @@ type drafts struct {
 // loadDrafts reads what an earlier run left.
 func loadDrafts(o *Options) *drafts {
 	s := &drafts{Options: o, store: o.Book.Store(), wake: make(chan struct{}, 1)}
-	now := relay.MillisOf(time.Now())
 	err := s.store.Each(func(kind, _ string, value json.RawMessage) {
-		d := &draft{saved: true, bytes: len(value)}
-		if kind != feishu.KindDraft || json.Unmarshal(value, d) != nil ||
-			d.Card == nil && (d.CardID != "" || d.Message.ChatID == "") {
-			return
+		d := &draft{bytes: len(value)}
+		if kind == feishu.KindDraft && json.Unmarshal(value, d) == nil &&
+			(d.Card != nil || d.CardID == "" && d.Message.ChatID != "") {
+			s.all = append(s.all, d)
 		}
-		if d.Patched && !d.streaming() { // the bot could not write while the sidecar was down
-			d.Due, d.Touched = d.Due+max(now-d.Touched, 0), max(d.Touched, now)
-		}
-		s.all = append(s.all, d)
 	})
 	if err != nil {
 		o.Logger.Error("drafts of the previous run cannot be read", "err", err)
@@ -251,10 +243,10 @@ func (s *drafts) remove(d *draft) {
 // save writes d.
 func (s *drafts) save(d *draft) {
 	value, _ := relay.Marshal(d) // it never fails for a draft
-	err := s.store.Put(feishu.KindDraft, d.key(), json.RawMessage(value))
-	if d.bytes, d.saved = len(value), err == nil; err != nil {
-		s.Logger.Error("a message that is not final cannot be kept on disk; it is tried again", "err", err)
+	if err := s.store.Put(feishu.KindDraft, d.key(), json.RawMessage(value)); err != nil {
+		s.Logger.Error("a message that is not final cannot be kept on disk", "err", err)
 	}
+	d.bytes = len(value)
 	s.bound()
 }
 
@@ -374,7 +366,7 @@ func (g *Gateway) add(ctx context.Context, d *draft) {
 		if g.unlocked(func() { err = g.publish(ctx, out) }); err == nil || s.find(d.Message.ID, "") != nil {
 			return
 		}
-		d.tries, d.Due = 1, now+1000
+		d.Due = now + relay.Millis(tryAgain.Milliseconds())
 	}
 	if d.Message.ID != "" {
 		g.count("draft")
@@ -393,7 +385,7 @@ func (g *Gateway) goesOn(d *draft) func(*draft) {
 		refused := other.Cut > cutForNow && other.Message.ParentID == d.Message.ParentID
 		old := other.doc()
 		switch {
-		case other.idle(&g.opts):
+		case other.idle():
 		case other.toPeer() || !refused && !(changing && content.Begins(text, old.Text())):
 			g.drafts.finish(other)
 		case other.Shown == "":
@@ -411,50 +403,31 @@ func (g *Gateway) goesOn(d *draft) func(*draft) {
 const (
 	// lookAgain is how often the drafts are looked at when nothing happens.
 	lookAgain = time.Minute
-	// retryMost is the longest pause before what could not be published is tried again.
-	retryMost = 15 * time.Second
-	// lastWait bounds the last pass when the gateway stops, and what is published before it.
-	lastWait = 5 * time.Second
+	// tryAgain is the first pause before what could not be published is tried again; later ones grow with its age.
+	tryAgain = 5 * time.Second
 )
 
-// Run publishes drafts as they become final, one after another, until ctx is done. A last pass then publishes what
-// would be lost since no disk holds it; the rest waits for the next run.
+// Run publishes drafts as they become final, one after another, until ctx is done. The rest waits for the next run.
 func (g *Gateway) Run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
+		next := g.publishDue(ctx)
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
-			defer cancel()
-			g.publishDue(last, true)
-			return
 		case <-g.drafts.wake:
-		case <-timer.C:
+		case <-time.After(next):
 		}
-		timer.Reset(g.publishDue(ctx, false))
 	}
 }
 
-// publishDue settles what is due, the oldest first, and returns when to look again. last: what no disk holds is due.
-func (g *Gateway) publishDue(ctx context.Context, last bool) (next time.Duration) {
+// publishDue settles what is due, the oldest first, and returns when to look again.
+func (g *Gateway) publishDue(ctx context.Context) (next time.Duration) {
 	next = lookAgain
 	s := g.drafts
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer g.caught("settle")
 	for _, d := range slices.Clone(s.all) {
-		now := relay.MillisOf(time.Now())
-		if early := d.Touched - now; early > 0 { // the clock was put back
-			d.Touched, d.Due = d.Touched-early, d.Due-early
-		}
-		if !d.saved {
-			s.save(d)
-		}
-		if last && !d.saved && d.Shown == "" && d.ready() {
-			d.Due = now
-		}
-		if d.Due <= now && ctx.Err() == nil && slices.Contains(s.all, d) {
+		if d.Due <= relay.MillisOf(time.Now()) && ctx.Err() == nil && slices.Contains(s.all, d) {
 			g.settle(ctx, d)
 		}
 		if slices.Contains(s.all, d) {
@@ -473,7 +446,7 @@ var (
 // due time. What was published is shown to readers when it changes, and given to other bots if it became another answer
 // that the bot does not go on with. drafts.mu is held, and released meanwhile.
 func (g *Gateway) settle(ctx context.Context, d *draft) {
-	now, touched, expires := time.Now(), d.Touched, d.expires(&g.opts)
+	now, touched, expires := time.Now(), d.Touched, d.expires()
 	out, sum, quiet := d.finished(), d.doc().Sum(), touched.Time().Add(editQuiet)
 	due := func(at time.Time) {
 		if d.Touched == touched { // else a write has set it
@@ -503,7 +476,7 @@ func (g *Gateway) settle(ctx context.Context, d *draft) {
 
 // decide publishes d as out, unless it is not known where to, or it may not be.
 func (g *Gateway) decide(ctx context.Context, d *draft, out Sent) {
-	now, touched, sum, expires := time.Now(), d.Touched, d.doc().Sum(), d.expires(&g.opts)
+	now, touched, sum, expires := time.Now(), d.Touched, d.doc().Sum(), d.expires()
 	err := errUnknownChat
 	g.unlocked(func() {
 		if g.kind(out.ChatID) == "" {
@@ -516,8 +489,7 @@ func (g *Gateway) decide(ctx context.Context, d *draft, out Sent) {
 	})
 	switch {
 	case g.kind(out.ChatID) == feishu.ChatP2P:
-		g.drop(d, "draft_private", d.toPeer(), "it is for an agent, and MAILBOX_GATEWAY is off: "+
-			"it is sent when that is on again")
+		g.drop(d, "draft_private", d.toPeer(), "it is for an agent, and MAILBOX_GATEWAY is off")
 	case err == nil:
 		g.count("draft_published")
 		if now.Sub(touched.Time()) >= editQuiet && g.types(&out.Message) {
@@ -527,14 +499,12 @@ func (g *Gateway) decide(ctx context.Context, d *draft, out Sent) {
 			g.drafts.remove(d)
 			return
 		}
-		if d.Shown, d.Given, d.tries = sum, out.Text, 0; d.Touched == touched {
-			d.Due = relay.MillisOf(expires)
+		if d.Shown, d.Given = sum, out.Text; d.Touched == touched {
+			d.Due = relay.MillisOf(d.expires())
 		}
 		g.keep(d)
 	case now.Before(expires):
-		d.Due = relay.MillisOf(time.Now().Add(wait.Doubled(time.Second, retryMost, d.tries)))
-		d.tries++
-		g.keep(d)
+		d.Due = relay.MillisOf(time.Now().Add(max(tryAgain, now.Sub(touched.Time())/8)))
 	default:
 		g.drop(d, "draft_expired", true, err.Error())
 	}

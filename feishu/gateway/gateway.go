@@ -117,7 +117,6 @@ type Options struct {
 	EditSettle time.Duration // quiet behind an edit; 0: 8 s
 	// how long a card may stream without an end sign; 0: 10 min, as at Feishu (docs/feishu.md 5.2)
 	StreamLife time.Duration
-	MaxAge     time.Duration // how long a draft may wait beyond that; 0: 10 min
 
 	Answered *dedup.Window    // events that the bot has answered; nil: those since New. The caller closes it
 	Webhook  *webhook.Options // nil: no webhook. Its Events and Verified are set here
@@ -163,7 +162,6 @@ func New(o Options) (*Gateway, error) {
 	o.Settle = cmp.Or(o.Settle, 1500*time.Millisecond)
 	o.EditSettle = cmp.Or(o.EditSettle, 8*time.Second)
 	o.StreamLife = cmp.Or(o.StreamLife, 10*time.Minute)
-	o.MaxAge = cmp.Or(o.MaxAge, 10*time.Minute)
 	o.Logger, o.Answered = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Answered, dedup.Memory(0))
 	if o.Counter == nil {
 		o.Counter = func(feishu.Counted) {}
@@ -206,7 +204,6 @@ func New(o Options) (*Gateway, error) {
 			return nil, err
 		}
 	}
-	g.undecided()
 	return g, nil
 }
 

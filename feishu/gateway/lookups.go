@@ -28,9 +28,8 @@ func (g *Gateway) lookUp(w http.ResponseWriter, t *call) bool {
 		return false
 	}
 	g.count("lookup_answered")
-	answer, _ := relay.Marshal(object{"code": 0, "msg": "success", "data": data}) // it never fails for maps and texts
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	_, _ = w.Write(answer) // the bot may have gone
+	body, _ := relay.Marshal(object{"code": 0, "msg": "success", "data": data}) // it never fails for maps and texts
+	reply(w, http.StatusOK, body)
 	return true
 }
 

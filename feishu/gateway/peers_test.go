@@ -263,42 +263,6 @@ func TestMessagesWhoseReceiverCannotBeRead(t *testing.T) {
 	}
 }
 
-// A process that is killed as soon as it has accepted a message, before there is a draft, sends it after its next start.
-func TestWhatIsAcceptedForPeersSurvivesAKill(t *testing.T) {
-	dir, up := t.TempDir(), newUpstream(t)
-	store, err := feishu.OpenStore(dir+"/book", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	chats, err := peerchat.Open(peerchat.Options{Store: store, Self: func() feishu.Self { return feishu.Self{} }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mail, err := chats.Receive("writer", "msg_1", "please write it", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, body := range []string{
-		`{"msg_type":"text","content":"{\"text\":\"Thinking…\"}"}`,
-		`{"msg_type":"interactive","content":"{\"type\":\"card\",\"data\":{\"card_id\":\"71\"}}"}`,
-		`{"msg_type":"text","content":"{\"text\":\"done\"}"}`,
-	} {
-		call := newRequest("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply", "")
-		if resp := chats.Answer(call, []byte(body), true); resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s is answered %s", body, resp.Status)
-		}
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, _ := peerRigIn(t, dir, up, nil)
-	if m := r.said(); m.Text != "done" || m.ChatID != mail.Chat {
-		t.Errorf("the host got %+v", m)
-	}
-	r.stop()
-	r.silent()
-}
-
 // Without a host, as where the disk cannot be used, everything passes, both ways.
 func TestWithoutAHost(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Host = nil })

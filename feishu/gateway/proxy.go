@@ -113,8 +113,8 @@ func fail(w http.ResponseWriter, status int, text string) {
 	feishu.Fail(w, status, codeUnreachable, text)
 }
 
-// toFeishu makes the calls of the bot. A call for a chat with another agent is answered here. If Feishu refuses a
-// message that the gateway has changed, the message is sent as the bot wrote it.
+// toFeishu makes the calls of the bot. If Feishu refuses a message that the gateway has changed, the message is sent as
+// the bot wrote it.
 type toFeishu struct {
 	g    *Gateway
 	next http.RoundTripper
@@ -122,10 +122,7 @@ type toFeishu struct {
 
 func (u toFeishu) RoundTrip(r *http.Request) (*http.Response, error) {
 	t := callOf(r)
-	switch {
-	case t != nil && t.peer:
-		return u.g.answerPeer(t, r)
-	case t == nil || t.changed == nil:
+	if t == nil || t.changed == nil {
 		return u.next.RoundTrip(r)
 	}
 	changed := r.Clone(r.Context())

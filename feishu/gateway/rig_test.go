@@ -358,7 +358,7 @@ func startRig(t testing.TB, dir, upstream, app string, change func(*Options)) *r
 		r.app = r.book.Self().AppID // of the run before
 	}
 	o := Options{Upstream: mustURL(upstream), Book: r.book, API: r.api, Host: r.host, Loopback: true,
-		Settle: 20 * time.Millisecond, EditSettle: 40 * time.Millisecond, MaxAge: time.Minute,
+		Settle: 20 * time.Millisecond, EditSettle: 40 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Counter: r.counts.add}
 	if change != nil {
 		change(&o)

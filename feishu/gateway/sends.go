@@ -169,7 +169,8 @@ func (g *Gateway) edited(t *call) {
 	if g.drafts.change(t.message, "", change) || g.recent.gone.Contains(t.message) {
 		return
 	}
-	d, was := &draft{Message: m, Shown: unknownSum}, g.said(t) // it was published at once, or long ago
+	was, _ := g.recent.sent.Get(t.message)
+	d := &draft{Message: m, Shown: unknownSum} // it was published at once, or long ago
 	if d.Message.ID = t.message; was.Content != "" {
 		d.Message = was
 		doc := d.doc()
@@ -179,23 +180,10 @@ func (g *Gateway) edited(t *call) {
 	if d.Message.Type = cmp.Or(d.Message.Type, req.MsgType); d.Message.Type == typeCard {
 		d.setCard(d.Message.Content)
 	}
-	if d.toPeer() {
-		d.Given, d.Shown = "", "" // it may not have been sent
-	}
 	if g.kind(d.Message.ChatID) == feishu.ChatGroup {
 		g.add(context.Background(), d)
 		g.drafts.change(t.message, "", change)
 	}
-}
-
-// said is what is known of a message of the bot that has no draft.
-func (g *Gateway) said(t *call) feishu.Message {
-	if !t.peer {
-		m, _ := g.recent.sent.Get(t.message)
-		return m
-	}
-	m, _ := g.opts.Peers.Message(t.message)
-	return fromPeers(m)
 }
 
 // unknownSum is the sum of what a message said that is not known any more.
@@ -284,7 +272,7 @@ func (g *Gateway) reacted(t *call) {
 		g.drafts.mu.Lock()
 		defer g.drafts.mu.Unlock()
 		for _, d := range g.drafts.all {
-			if d.Message.ID != "" && d.Cut == 0 && !d.idle(&g.opts) && g.answers(&d.Message, on) {
+			if d.Message.ID != "" && d.Cut == 0 && !d.idle() && g.answers(&d.Message, on) {
 				g.drafts.finish(d)
 			}
 		}

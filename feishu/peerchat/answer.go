@@ -1,16 +1,13 @@
 package peerchat
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,58 +21,37 @@ const (
 	typeCard = "interactive"
 )
 
-// refusal is an answer with a code (docs/feishu.md 6.2).
-type refusal struct {
-	code int
-	msg  string
-}
-
-func (e *refusal) Error() string { return strconv.Itoa(e.code) + ": " + e.msg }
-
+// What a call is refused with (docs/feishu.md 6.2).
 var (
-	errToken    = &refusal{99991663, "Invalid access token for authorization."}
-	errField    = &refusal{99992402, "field validation failed"}
-	errUnknown  = &refusal{230001, "Your request contains an invalid request parameter, ext=invalid id"}
-	errRecalled = &refusal{230011, "The message was withdrawn."}
-	errDisk     = &refusal{230050, "The message cannot be kept now; try again."} // as an internal error of Feishu's
+	errToken    = &feishu.CodeError{Code: 99991663, Msg: "Invalid access token for authorization."}
+	errField    = &feishu.CodeError{Code: 99992402, Msg: "field validation failed"}
+	errUnknown  = &feishu.CodeError{Code: 230001, Msg: "A parameter of the request is invalid, ext=invalid id"}
+	errRecalled = &feishu.CodeError{Code: 230011, Msg: "The message was withdrawn."}
+	// errDisk is as an internal error of Feishu's.
+	errDisk = &feishu.CodeError{Code: 230050, Msg: "The message cannot be kept now; try again."}
 )
 
 // Answer answers a call, whose body was read. A caller that was not proven to be the bot is refused.
-func (c *Chats) Answer(r *http.Request, body []byte, proven bool) *http.Response {
+func (c *Chats) Answer(r *http.Request, body []byte, proven bool) (status int, answer []byte) {
 	data, err := any(nil), error(errToken)
 	if proven {
 		data, err = c.do(r, body)
 	}
-	if err == nil {
-		return response(r, http.StatusOK, &refusal{0, "success"}, data)
+	status, why := http.StatusOK, &feishu.CodeError{Msg: "success"}
+	if err != nil {
+		status, data = http.StatusBadRequest, nil
+		if refused, ok := errors.AsType[*feishu.CodeError](err); ok {
+			why = refused
+		} else {
+			c.opts.Logger.Error("a message to an agent cannot be kept", "err", err)
+			why = errDisk
+		}
 	}
-	no, refused := errors.AsType[*refusal](err)
-	if !refused {
-		c.opts.Logger.Error("a message to an agent cannot be kept", "err", err)
-		no = errDisk
-	}
-	return response(r, http.StatusBadRequest, no, nil)
-}
-
-// TooMany is the answer to a call that cannot be taken now; the bot is to make it again.
-func TooMany(r *http.Request) *http.Response {
-	resp := response(r, http.StatusTooManyRequests, &refusal{99991400, "request trigger frequency limit"}, nil)
-	resp.Header.Set("X-Ogw-Ratelimit-Reset", "1") // in seconds (docs/feishu.md 6.3)
-	return resp
-}
-
-func response(r *http.Request, status int, why *refusal, data any) *http.Response {
 	if data == nil {
 		data = map[string]any{}
 	}
-	body, err := relay.Marshal(map[string]any{"code": why.code, "msg": why.msg, "data": data})
-	if err != nil {
-		panic(err) // maps, texts and numbers are always JSON
-	}
-	return &http.Response{Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(body)),
-		Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}},
-		Body:   io.NopCloser(bytes.NewReader(body))}
+	answer, _ = relay.Marshal(map[string]any{"code": why.Code, "msg": why.Msg, "data": data}) // it never fails for these
+	return status, answer
 }
 
 // call is a call and what it is about: a chat, and a message in it.
