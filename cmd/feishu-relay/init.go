@@ -24,6 +24,16 @@ import (
 	"feishu-relay/internal/words"
 )
 
+const (
+	// firstPort and portStep are of the addresses that are chosen: a local API is at firstPort and its gateway one
+	// above, the next bot's portStep above that.
+	firstPort, portStep = 8787, 10
+	// maxBots is how many bots of a host find addresses.
+	maxBots = 64
+)
+
+func localAddr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
 // sharedSettings are the same for all bots of a group.
 var sharedSettings = []string{"RELAY_BACKEND", "REDIS_URL", "RELAY_CHANNEL", "DATA_DIR", "RELAY_DIR", "TRANSCRIPT_DIR",
 	"MAILBOX_DIR", "RELAY_SECRET", "GROUPS_FILE"}

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -64,7 +64,7 @@ func (c *upCommand) run(p *cli, _ []string) error {
 	log.line("up", "`feishu-relay up --try "+path+"` checks these sidecars and their bots")
 	var all sync.WaitGroup
 	for _, b := range file.bots {
-		if len(b.mistakes) > 0 {
+		if b.mistaken {
 			log.line("up", b.name+" is not started: it has mistakes")
 			continue
 		}
@@ -115,13 +115,13 @@ func (f *botsFile) show(w io.Writer) error {
 	var rows [][]string
 	viewer := ""
 	for _, b := range f.bots {
-		if len(b.mistakes) > 0 {
+		if b.mistaken {
 			rows = append(rows, []string{neutral(b.name), "-", "-", "has mistakes"})
 			continue
 		}
 		listen, gateway, kind := b.get("LISTEN_ADDR"), b.get("GATEWAY_ADDR"), "local API"
 		switch {
-		case b.is("CONNECTOR"):
+		case b.isConnector():
 			kind = "connector"
 		case gateway != "":
 			kind = "gateway"
@@ -186,11 +186,17 @@ func (s *supervised) once(ctx context.Context) error {
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
 	cmd.WaitDelay = s.stop
-	out := &namedLines{log: s.log, name: s.name}
-	cmd.Stdout, cmd.Stderr = out, out
-	err := cmd.Run()
-	out.end()
-	if ctx.Err() != nil && cmd.ProcessState != nil && cmd.ProcessState.Success() {
+	lines, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.log.copy(s.name, lines)
+	err = cmd.Wait()
+	if ctx.Err() != nil && cmd.ProcessState.Success() {
 		return nil // it stopped as asked
 	}
 	return err
@@ -209,32 +215,13 @@ func (l *sharedLog) line(name, text string) {
 	_, _ = fmt.Fprintf(l.w, "%s %s\n", l.paint.text(l.paint.bot(name), name+" |"), text) // nobody to tell
 }
 
-// namedLines puts the bot's name before each line that its sidecar writes.
-type namedLines struct {
-	log  *sharedLog
-	name string
-	rest []byte // of a line whose end has not come
-}
-
-func (n *namedLines) Write(data []byte) (int, error) {
-	n.rest = append(n.rest, data...)
-	for {
-		end, skip := bytes.IndexByte(n.rest, '\n'), 1
-		if end < 0 && len(n.rest) < maxLogLine {
-			return len(data), nil
+// copy writes what a sidecar writes with the bot's name before each line.
+func (l *sharedLog) copy(name string, from io.Reader) {
+	for lines := bufio.NewReaderSize(from, maxLogLine); ; {
+		line, _, err := lines.ReadLine()
+		if err != nil {
+			return
 		}
-		if end < 0 || end > maxLogLine {
-			end, skip = maxLogLine, 0
-		}
-		n.log.line(n.name, string(n.rest[:end]))
-		n.rest = n.rest[:copy(n.rest, n.rest[end+skip:])]
-	}
-}
-
-// end writes what is left of a last line.
-func (n *namedLines) end() {
-	if len(n.rest) > 0 {
-		n.log.line(n.name, string(n.rest))
-		n.rest = nil
+		l.line(name, string(line))
 	}
 }

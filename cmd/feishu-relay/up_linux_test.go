@@ -265,15 +265,10 @@ func TestUpKillsWhatDoesNotStop(t *testing.T) {
 	}
 }
 
-func TestNamedLines(t *testing.T) {
+func TestLinesHaveNames(t *testing.T) {
 	var out strings.Builder
-	n := &namedLines{log: &sharedLog{w: &out, paint: &paint{}}, name: "a"}
-	for _, part := range []string{"one\ntw", "o\n", strings.Repeat("x", maxLogLine+3), "\nlast"} {
-		if _, err := n.Write([]byte(part)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n.end()
+	log := &sharedLog{w: &out, paint: &paint{}}
+	log.copy("a", strings.NewReader("one\ntwo\n"+strings.Repeat("x", maxLogLine+3)+"\nlast"))
 	want := "a | one\na | two\na | " + strings.Repeat("x", maxLogLine) + "\na | xxx\na | last\n"
 	if got := out.String(); got != want {
 		t.Errorf("got %d bytes, want %d: %.80q", len(got), len(want), got)
