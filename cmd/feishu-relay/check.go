@@ -62,7 +62,6 @@ func (c *checkCommand) run(p *cli, _ []string) error {
 		check := checking{cfg: &cfg, words: w, api: &client{addr: sidecar.Reachable(cfg.ListenAddr),
 			token: string(cfg.APIToken), words: w}}
 		local := check.localAPI(ctx)
-		out.wait()
 		var tests selfTest
 		if check.running != nil {
 			_ = check.api.get(ctx, "/v1/selftest?lang="+languages[w.Chinese], &tests) // else it is tested from here
@@ -210,33 +209,21 @@ func mistakes(w words.Words, err error) (out []selftest.Finding) {
 
 // findings are printed as they come: to people under headings, or all at once as JSON.
 type findings struct {
-	words   words.Words
-	w       io.Writer
-	paint   *paint
-	asJSON  bool
-	quiet   bool     // only what is not fine
-	only    []string // areas; nil: all
-	area    string   // the last heading
-	waiting bool
-	all     []selftest.Finding
+	words  words.Words
+	w      io.Writer
+	paint  *paint
+	asJSON bool
+	quiet  bool     // only what is not fine
+	only   []string // areas; nil: all
+	area   string   // the last heading
+	all    []selftest.Finding
 }
 
 func newFindings(out io.Writer, asJSON bool, w words.Words) *findings {
 	return &findings{words: w, w: out, paint: newPaint(out), asJSON: asJSON, all: []selftest.Finding{}}
 }
 
-// wait says on a terminal that the next findings take a while.
-func (f *findings) wait() {
-	if f.waiting = f.paint.on && !f.asJSON && !f.quiet; f.waiting {
-		fmt.Fprint(f.w, f.paint.text(dim, "…"))
-	}
-}
-
 func (f *findings) add(found ...selftest.Finding) {
-	if f.waiting {
-		f.waiting = false
-		fmt.Fprint(f.w, "\r\x1b[K")
-	}
 	for _, one := range found {
 		if f.quiet && one.Status == selftest.OK ||
 			f.only != nil && one.Area != "Configuration" && !slices.Contains(f.only, one.Area) {
@@ -269,11 +256,11 @@ func (f *findings) show(one selftest.Finding) {
 
 // end ends what was shown, and decides the exit status.
 func (f *findings) end() error {
-	fails, warns := len(f.named(selftest.Fail)), len(f.named(selftest.Warn))
-	unseen := ""
-	if names := f.named(selftest.Unknown); len(names) > 0 {
-		unseen = f.words.Say("unseen", len(names), neutral(strings.Join(slices.Compact(names), ", ")))
+	names := map[selftest.Status][]string{}
+	for _, one := range f.all {
+		names[one.Status] = append(names[one.Status], one.Name)
 	}
+	fails, warns, unseen := len(names[selftest.Fail]), len(names[selftest.Warn]), names[selftest.Unknown]
 	switch {
 	case f.asJSON:
 		data, err := json.MarshalIndent(f.all, "", "  ")
@@ -283,28 +270,21 @@ func (f *findings) end() error {
 		if _, err := f.w.Write(append(neutralJSON(data), '\n')); err != nil {
 			return err
 		}
-	case fails > 0:
-		fmt.Fprintln(f.w, "\n"+f.words.Say("to fix", fails, warns)+unseen)
-	case f.quiet:
-	case warns > 0:
-		fmt.Fprintln(f.w, "\n"+f.words.Say("works", warns)+unseen)
-	case unseen != "":
-		fmt.Fprintln(f.w, "\n"+f.words.Say("nothing wrong")+unseen)
-	default:
+	case f.quiet && fails == 0:
+	case fails+warns+len(unseen) == 0:
 		fmt.Fprintln(f.w, "\n"+f.words.Say("no problems"))
+	default:
+		text := f.words.Say("works", warns)
+		if fails > 0 {
+			text = f.words.Say("to fix", fails, warns)
+		}
+		if len(unseen) > 0 {
+			text += f.words.Say("unseen", len(unseen), neutral(strings.Join(slices.Compact(unseen), ", ")))
+		}
+		fmt.Fprintln(f.w, "\n"+text)
 	}
 	if fails > 0 {
 		return errFailed
 	}
 	return nil
-}
-
-// named returns the names of the findings with a status.
-func (f *findings) named(s selftest.Status) (names []string) {
-	for _, one := range f.all {
-		if one.Status == s {
-			names = append(names, one.Name)
-		}
-	}
-	return names
 }

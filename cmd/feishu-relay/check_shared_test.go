@@ -94,7 +94,7 @@ func TestCheckPeerSettings(t *testing.T) {
 		{"the same folder by another path", set(func(s *mailbox.Settings) { s.RelayDir.Path = "/data/relay" }), selftest.OK, "the same"},
 		{"another folder by the same path", set(func(s *mailbox.Settings) { s.RelayDir.ID = "01234567" }), selftest.Warn, "RELAY_DIR is"},
 		{"another transcript folder", set(func(s *mailbox.Settings) { s.Transcripts = mailbox.Folder{Path: "/t", ID: "01234567"} }),
-			selftest.Warn, "another folder, /t"},
+			selftest.Warn, "/t (01234567) at agent_b"},
 		{"another backend", set(func(s *mailbox.Settings) { s.Backend, s.RelayDir = "redis", mailbox.Folder{} }), selftest.Warn,
 			"RELAY_BACKEND is file here, and redis at agent_b"},
 		{"another version", set(func(s *mailbox.Settings) { s.Version = "v0.0.1" }), selftest.Warn, "v0.0.1 at agent_b"},

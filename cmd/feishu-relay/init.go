@@ -113,17 +113,15 @@ func (i *initCall) missing() (names []string) {
 // path is the file that is written.
 func (i *initCall) path() string { return cmp.Or(string(i.Out), i.set["AGENT_NAME"]+".env") }
 
-// question is one that init asks until the answer works.
+// question is one that init asks until the answer is taken.
 type question struct {
 	key, def string // the prompt is the text with the key
 	secret   bool
 	optional bool
 	take     func(answer string) error // puts it into i.set
-	settings []string                  // that it sets
-	areas    string                    // of the tests that try it, with commas between
 }
 
-// answer takes the answer that was given, or asks for it, until it works.
+// answer takes the answer that was given, or asks for it.
 func (i *initCall) answer(given string, q question) error {
 	for {
 		value := given
@@ -138,18 +136,13 @@ func (i *initCall) answer(given string, q question) error {
 			fmt.Fprintln(i.err, "✗ "+i.Say("init/needed"))
 			continue
 		}
-		if err := q.take(value); err != nil {
-			fmt.Fprintln(i.err, "✗ "+neutral(err.Error()))
-			if i.ask == nil {
-				return i.unwritten()
-			}
-			continue
-		}
-		if value == "" || q.settings == nil {
+		err := q.take(value)
+		if err == nil {
 			return nil
 		}
-		if settled, err := i.settled(q.settings, q.areas); settled || err != nil {
-			return err
+		fmt.Fprintln(i.err, "✗ "+neutral(err.Error()))
+		if i.ask == nil {
+			return i.unwritten()
 		}
 	}
 }
@@ -159,47 +152,34 @@ func (i *initCall) unwritten() error {
 	return errFailed
 }
 
-// settled reports whether settings work, or are to be kept although they do not. false is
-// returned at a terminal only.
-func (i *initCall) settled(names []string, areas string) (bool, error) {
-	switch works := i.works(names, areas); {
-	case i.ctx.Err() != nil:
-		return false, i.ctx.Err()
-	case works, i.Force:
-		return true, nil
-	case i.ask == nil:
-		return false, i.unwritten()
-	}
-	return i.yes(i.Say("init/keep"))
-}
-
 func (i *initCall) yes(question string) (bool, error) {
 	answer, err := i.ask.line(i.ctx, question+" (y/N)", "", false)
 	return slices.Contains([]string{"y", "yes", "是"}, strings.ToLower(answer)), err
 }
 
-// works has check look at settings, of which none means all, and try areas. It prints what that finds. A sidecar of
-// this bot that runs is not asked: it has other settings.
-func (i *initCall) works(names []string, areas string) bool {
+// works has check try the answers, and prints what that finds. A sidecar of this bot that runs is not asked: it has
+// other settings.
+func (i *initCall) works() bool {
 	known := variableNames()
 	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(known, name)
 	})
-	environ = append(environ, "AGENT_NAME=agent")
 	for name, value := range i.set {
 		environ = append(environ, name+"="+value)
 	}
-	found, err := checkOf(i.ctx, append(environ, "LISTEN_ADDR=127.0.0.1:0"), "Configuration,"+areas, i.Words)
-	failed := err != nil
-	if failed && i.ctx.Err() == nil {
+	areas := "Configuration,Files,Relay"
+	if i.set["FEISHU_APP_ID"] != "" {
+		areas += ",Feishu"
+	}
+	found, err := checkOf(i.ctx, append(environ, "LISTEN_ADDR=127.0.0.1:0"), areas, i.Words)
+	if err != nil && i.ctx.Err() == nil {
 		fmt.Fprintln(i.err, "✗ "+neutral(err.Error()))
 	}
-	out := newFindings(i.out, false, i.Words)
+	failed, out := err != nil, newFindings(i.out, false, i.Words)
 	for _, f := range found {
-		mistake := f.Area == "Configuration" && f.Status == selftest.Fail
 		later := f.Name == "groups file" || f.Name == "group managers" // are about what comes later
-		if mistake && (names == nil || slices.Contains(names, f.Name)) || f.Area != "Configuration" && !later {
+		if f.Status == selftest.Fail || f.Area != "Configuration" && !later {
 			out.show(f)
 			failed = failed || f.Status == selftest.Fail
 		}
@@ -231,8 +211,7 @@ func (i *initCall) askFramework() error {
 }
 
 func (i *initCall) askAgent() error {
-	return i.answer(i.Agent, question{key: "init/agent", def: "agent_a", settings: []string{"AGENT_NAME"},
-		take: i.keep("AGENT_NAME")})
+	return i.answer(i.Agent, question{key: "init/agent", def: "agent_a", take: i.keep("AGENT_NAME")})
 }
 
 // askOthers takes the settings that are to be the same from other bots' env files.
@@ -331,31 +310,18 @@ func (i *initCall) askApp() error {
 	}
 	base := cmp.Or(i.Base, i.set["FEISHU_BASE_URL"])
 	if i.ask != nil || base != "" {
-		err := i.answer(base, question{key: "init/feishu", def: "https://open.feishu.cn",
-			settings: []string{"FEISHU_BASE_URL"}, take: i.keep("FEISHU_BASE_URL")})
+		err := i.answer(base, question{key: "init/feishu", def: "https://open.feishu.cn", take: i.keep("FEISHU_BASE_URL")})
 		if err != nil {
 			return err
 		}
 	}
 	key := map[bool]string{true: "init/app or none", false: "init/app"}[optional]
-	for {
-		err := i.answer(id, question{key: key, optional: optional, settings: []string{"FEISHU_APP_ID"},
-			take: i.keep("FEISHU_APP_ID")})
-		if err != nil || i.set["FEISHU_APP_ID"] == "" {
-			return err
-		}
-		err = i.answer(secret, question{key: "init/secret", secret: true, optional: optional,
-			take: i.keep("FEISHU_APP_SECRET")})
-		if err != nil {
-			return err
-		}
-		if settled, err := i.settled([]string{"FEISHU_APP_SECRET"}, "Feishu"); settled || err != nil {
-			return err
-		}
-		id, secret = "", "" // either may be wrong
-		delete(i.set, "FEISHU_APP_ID")
-		delete(i.set, "FEISHU_APP_SECRET")
+	err := i.answer(id, question{key: key, optional: optional, take: i.keep("FEISHU_APP_ID")})
+	if err != nil || i.set["FEISHU_APP_ID"] == "" {
+		return err
 	}
+	return i.answer(secret, question{key: "init/secret", secret: true, optional: optional,
+		take: i.keep("FEISHU_APP_SECRET")})
 }
 
 // keep returns a function that sets the variable, or removes it where the answer is empty.
@@ -371,23 +337,20 @@ func (i *initCall) keep(name string) func(answer string) error {
 // askPlace asks where the bots meet, unless the other bots' files say so.
 func (i *initCall) askPlace() error {
 	if i.set["REDIS_URL"] != "" || i.set["DATA_DIR"] != "" {
-		return i.answer("-", question{areas: "Files,Relay", settings: sharedSettings,
-			take: func(string) error { return nil }})
+		return nil
 	}
 	if i.Data == "" {
-		err := i.answer(i.Redis, question{key: "init/redis", optional: true, areas: "Relay",
-			settings: []string{"REDIS_URL"}, take: i.keep("REDIS_URL")})
+		err := i.answer(i.Redis, question{key: "init/redis", optional: true, take: i.keep("REDIS_URL")})
 		if err != nil || i.set["REDIS_URL"] != "" {
 			return err
 		}
 		fmt.Fprintln(i.out, i.Say("init/default folder"))
 	}
-	return i.answer(string(i.Data), question{key: "init/folder", def: defaultFolder, areas: "Files,Relay",
-		settings: []string{"DATA_DIR"}, take: func(answer string) error {
-			path, err := fullPath(answer) // whole, so that another user's sidecar finds the same
-			i.set["DATA_DIR"] = path
-			return err
-		}})
+	return i.answer(string(i.Data), question{key: "init/folder", def: defaultFolder, take: func(answer string) error {
+		path, err := fullPath(answer) // whole, so that another user's sidecar finds the same
+		i.set["DATA_DIR"] = path
+		return err
+	}})
 }
 
 // defaultFolder is that of DATA_DIR.
@@ -414,8 +377,17 @@ func (i *initCall) mayWrite() error {
 
 // write writes the env file, after a question if it is there already.
 func (i *initCall) write() error {
-	if !i.Force && !i.works(nil, "") {
-		return errFailed
+	if !i.works() && !i.Force {
+		anyway := false
+		if i.ask != nil {
+			var err error
+			if anyway, err = i.yes(i.Say("init/keep")); err != nil {
+				return err
+			}
+		}
+		if !anyway {
+			return i.unwritten()
+		}
 	}
 	if err := i.mayWrite(); err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"feishu-relay/internal/words"
@@ -147,28 +146,17 @@ func (c *mailboxUpdateCommand) run(p *cli, _ []string) (err error) {
 
 type mailboxSendCommand struct {
 	mailboxFlags
-	Kind        mailbox.Type `long:"type" choice:"message" choice:"question" choice:"notification" choice:"task" default:"message"`
-	Priority    int          `long:"priority" value-name:"N" default:"0"`
-	Correlation string       `long:"correlation-id" value-name:"ID"`
-	Deadline    string       `long:"task-deadline" value-name:"TIME"`
-	Callback    string       `long:"callback" value-name:"CONVERSATION"`
-	Args        struct {
+	Kind mailbox.Type `long:"type" choice:"message" choice:"question" choice:"notification" choice:"task" default:"message"`
+	Args struct {
 		Agent mailbox.AgentID `positional-arg-name:"AGENT" required:"yes"`
 		Text  []string        `positional-arg-name:"TEXT" required:"1"`
 	} `positional-args:"yes"`
 }
 
 func (c *mailboxSendCommand) run(p *cli, _ []string) error {
-	to, task := c.Args.Agent, agent.TaskDraft{To: c.Args.Agent, Priority: mailbox.Priority(c.Priority)}
-	err := c.check()
-	if err == nil {
-		task.Deadline, err = deadline(c.Deadline, time.Now())
-	}
-	if err == nil {
-		task.Callback, err = callback(c.Callback)
-	}
-	if err != nil {
-		return p.misused("%v", err)
+	to := c.Args.Agent
+	if to == "*" && c.Kind != mailbox.TypeMessage {
+		return p.misused("--type is not for '*': all get a plain message")
 	}
 	text, err := textOf(p.ctx, os.Stdin, c.Args.Text)
 	if err != nil {
@@ -177,68 +165,18 @@ func (c *mailboxSendCommand) run(p *cli, _ []string) error {
 	show := func(_ *client, b *strings.Builder, sent agent.Sent) { printSent(b, to, sent) }
 	switch {
 	case to == "*":
-		return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/peers/*/messages", struct {
-			Message       string `json:"message"`
-			CorrelationID string `json:"correlation_id,omitempty"`
-		}{text, c.Correlation}, (*client).printReached)
+		return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/peers/*/messages", map[string]string{"message": text},
+			(*client).printReached)
 	case c.Kind == mailbox.TypeTask:
-		task.Text = text
-		return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/mailbox/tasks", task, show)
-	}
-	type metadata struct {
-		CorrelationID string `json:"correlationId,omitempty"`
+		return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/mailbox/tasks", agent.TaskDraft{To: to, Text: text}, show)
 	}
 	letter := struct { // the rest is filled in
-		To       mailbox.AgentID `json:"to"`
-		Type     mailbox.Type    `json:"type"`
-		Priority int             `json:"priority,omitempty"`
-		Content  mailbox.Content `json:"content"`
-		Metadata metadata        `json:"metadata,omitzero"`
-	}{To: to, Type: c.Kind, Priority: c.Priority, Metadata: metadata{c.Correlation}}
+		To      mailbox.AgentID `json:"to"`
+		Type    mailbox.Type    `json:"type"`
+		Content mailbox.Content `json:"content"`
+	}{To: to, Type: c.Kind}
 	letter.Content.Parts = []mailbox.Part{{Type: "text", Text: text}}
 	return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/mailbox/messages", letter, show)
-}
-
-// check says which flags do not fit together.
-func (c *mailboxSendCommand) check() error {
-	switch isTask := c.Kind == mailbox.TypeTask; {
-	case c.Args.Agent == "*" && (c.Kind != mailbox.TypeMessage || c.Priority != 0):
-		return errors.New("--type and --priority are not for '*': all get a plain message")
-	case c.Priority < 0 || c.Priority > 5:
-		return fmt.Errorf("--priority: want a number from 1 to 5, got %d", c.Priority)
-	case !isTask && (c.Deadline != "" || c.Callback != ""):
-		return errors.New("--task-deadline and --callback are for --type task")
-	case isTask && c.Correlation != "":
-		return errors.New("--correlation-id is not for --type task: what comes back names the task's id")
-	}
-	return nil
-}
-
-// deadline reads a time from now on, or a time; "" is none.
-func deadline(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil && d > 0 {
-		return now.Add(d).UTC().Truncate(time.Millisecond), nil
-	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil && t.After(now) {
-		return t, nil
-	}
-	return time.Time{}, fmt.Errorf("--task-deadline: want a time from now, such as 30m, or a time ahead, such as %s, got %q",
-		now.Add(time.Hour).UTC().Format(time.RFC3339), text)
-}
-
-// callback reads channel:chat_id, which is also the id of the session.
-func callback(text string) (*mailbox.Callback, error) {
-	channel, chat, _ := strings.Cut(text, ":")
-	switch {
-	case text == "":
-		return nil, nil
-	case channel == "" || chat == "":
-		return nil, fmt.Errorf("--callback: want channel:chat_id, such as feishu:oc_x, got %q", text)
-	}
-	return &mailbox.Callback{Channel: channel, ChatID: chat, SessionID: text}, nil
 }
 
 // textOf is the words of the command line, or standard input in the place of "-".

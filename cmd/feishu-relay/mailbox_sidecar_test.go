@@ -84,7 +84,7 @@ func TestMailboxOfRealSidecars(t *testing.T) {
 		}
 	}
 	until(`(?m)^coder +idle +0/3 .* the coder$`, manager, "agents")
-	sent := call("send", "--addr", manager, "--type", "task", "--task-deadline", "1h", "--callback", "feishu:oc_x", "coder", "write it")
+	sent := call("send", "--addr", manager, "--type", "task", "coder", "write it")
 	id := regexp.MustCompile(`task (\S+)`).FindStringSubmatch(sent)
 	if id == nil {
 		t.Fatalf("no task in %q", sent)
@@ -98,7 +98,7 @@ func TestMailboxOfRealSidecars(t *testing.T) {
 		t.Errorf("after that: %q", got)
 	}
 	call("tasks", "update", id[1], "completed", "it", "is", "written", "--addr", coder)
-	until(id[1]+`  to coder  completed\n(?s:.*)result for feishu:oc_x\n  │ write it\n    result\n  │ it is written\n`, manager, "tasks", id[1])
+	until(id[1]+`  to coder  completed\n(?s:.*)  │ write it\n    result\n  │ it is written\n`, manager, "tasks", id[1])
 	until(`  │ it is written\n`, manager, "inbox")
 
 	if code, _, stderr := program(t, "mailbox", "tasks", "update", "--addr", coder, id[1], "working"); code != 1 || !strings.Contains(stderr, "completed") {

@@ -7,29 +7,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"feishu-relay/internal/words"
 	"feishu-relay/mailbox"
 )
-
-func TestDeadline(t *testing.T) {
-	now := time.Date(2026, 4, 26, 10, 0, 0, 123456789, time.UTC)
-	for text, want := range map[string]time.Time{
-		"":                          {},
-		"30m":                       time.Date(2026, 4, 26, 10, 30, 0, 123e6, time.UTC),
-		"2026-04-26T20:00:00+08:00": time.Date(2026, 4, 26, 12, 0, 0, 0, time.UTC),
-	} {
-		if got, err := deadline(text, now); err != nil || !got.Equal(want) {
-			t.Errorf("%q: got %v (%v), want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"0s", "-1m", "30", "tomorrow", "2026-04-26T10:00:00Z", "2026-04-26"} {
-		if got, err := deadline(text, now); err == nil || !strings.Contains(err.Error(), "2026-04-26T11:00:00Z") {
-			t.Errorf("%q: got %v, %v; want an error with an example", text, got, err)
-		}
-	}
-}
 
 func TestMailboxText(t *testing.T) {
 	long := strings.Repeat("x", mailbox.MaxBody)

@@ -1,27 +1,20 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jessevdk/go-flags"
-	"golang.org/x/term"
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/runes"
-	"feishu-relay/internal/selftest"
 )
-
-// maxScenario is the largest scenario file that is read.
-const maxScenario = 1 << 20
 
 // simCommand plays Feishu until it is interrupted, and shows what is said. Unlike the sidecar it prints secrets and
 // texts: they are invented here.
@@ -62,17 +55,12 @@ func (c *simCommand) run(p *cli, _ []string) error {
 	defer stop()
 	show := &simScreen{w: p.stdout, paint: newPaint(p.stdout), server: server}
 	show.welcome(url, server.State())
-	typed := simInput(p.ctx, os.Stdin)
 	for {
 		select {
 		case <-p.ctx.Done():
 			return nil
 		case a := <-activities:
 			show.line(show.activity(a))
-		case line := <-typed:
-			if err := simSay(server, line); err != nil {
-				fmt.Fprintf(p.stderr, "feishu-relay sim: %v\n", err)
-			}
 		}
 	}
 }
@@ -80,7 +68,7 @@ func (c *simCommand) run(p *cli, _ []string) error {
 // simScenario is the file's, or a group with n bots and a user.
 func simScenario(file string, n int) (feishusim.Scenario, error) {
 	if file != "" {
-		data, err := selftest.ReadAtMost(file, maxScenario)
+		data, err := os.ReadFile(file)
 		if err != nil {
 			return feishusim.Scenario{}, err
 		}
@@ -95,38 +83,6 @@ func simScenario(file string, n int) (feishusim.Scenario, error) {
 	}
 	sc.Groups = []feishusim.Group{lab}
 	return sc, nil
-}
-
-// simInput reads what a person types; nothing if stdin is no terminal. Its
-// goroutine ends with the process: a read of a terminal cannot be ended.
-func simInput(ctx context.Context, stdin *os.File) <-chan string {
-	if !term.IsTerminal(int(stdin.Fd())) {
-		return nil
-	}
-	readInBackground()
-	lines := make(chan string)
-	go func() {
-		for in := bufio.NewScanner(stdin); in.Scan(); {
-			if line := strings.TrimSpace(in.Text()); line != "" {
-				select {
-				case lines <- line:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}
-	}()
-	return lines
-}
-
-// simSay says a line as the first user in the first group.
-func simSay(server *feishusim.Server, line string) error {
-	state := server.State()
-	if len(state.Users) == 0 || len(state.Groups) == 0 {
-		return errors.New("there is no user or no group to say that in")
-	}
-	_, err := server.Say(state.Groups[0].ID, state.Users[0].ID, line)
-	return err
 }
 
 // simScreen shows what happens.
@@ -217,12 +173,7 @@ func (s *simScreen) activity(a feishusim.Activity) string {
 	case a.Kind == "recall":
 		return s.paint.text(yellow, neutral(a.Message.SenderName)+" took back: "+text)
 	case a.Kind == "reaction":
-		var list []string
-		for _, r := range a.Message.Reactions {
-			list = append(list, r.Emoji+" of "+s.name(r.By))
-		}
-		all := cmp.Or(strings.Join(list, ", "), "none")
-		return s.paint.text(dim, `reactions to "`+runes.Fit(text, 60)+`": `+all)
+		return s.paint.text(dim, fmt.Sprintf(`reactions to "%s": %d`, runes.Fit(text, 60), len(a.Message.Reactions)))
 	case a.Kind == "ready":
 		return s.paint.text(green, s.name(a.App)+" is connected")
 	case a.Kind == "disconnected":
@@ -238,15 +189,11 @@ func (s *simScreen) activity(a feishusim.Activity) string {
 // name is that of an app or a user.
 func (s *simScreen) name(id string) string {
 	state := s.server.State()
-	for _, a := range state.Apps {
-		if a.ID == id {
-			return neutral(a.Name)
-		}
+	if i := slices.IndexFunc(state.Apps, func(a feishusim.AppState) bool { return a.ID == id }); i >= 0 {
+		return neutral(state.Apps[i].Name)
 	}
-	for _, u := range state.Users {
-		if u.ID == id {
-			return neutral(u.Name)
-		}
+	if i := slices.IndexFunc(state.Users, func(u feishusim.User) bool { return u.ID == id }); i >= 0 {
+		return neutral(state.Users[i].Name)
 	}
 	return id
 }

@@ -85,7 +85,7 @@ func TestSimShowsWhatIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	until(`reactions to "typed ␛\[31m @BotA": OK of Ann`)
+	until(`reactions to "typed ␛\[31m @BotA": 1`)
 	stop()
 	go func() { _, _ = io.Copy(io.Discard, r) }()
 	if code := <-ended; code != 0 {

@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/maphash"
-	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,22 +19,26 @@ import (
 )
 
 const (
-	// maxShown is the most messages that -n may ask for, since they stand in memory.
-	maxShown = 100_000
-	// maxPage is the most messages of a page of the API.
-	maxPage = 1000
-	// minLookBack is how many of a chat's messages are read at once: more than these do not come between two looks.
-	minLookBack = 250
+	// maxShown is the most messages that are asked for at once.
+	maxShown = 1000
+	// lookBack is how many of a chat's messages tail -f reads: more than these do not come between two looks.
+	lookBack = 250
 	// lookEvery is how often tail -f looks for new messages.
 	lookEvery = 500 * time.Millisecond
 )
 
+const transcriptsPath = "/v1/transcripts?limit=1000"
+
 // transcripts are those of the sidecar, the one that spoke last first.
 func (c *client) transcripts(ctx context.Context) ([]httpapi.Transcript, error) {
 	var all httpapi.TranscriptList
-	err := c.get(ctx, fmt.Sprintf("/v1/transcripts?limit=%d", maxPage), &all)
-	slices.SortStableFunc(all.Transcripts, func(a, b httpapi.Transcript) int { return cmp.Compare(spoke(b), spoke(a)) })
-	return all.Transcripts, err
+	err := c.get(ctx, transcriptsPath, &all)
+	return newestFirst(all.Transcripts), err
+}
+
+func newestFirst(all []httpapi.Transcript) []httpapi.Transcript {
+	slices.SortStableFunc(all, func(a, b httpapi.Transcript) int { return cmp.Compare(spoke(b), spoke(a)) })
+	return all
 }
 
 // spoke is when somebody last spoke in a chat.
@@ -58,14 +61,14 @@ func (c *client) chats(ctx context.Context) ([]group.Group, error) {
 		return groups.Groups, nil // the groups are enough mostly
 	}
 	var all []group.Group
-	for _, g := range recorded {
-		is := func(o group.Group) bool { return o.Channel == g.Channel && string(o.ChatID) == g.ChatID }
+	for _, t := range recorded {
+		g := groupOf(t)
+		is := func(o group.Group) bool { return o.Channel == t.Channel && string(o.ChatID) == t.ChatID }
 		if i := slices.IndexFunc(groups.Groups, is); i >= 0 {
-			all = append(all, groups.Groups[i])
+			g = groups.Groups[i]
 			groups.Groups = slices.Delete(groups.Groups, i, i+1)
-		} else {
-			all = append(all, groupOf(g))
 		}
+		all = append(all, g)
 	}
 	return append(all, groups.Groups...), nil
 }
@@ -75,24 +78,12 @@ func groupOf(t httpapi.Transcript) group.Group {
 	return group.Group{Channel: t.Channel, ChatID: relay.ChatID(t.ChatID), Name: t.Name}
 }
 
-// entries are at least the last n messages of a chat, and the notices of their time.
-func (c *client) entries(ctx context.Context, channel, chat string, n int) (entries []httpapi.ShownEntry, err error) {
+// entries are the last n messages of a chat, and the notices of their time.
+func (c *client) entries(ctx context.Context, channel, chat string, n int) ([]httpapi.ShownEntry, error) {
+	var page httpapi.TranscriptPage
 	path := "/v1/transcripts/" + url.PathEscape(channel) + "/" + url.PathEscape(chat)
-	for before := ""; ; {
-		var page httpapi.TranscriptPage
-		query := url.Values{"limit": {fmt.Sprint(min(max(n, 1), maxPage))}}
-		if before != "" {
-			query.Set("before", before)
-		}
-		if err := c.get(ctx, path+"?"+query.Encode(), &page); err != nil {
-			return nil, err
-		}
-		entries = append(page.Entries, entries...)
-		n -= len(slices.DeleteFunc(slices.Clone(page.Entries), isNotice))
-		if before = page.Earlier; before == "" || n <= 0 {
-			return entries, nil
-		}
-	}
+	err := c.get(ctx, fmt.Sprint(path, "?limit=", n), &page)
+	return page.Entries, err
 }
 
 type transcriptFlags struct {
@@ -107,37 +98,18 @@ func (c *transcriptListCommand) run(p *cli, _ []string) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.transcripts(p.ctx)
-	if err != nil {
-		return err
-	}
-	var rows [][]string
-	for _, t := range all {
-		if !c.JSON {
-			last := time.UnixMilli(spoke(t))
-			rows = append(rows, []string{neutral(t.Channel), neutral(t.ChatID), selftest.Size(t.Bytes), moment(last)})
-			continue
+	return ask(p.ctx, a, http.MethodGet, transcriptsPath, nil, func(b *strings.Builder, all httpapi.TranscriptList) {
+		var rows [][]string
+		for _, t := range newestFirst(all.Transcripts) {
+			rows = append(rows, []string{neutral(t.Channel), neutral(t.ChatID), selftest.Size(t.Bytes),
+				moment(time.UnixMilli(spoke(t)))})
 		}
-		err := writeLine(p.stdout, struct {
-			Channel string `json:"channel"`
-			ChatID  string `json:"chat_id"`
-			Size    int64  `json:"size"`
-			LastTS  int64  `json:"last_ts"`
-		}{t.Channel, t.ChatID, t.Bytes, spoke(t)})
-		if err != nil {
-			return err
+		if len(rows) == 0 {
+			b.WriteString("There are no transcripts yet: they begin with the first message of a group.\n")
+			return
 		}
-	}
-	var b strings.Builder
-	switch {
-	case c.JSON:
-	case len(all) == 0:
-		b.WriteString("There are no transcripts yet: they begin with the first message of a group.\n")
-	default:
-		writeTable(&b, "CHANNEL|CHAT|SIZE|LAST MESSAGE", rows)
-	}
-	_, err = io.WriteString(p.stdout, b.String())
-	return err
+		writeTable(b, "CHANNEL|CHAT|SIZE|LAST MESSAGE", rows)
+	})
 }
 
 type transcriptShowCommand struct {
@@ -174,8 +146,7 @@ func (c *transcriptFlags) show(p *cli, chat string, n int, follow bool) error {
 	if err != nil {
 		return err
 	}
-	f := follower{client: a, lookBack: max(n, minLookBack), seed: maphash.MakeSeed(), known: map[string]map[uint64]bool{},
-		looked: map[string]relay.Millis{}}
+	f := follower{client: a, n: max(n, lookBack), known: map[string]map[string]bool{}, looked: map[string]relay.Millis{}}
 	if chat != "" {
 		all, err := a.transcripts(p.ctx)
 		if err != nil {
@@ -225,11 +196,10 @@ func beginOf(all []said, n int) int {
 // follower reads what is new in chats.
 type follower struct {
 	*client
-	only     *group.Group // nil: all
-	lookBack int
-	seed     maphash.Seed
-	known    map[string]map[uint64]bool // by chat, hashes of the newest entries
-	looked   map[string]relay.Millis    // by chat, when it was changed, as of the last look
+	only   *group.Group               // nil: all
+	n      int                        // of messages of a chat that are read
+	known  map[string]map[string]bool // by chat, its newest entries in JSON
+	looked map[string]relay.Millis    // by chat, when it was changed, as of the last look
 }
 
 // look returns what was said since the last look, by time. An edited or recalled message is new.
@@ -245,15 +215,14 @@ func (f *follower) look(ctx context.Context) (fresh []said, err error) {
 			continue
 		}
 		f.looked[name] = t.Modified
-		newest, err := f.entries(ctx, t.Channel, t.ChatID, f.lookBack)
+		newest, err := f.entries(ctx, t.Channel, t.ChatID, f.n)
 		if err != nil {
 			return nil, err
 		}
-		known := make(map[uint64]bool, len(newest))
+		known := map[string]bool{}
 		for _, e := range newest {
 			line, _ := relay.Marshal(e) // never fails
-			hash := maphash.Bytes(f.seed, line)
-			if known[hash] = true; !f.known[name][hash] {
+			if known[string(line)] = true; !f.known[name][string(line)] {
 				fresh = append(fresh, said{t, e})
 			}
 		}

@@ -2,11 +2,8 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -111,7 +108,7 @@ func contentLines(e transcript.Entry) []string {
 		return []string{"[recalled]"}
 	}
 	if text == "" && e.Mark != nil {
-		return []string{"[" + strings.TrimSpace(neutral(e.Act)+" "+neutral(settingsText(e.Set))) + "]"}
+		return []string{"[" + strings.TrimSpace(neutral(e.Act)+" "+neutral(string(e.Set))) + "]"}
 	}
 	if text == "" {
 		return []string{"[" + cmp.Or(neutral(e.MsgType), "no text") + "]"}
@@ -121,22 +118,6 @@ func contentLines(e transcript.Entry) []string {
 		lines[i] = neutral(line)
 	}
 	return lines
-}
-
-// settingsText is the settings that a command changed as words, such as "answer one, judge false". That bots
-// continue is said by the command's name.
-func settingsText(set json.RawMessage) string {
-	var values map[string]json.RawMessage
-	if json.Unmarshal(set, &values) != nil {
-		return string(set)
-	}
-	var words []string
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if name != "continued" {
-			words = append(words, name+" "+strings.Trim(string(values[name]), `"`))
-		}
-	}
-	return strings.Join(words, ", ")
 }
 
 // writeLine writes v as one line of JSON, with one Write.

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"strings"
-
-	"github.com/jessevdk/go-flags"
+	"os"
 
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
@@ -14,8 +10,7 @@ import (
 
 // transcriptRedactCommand removes the text of a message from this host.
 type transcriptRedactCommand struct {
-	Dir     flags.Filename `long:"dir" value-name:"FOLDER"`
-	Channel string         `long:"channel" default:"feishu"`
+	Channel string `long:"channel" default:"feishu"`
 	Args    struct {
 		Chat relay.ChatID    `positional-arg-name:"CHAT" required:"yes"`
 		ID   relay.MessageID `positional-arg-name:"MESSAGE_ID" required:"yes"`
@@ -23,76 +18,41 @@ type transcriptRedactCommand struct {
 }
 
 func (c *transcriptRedactCommand) run(p *cli, _ []string) error {
-	if c.Args.Chat == "" || c.Args.ID == "" || relay.CheckID(string(c.Args.ID)) != nil {
+	id := string(c.Args.ID)
+	if c.Args.Chat == "" || id == "" || relay.CheckID(id) != nil {
 		return p.misused("which CHAT and MESSAGE_ID? `feishu-relay transcript show --json CHAT` has them")
 	}
-	cfg, err := hostConfig()
-	if err != nil {
-		return err
-	}
-	if c.Dir != "" {
-		if cfg.TranscriptDir, err = fullPath(string(c.Dir)); err != nil {
+	if os.Getenv("AGENT_NAME") == "" { // it does not matter whose host this is
+		if err := os.Setenv("AGENT_NAME", "redact"); err != nil {
 			return err
 		}
 	}
-	found, err := sidecar.Redact(p.ctx, cfg.Config, c.Channel, c.Args.Chat, c.Args.ID)
-	return printRedacted(found, err, string(c.Args.ID), cfg, p.stdout, p.stderr)
-}
-
-// hostConfig is the configuration of the sidecars of this host; whose it is does not matter.
-func hostConfig() (config, error) {
 	cfg, err := loadConfig()
-	var all []error
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		all = joined.Unwrap()
-	} else if err != nil {
-		all = []error{err}
-	}
-	err = nil
-	for _, mistake := range all {
-		if !strings.HasPrefix(mistake.Error(), "AGENT_NAME:") {
-			err = errors.Join(err, mistake)
-		}
-	}
-	return cfg, err
-}
-
-// printRedacted prints what was done, and what could not be done.
-func printRedacted(found []sidecar.Redacted, told error, id string, cfg config, stdout, stderr io.Writer) error {
-	var failed error
-	complain := func(what string, err error) {
-		failed = errFailed
-		fmt.Fprintf(stderr, "%s: %v\n", neutral(what), err)
-	}
-	removed := 0
-	for _, r := range found {
-		removed += r.N
-		if r.N > 0 {
-			unit := "lines"
-			if r.N == 1 {
-				unit = "line"
-			}
-			if _, err := fmt.Fprintf(stdout, "%s: %d %s\n", neutral(r.Place), r.N, unit); err != nil {
-				return err
-			}
-		}
-		if r.Err != nil {
-			complain(r.Place, r.Err)
-		}
-	}
-	if told != nil {
-		complain("the sidecars are not told", told)
-	}
-	switch {
-	case failed != nil:
-		fmt.Fprintln(stderr, "Some places may still have the text; run the command again.")
-		return failed
-	case removed == 0:
-		_, err := fmt.Fprintf(stdout, "No text of %s was found in %s and %s. Is the id right? "+
-			"The sidecars of the group were told to hide it anyway, so that none delivers or shows it.\n",
-			neutral(id), neutral(cfg.TranscriptDir), neutral(cfg.RelayDir))
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(stdout, "The sidecars of the group were told to hide it.")
-	return err
+	found, err := sidecar.Redact(p.ctx, cfg.Config, c.Channel, c.Args.Chat, c.Args.ID)
+	found = append(found, sidecar.Redacted{Place: "the sidecars are not told", Err: err})
+	removed, failed := 0, false
+	for _, r := range found {
+		if removed += r.N; r.N > 0 {
+			fmt.Fprintf(p.stdout, "%s: %s\n", neutral(r.Place), counted(r.N, "line", "lines"))
+		}
+		if r.Err != nil {
+			failed = true
+			fmt.Fprintf(p.stderr, "%s: %v\n", neutral(r.Place), r.Err)
+		}
+	}
+	switch {
+	case failed:
+		fmt.Fprintln(p.stderr, "Some places may still have the text; run the command again.")
+		return errFailed
+	case removed == 0:
+		fmt.Fprintf(p.stdout, "No text of %s was found in %s and %s. Is the id right? "+
+			"The sidecars of the group were told to hide it anyway, so that none delivers or shows it.\n",
+			neutral(id), neutral(cfg.TranscriptDir), neutral(cfg.RelayDir))
+	default:
+		fmt.Fprintln(p.stdout, "The sidecars of the group were told to hide it.")
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -188,26 +189,6 @@ func (r *results) cards(ctx context.Context) ([]mailbox.Card, error) {
 	return store.Cards(ctx)
 }
 
-// shared is a setting that sidecars should have alike; of returns "" where it is not known.
-type shared struct {
-	name, why string
-	of        func(*mailbox.Settings) string
-}
-
-// settings are in the order of their findings.
-var settings = []shared{
-	{"RELAY_BACKEND", "why apart", func(s *mailbox.Settings) string { return s.Backend }},
-	{"RELAY_CHANNEL", "why apart", func(s *mailbox.Settings) string { return s.RelayChannel }},
-	{"version", "why version", func(s *mailbox.Settings) string { return s.Version }},
-	{"MAX_BOT_REPLY_DEPTH", "why depth", func(s *mailbox.Settings) string { return fmt.Sprint(s.MaxDepth) }},
-	{"BOT_REPLY_LLM_THRESHOLD", "why threshold", func(s *mailbox.Settings) string { return fmt.Sprint(s.Threshold) }},
-	{"BOT_REPLY_LLM_CHECK", "why judge", func(s *mailbox.Settings) string { return fmt.Sprint(s.Check) }},
-	{"BOT_REPLY_DEPTH_COUNT", "why count", func(s *mailbox.Settings) string { return s.DepthCount }},
-	{"RELAY_MAX_AGE", "why age", func(s *mailbox.Settings) string {
-		return (time.Duration(s.MaxAge) * time.Millisecond).String()
-	}},
-}
-
 // peers reports which other agents have a card, and what their sidecars are set to otherwise than this one.
 func (r *results) peers(cards []mailbox.Card) {
 	own, now := r.cfg.Shared(r.Version), time.Now()
@@ -230,38 +211,49 @@ func (r *results) peers(cards []mailbox.Card) {
 	r.test("Relay", "secrets")
 	r.secrets(own, online)
 	r.test("Relay", "peer settings")
-	found := false
-	differ := func(name, why, here string, of func(*mailbox.Settings) string) {
+	here, found := settings(own), false
+	for _, name := range slices.Sorted(maps.Keys(here)) {
 		var at []string
 		for _, c := range online {
-			if there := of(c.Sidecar); there != "" && here != "" && there != here {
-				at = append(at, r.say("setting at", there, c.AgentID))
+			if there, has := settings(c.Sidecar)[name]; has && there.is != here[name].is {
+				at = append(at, r.say("setting at", there.text, c.AgentID))
 			}
 		}
 		if len(at) > 0 {
 			found = true
-			r.warn("peer settings", name, here, r.Words.List(at), r.say(why))
+			r.warn("peer settings", name, here[name].text, r.Words.List(at), r.say("why/"+name))
 		}
-	}
-	for _, s := range settings {
-		differ(s.name, s.why, s.of(own), s.of)
-	}
-	folder := func(name, why string, here mailbox.Folder, of func(*mailbox.Settings) mailbox.Folder) {
-		differ(name, why, here.Path, func(s *mailbox.Settings) string {
-			there := of(s)
-			if there.Path != "" && !here.Same(there) {
-				return r.say("another folder", there.Path)
-			}
-			return here.Path
-		})
-	}
-	if r.cfg.Backend != "redis" {
-		folder("RELAY_DIR", "why apart", own.RelayDir, func(s *mailbox.Settings) mailbox.Folder { return s.RelayDir })
-		folder("TRANSCRIPT_DIR", "why record", own.Transcripts, func(s *mailbox.Settings) mailbox.Folder { return s.Transcripts })
 	}
 	if !found && len(online) > 0 {
 		r.ok("peer settings same", len(online))
 	}
+}
+
+// setting is a setting that sidecars should have alike: what it is, and its text.
+type setting struct{ is, text string }
+
+// settings are those of a sidecar that are known, by name.
+func settings(s *mailbox.Settings) map[string]setting {
+	all := map[string]setting{}
+	add := func(name, value string) {
+		if value != "" {
+			all[name] = setting{value, value}
+		}
+	}
+	add("RELAY_BACKEND", s.Backend)
+	add("RELAY_CHANNEL", s.RelayChannel)
+	add("version", s.Version)
+	add("MAX_BOT_REPLY_DEPTH", fmt.Sprint(s.MaxDepth))
+	add("BOT_REPLY_LLM_THRESHOLD", fmt.Sprint(s.Threshold))
+	add("BOT_REPLY_LLM_CHECK", fmt.Sprint(s.Check))
+	add("BOT_REPLY_DEPTH_COUNT", s.DepthCount)
+	add("RELAY_MAX_AGE", (time.Duration(s.MaxAge) * time.Millisecond).String())
+	for name, f := range map[string]mailbox.Folder{"RELAY_DIR": s.RelayDir, "TRANSCRIPT_DIR": s.Transcripts} {
+		if f.Path != "" && s.Backend != "redis" {
+			all[name] = setting{cmp.Or(f.ID, f.Path), strings.TrimSuffix(f.Path+" ("+f.ID+")", " ()")}
+		}
+	}
+	return all
 }
 
 // secrets compares the fingerprint of RELAY_SECRET with those on the cards of agents that are online.
