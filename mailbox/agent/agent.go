@@ -194,13 +194,15 @@ type Agent struct {
 	random      func() float64       // for backoff
 	warned      rate.Sometimes       // of malformed mail
 	line        atomic.Pointer[line] // the bot's WebSocket; nil: it keeps none open
-	cards       cardCache
-	wake        chan struct{} // has a value if something is due earlier than [Agent.watchTimes] knows
+	wake        chan struct{}        // has a value if something is due earlier than [Agent.watchTimes] knows
 	again       chan struct{}
 	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
 	handedOut   *lru.Cache[string, []string] // names of the messages that drains handed out, by cursor
 	looked      chan struct{}                // closed when all that was in the inbox at the start was seen
 	lookedOnce  func()                       // closes it
+	reading     sync.Mutex                   // guards the next two
+	cardsRead   time.Time                    // when the registry was read
+	cardsErr    error                        // of that
 	turn        *semaphore.Weighted          // of who writes the card
 	left        bool                         // Run is over, and the agent stays offline; of who has the turn
 
@@ -212,6 +214,7 @@ type Agent struct {
 	named     int64                                   // the time in the newest letter's name, in nanoseconds
 	tasks     ledger                                  // taken and given
 	pairs     *lru.Cache[mailbox.AgentID, []exchange] // what was exchanged with each agent lately, the oldest first
+	cards     []mailbox.Card                          // of all agents, a second ago or less when it matters
 	card      mailbox.Card                            // this agent's; without goals, the goal is the agent's name
 }
 
@@ -221,9 +224,8 @@ func New(o Options) (_ *Agent, err error) {
 		queue: newQueue(), wake: make(chan struct{}, 1), again: make(chan struct{}, 1),
 		turn:   semaphore.NewWeighted(1),
 		looked: make(chan struct{}), warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
-		cards: cardCache{read: o.Store.Cards}, receivers: map[mailbox.AgentID]*receiver{}, tasks: ledger{},
+		receivers: map[mailbox.AgentID]*receiver{}, tasks: ledger{},
 		lookAgain: func(error) {}}
-	a.cards.log = a.log
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
 	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1
 	a.handedOut, _ = lru.New[string, []string](maxCursors)

@@ -62,17 +62,6 @@ func (a *Agent) attempt(ctx context.Context, m *queued) {
 	err = a.deliverOne(ctx, m, Progress{Written: locked(a.queue.written), Next: locked(a.queue.release)})
 }
 
-// awayError is an error of the store.
-type awayError struct{ error }
-
-// longestPause is the longest pause after an error before what failed is tried again.
-func longestPause(err error) time.Duration {
-	if _, away := errors.AsType[awayError](err); away {
-		return awayMax
-	}
-	return retryMax
-}
-
 // watchChannels notes when a delivery channel opens.
 func (a *Agent) watchChannels(ctx context.Context) error {
 	for {
@@ -122,18 +111,17 @@ func (a *Agent) ended(ctx context.Context, m *queued, err error) {
 		}
 		a.log.Log(ctx, level, "mail waits for the bot", "message_id", m.id, "err", err)
 		a.opts.Failed("delivery", err)
-		longest := longestPause(err)
-		m.hold = time.Now().Add(wait.Doubled(retryFirst, longest, m.fails))
+		m.hold = time.Now().Add(wait.Doubled(retryFirst, awayMax, m.fails))
 		m.fails++
 		if writing {
-			l.hold = time.Now().Add(wait.Doubled(retryFirst, longest, l.fails))
+			l.hold = time.Now().Add(wait.Doubled(retryFirst, awayMax, l.fails))
 			l.fails++
 		}
 	}
 }
 
 // read returns the envelope of a message, from whichever of its copies is left.
-func (a *Agent) read(ctx context.Context, m *queued) (mailbox.Envelope, error) {
+func (a *Agent) read(ctx context.Context, m *queued) (e mailbox.Envelope, err error) {
 	a.mu.Lock()
 	keys := slices.Clone(m.keys)
 	a.mu.Unlock()
@@ -142,24 +130,21 @@ func (a *Agent) read(ctx context.Context, m *queued) (mailbox.Envelope, error) {
 		if errors.Is(err, mailbox.ErrGone) {
 			continue
 		}
-		if err != nil {
-			return mailbox.Envelope{}, awayError{err}
+		if err == nil {
+			e, err = a.opts.Signing.Decode(item.Raw)
 		}
-		e, err := a.opts.Signing.Decode(item.Raw)
 		if err == nil && messageKey(e) != m.key {
 			continue // another message has taken its place, and comes as one of its own
 		}
-		return a.withTaskState(e), err
+		return e, err
 	}
-	return mailbox.Envelope{}, mailbox.ErrGone
+	return e, mailbox.ErrGone
 }
 
 // withTaskState is e, with the state that the task which it gives has now.
 func (a *Agent) withTaskState(e mailbox.Envelope) mailbox.Envelope {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if e.Type.GivesTask() && e.Task != nil {
-		if t, ok := a.tasks.get(Received, e.From, e.Task.ID); ok {
+	if e.Type.GivesTask() {
+		if t, ok := a.tasks.get(Received, e.From, taskID(e)); ok {
 			e.Task = &mailbox.Task{ID: e.Task.ID, State: t.State, Deadline: e.Task.Deadline}
 		}
 	}
@@ -173,55 +158,74 @@ func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bo
 	_, broken := errors.AsType[*mailbox.Error](err)
 	switch {
 	case errors.Is(err, mailbox.ErrGone): // somebody else has dealt with it
-		a.take(m)
+		_ = a.end(ctx, m, mailbox.Taken, func() error { return nil })
 		return e, false, nil
 	case broken:
 		a.observeBroken(mailbox.Envelope{ID: m.id, From: m.from}, err) // it was changed in the inbox
-		a.clear(ctx, a.take(m), mailbox.Malformed)
+		_ = a.end(ctx, m, mailbox.Malformed, func() error { return nil })
 		return e, false, nil
 	case err != nil:
 		return e, false, err
 	}
-	var from *mailbox.Card
-	if a.expired(e) {
-		from = a.cards.get(ctx, e.From)
+	a.refreshCards(ctx)
+	err = a.end(ctx, m, mailbox.Taken, func() error {
+		what, why := a.obsolete(e, m.key)
+		if what == "" {
+			e = a.withTaskState(e)
+			return errWaits
+		}
+		if e.Type.GivesTask() {
+			a.queue.channelOpened() // there may be a channel for what waited for this one to end
+		}
+		answer := a.receipt(e)
+		if what != EventDuplicate {
+			answer = a.expiryAnswer(e)
+		}
+		err := a.answer(answer)
+		if err == nil {
+			a.observe(what, e, why)
+		}
+		return err
+	})
+	if ok = errors.Is(err, errWaits); ok || errors.Is(err, errSettled) {
+		err = nil
 	}
-	keys, done, err := a.takeObsolete(m, e, from)
-	if done == nil || err != nil {
-		return e, done == nil, err
-	}
-	a.observe(done.what, e, done.why)
-	a.clear(ctx, keys, mailbox.Taken, m.stamps...)
-	return e, false, nil
+	return e, ok, err
 }
 
-// takeObsolete answers and takes out e if it is not given to the bot any more; nil: it is.
-func (a *Agent) takeObsolete(m *queued, e mailbox.Envelope, from *mailbox.Card) ([]string, *handled, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	what, why := a.obsolete(e, m.key)
-	if what == "" {
-		return nil, nil, nil
-	}
-	answer := a.receipt(e)
-	if what != EventDuplicate {
-		answer = a.expiryAnswer(e, from)
-	}
-	done, err := a.finish(what, why, answer)
-	if err != nil {
-		return nil, done, awayError{err}
-	}
-	if e.Type.GivesTask() {
-		a.queue.channelOpened() // there may be a channel for what waited for this one to end
-	}
-	return a.queue.remove(m), done, nil
+var (
+	errWaits   = errors.New("the message is still for the bot")
+	errSettled = errors.New("the message was settled before")
+)
+
+// end takes m out of the queue and the inbox with what note commits. With an error of note it stays; it is errSettled
+// where it was settled before.
+func (a *Agent) end(ctx context.Context, m *queued, how mailbox.Outcome, note func() error) error {
+	keys, err := a.endInQueue(m, note)
+	a.clear(ctx, keys, how, m.stamps...)
+	return err
 }
 
-// take takes m out of the queue, and returns its keys.
-func (a *Agent) take(m *queued) []string {
+func (a *Agent) endInQueue(m *queued, note func() error) ([]string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.queue.remove(m)
+	if !a.queue.has(m) {
+		return nil, errSettled
+	}
+	if err := note(); err != nil {
+		return nil, err
+	}
+	return a.queue.remove(m), nil
+}
+
+// clear takes mail that the bot is not to get any more out of the inbox. What the store
+// refuses to take out is looked at again later.
+func (a *Agent) clear(ctx context.Context, keys []string, how mailbox.Outcome, stamps ...string) {
+	for _, key := range keys {
+		if err := a.settle(ctx, key, how, stamps...); err != nil {
+			a.postpone(err)
+		}
+	}
 }
 
 // deliverOne gives one message to the bot and settles it. It returns when the bot has
@@ -250,8 +254,7 @@ func (a *Agent) deliverOne(ctx context.Context, m *queued, on Progress) error {
 		return err
 	}
 	a.opts.Trace("delivered")
-	a.delivered(ctx, m, e)
-	return nil
+	return a.delivered(ctx, m, e)
 }
 
 // give hands d to the bot: a result that belongs in a conversation by the channel
@@ -306,11 +309,11 @@ func passed(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }
 // expiryAnswer is what the sender gets of e, which was not delivered in time; nil: nothing. It
 // would take it for delivered, as it is in the inbox no more. A sender that asked for no
 // acknowledgement gets it where its mailbox knows what to do with that.
-func (a *Agent) expiryAnswer(e mailbox.Envelope, from *mailbox.Card) *mailbox.Envelope {
+func (a *Agent) expiryAnswer(e mailbox.Envelope) *mailbox.Envelope {
 	if e.Type.AboutTask() || e.Type.Control() {
 		return nil
 	}
-	if !e.Metadata.RequiresAck && (from == nil || from.Protocol == "") {
+	if !e.Metadata.RequiresAck && !a.acknowledges(e.From) {
 		return nil
 	}
 	return new(mailbox.NackFor(e, a.opts.Self, time.Now(), mailbox.AgentOffline, "its life ended before it was taken"))
@@ -327,47 +330,24 @@ func lifeEnds(e mailbox.Envelope) time.Time {
 }
 
 // delivered notes that the bot has e: seen first, so that a crash behind it does not repeat it; then acknowledged;
-// then moved to processed. It is done even when ctx ends meanwhile. It reports false where m was settled before: the
-// bot acknowledged it, or refused it, in between.
-func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) bool {
-	keys, ok := a.noteDelivered(m, e)
-	if !ok {
-		return false
-	}
-	a.forwardable.Add(m.name, origin{e.Hops, e.Trace, e.ID})
-	a.opts.Trace("settling")
-	a.observe(EventDelivered, e, "")
-	a.clear(context.WithoutCancel(ctx), keys, mailbox.Taken, m.stamps...)
-	return true
-}
-
-func (a *Agent) noteDelivered(m *queued, e mailbox.Envelope) (keys []string, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.queue.has(m) {
-		return nil, false
-	}
-	asked := ""
-	if e.Type.Asks() {
-		asked = askedKey(e.From, e.ID)
-	}
-	a.note(e.ID, append(a.toldEnd(e), marks(kindSeen, asked, m.key, givenKey(m.name))...)...)
-	if !e.Type.AboutTask() {
-		if err := a.answer(a.receipt(e)); err != nil {
-			a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
+// then moved to processed. It is done even when ctx ends meanwhile.
+func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) error {
+	return a.end(context.WithoutCancel(ctx), m, mailbox.Taken, func() error {
+		asked := ""
+		if e.Type.Asks() {
+			asked = askedKey(e.From, e.ID)
 		}
-	}
-	return a.queue.remove(m), true
-}
-
-// clear takes mail that the bot is not to get any more out of the inbox. What the store
-// refuses to take out is looked at again later.
-func (a *Agent) clear(ctx context.Context, keys []string, how mailbox.Outcome, stamps ...string) {
-	for _, key := range keys {
-		if err := a.settle(ctx, key, how, stamps...); err != nil {
-			a.postpone(err)
+		a.note(e.ID, append(a.toldEnd(e), marks(kindSeen, asked, m.key, givenKey(m.name))...)...)
+		if !e.Type.AboutTask() {
+			if err := a.answer(a.receipt(e)); err != nil {
+				a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
+			}
 		}
-	}
+		a.forwardable.Add(m.name, origin{e.Hops, e.Trace, e.ID})
+		a.opts.Trace("settling")
+		a.observe(EventDelivered, e, "")
+		return nil
+	})
 }
 
 // refusedByBot ends what the bot will not take. A task is rejected. None of it counts as seen: when it is sent
@@ -376,38 +356,17 @@ func (a *Agent) refusedByBot(ctx context.Context, m *queued, e mailbox.Envelope,
 	if e.Type.AboutTask() && !e.Type.GivesTask() && no.code.Retriable() {
 		return errLater // its sender believes it delivered: who tries again is this side
 	}
-	var giver *mailbox.Card
-	if e.Type.GivesTask() {
-		giver = a.cards.get(ctx, e.From)
-	}
-	keys, err := a.noteRefused(m, e, no, giver)
-	if err != nil {
-		return awayError{err}
-	}
-	a.clear(ctx, keys, mailbox.Taken, m.stamps...)
-	return nil
-}
-
-func (a *Agent) noteRefused(m *queued, e mailbox.Envelope, no refusedWith, giver *mailbox.Card) ([]string, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.queue.has(m) {
-		return nil, nil
-	}
-	a.observe(EventRefused, e, string(no.code))
-	var err error
-	switch {
-	case e.Type.GivesTask():
-		_, err = a.update(TaskUpdate{TaskID: taskID(e), From: e.From, State: mailbox.Rejected, Text: no.Error()}, "", giver,
-			nil)
-		if _, refused := errors.AsType[*mailbox.Error](err); refused {
-			err = nil
+	return a.end(ctx, m, mailbox.Taken, func() (err error) {
+		a.observe(EventRefused, e, string(no.code))
+		switch {
+		case e.Type.GivesTask():
+			u := TaskUpdate{TaskID: taskID(e), From: e.From, State: mailbox.Rejected, Text: no.Error()}
+			if _, err = a.update(u, "", nil); err != nil && errors.As(err, new(*mailbox.Error)) {
+				err = nil
+			}
+		case e.Metadata.RequiresAck && !e.Type.AboutTask():
+			err = a.answer(new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
 		}
-	case e.Metadata.RequiresAck && !e.Type.AboutTask():
-		err = a.answer(new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return a.queue.remove(m), nil
+		return err
+	})
 }

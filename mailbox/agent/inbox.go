@@ -48,7 +48,9 @@ func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int
 			return nil, 0, err
 		}
 		room -= list[0].size
-		waiting = append(waiting, mailOf(list[0], e))
+		a.mu.Lock()
+		waiting = append(waiting, mailOf(list[0], a.withTaskState(e)))
+		a.mu.Unlock()
 	}
 	return waiting, total, nil
 }
@@ -155,14 +157,7 @@ func (a *Agent) dropOverflow(ctx context.Context) int {
 // Ack settles a waiting message: the bot has dealt with it. It is an error where
 // no message of that id waits.
 func (a *Agent) Ack(ctx context.Context, id string) error {
-	m, e, err := a.waitingFor(ctx, id)
-	if err == nil && !a.delivered(ctx, m, e) {
-		err = notWaiting(id)
-	}
-	if err == nil {
-		a.cancelDelivery(m, &Settled{})
-	}
-	return err
+	return a.settleOne(ctx, id, &Settled{}, a.delivered)
 }
 
 // Nack refuses a waiting message. Its sender gets that where it asked for an
@@ -170,12 +165,10 @@ func (a *Agent) Ack(ctx context.Context, id string) error {
 // rejected. A step of a task was acknowledged when it came: with such a code, it
 // goes on waiting here.
 func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message string) error {
-	m, e, err := a.waitingFor(ctx, id)
-	if err != nil {
-		return err
-	}
-	err = a.refusedByBot(ctx, m, e, refusedWith{code, message})
-	a.cancelDelivery(m, &Settled{Refused: true})
+	err := a.settleOne(ctx, id, &Settled{Refused: true},
+		func(ctx context.Context, m *queued, e mailbox.Envelope) error {
+			return a.refusedByBot(ctx, m, e, refusedWith{code, message})
+		})
 	if errors.Is(err, errLater) {
 		return nil
 	}
@@ -192,37 +185,41 @@ func (a *Agent) Waits(id string) bool {
 // Handled reports whether a message of this id was delivered, among the newest.
 func (a *Agent) Handled(id string) bool { return a.forwardable.Contains(id) }
 
-func notWaiting(id string) *mailbox.Error {
-	return mailbox.Invalid("id", "no message %.200q waits; it may have been dealt with", id)
-}
-
-// waitingFor returns the message that the bot knows by id.
-func (a *Agent) waitingFor(ctx context.Context, id string) (m *queued, e mailbox.Envelope, err error) {
+// settleOne calls do for the message that the bot knows by id, and ends its delivery.
+func (a *Agent) settleOne(ctx context.Context, id string, how *Settled,
+	do func(context.Context, *queued, mailbox.Envelope) error) error {
+	gone := mailbox.Invalid("id", "no message %.200q waits; it may have been dealt with", id)
 	a.mu.Lock()
-	m = a.queue.byName[id]
+	m := a.queue.byName[id]
 	var giving *mailbox.Envelope
 	if m != nil {
 		giving = m.giving
 	}
 	a.mu.Unlock()
-	if m == nil {
-		return nil, e, notWaiting(id)
+	var e mailbox.Envelope
+	var err error
+	switch {
+	case m == nil:
+		return gone
+	case giving != nil: // the store may be away meanwhile
+		e = *giving
+	default:
+		e, err = a.read(ctx, m)
 	}
-	if giving != nil { // the store may be away meanwhile
-		return m, *giving, nil
+	if errors.Is(err, mailbox.ErrGone) {
+		_ = a.end(ctx, m, mailbox.Taken, func() error { return nil })
+		return gone
 	}
-	if e, err = a.read(ctx, m); errors.Is(err, mailbox.ErrGone) {
-		a.take(m)
-		err = notWaiting(id)
+	if err == nil {
+		err = do(ctx, m, e)
 	}
-	return m, e, err
-}
-
-// cancelDelivery ends the delivery of m, which was settled otherwise.
-func (a *Agent) cancelDelivery(m *queued, how *Settled) {
+	if errors.Is(err, errSettled) {
+		return gone
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if m.cancel != nil {
 		m.cancel(how)
 	}
+	return err
 }

@@ -63,11 +63,8 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		return a.malformed(ctx, item, e, err)
 	}
 	a.opts.Trace("claimed")
-	var from *mailbox.Card
-	if e.Type.GivesTask() || a.expired(e) {
-		from = a.cards.get(ctx, e.From)
-	}
-	done, err := a.decide(item, e, from)
+	a.refreshCards(ctx)
+	done, err := a.decide(item, e)
 	if err != nil || done == nil {
 		return err
 	}
@@ -81,8 +78,8 @@ type handled struct {
 	why  string
 }
 
-// decide deals with e, or puts it into the queue for the bot (nil). from is its sender's card, if that matters.
-func (a *Agent) decide(item mailbox.Item, e mailbox.Envelope, from *mailbox.Card) (*handled, error) {
+// decide deals with e, or puts it into the queue for the bot (nil).
+func (a *Agent) decide(item mailbox.Item, e mailbox.Envelope) (*handled, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -102,11 +99,11 @@ func (a *Agent) decide(item mailbox.Item, e mailbox.Envelope, from *mailbox.Card
 		a.nacked(mailbox.Original(e), e.From, code, message)
 		return a.finish(EventControl, "", nil)
 	case e.Type.GivesTask():
-		return a.takeTask(item, e, from)
+		return a.takeTask(item, e)
 	case e.Type.TaskStep():
 		return a.takeStep(item, e)
 	case a.expired(e):
-		return a.finish(EventExpired, lifeOver, a.expiryAnswer(e, from))
+		return a.finish(EventExpired, lifeOver, a.expiryAnswer(e))
 	case e.Type == mailbox.TypePing:
 		return a.finish(EventControl, "", new(mailbox.PongFor(e, a.opts.Self, now)))
 	case e.Type == mailbox.TypeRegister:

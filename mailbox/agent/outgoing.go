@@ -125,12 +125,12 @@ func outside[T any](ctx context.Context, a *Agent, f func(context.Context) (T, e
 func (a *Agent) look(ctx context.Context, r *receiver) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	last, place := r.last, mailbox.Waiting
-	online, err := outside(ctx, a, func(ctx context.Context) (online bool, err error) {
-		place, err = a.opts.Store.Where(ctx, r.id, last)
-		return a.online(ctx, r.id), err
+	last := r.last
+	place, err := outside(ctx, a, func(ctx context.Context) (mailbox.Place, error) {
+		a.refreshCards(ctx)
+		return a.opts.Store.Where(ctx, r.id, last)
 	})
-	now := time.Now()
+	now, online := time.Now(), a.online(r.id)
 	came := online && !r.online
 	r.online, r.looked = online, now
 	for n := range r.letters {
@@ -152,13 +152,12 @@ func (a *Agent) attend(ctx context.Context, n *letter) {
 	if !isDue() {
 		return
 	}
-	place, inProgress, err := mailbox.Waiting, false, error(nil)
+	place, err := mailbox.Waiting, error(nil)
 	if n.Key != "" && n.Phase != refused {
 		key, to := n.Key, n.Head.To
 		place, err = outside(ctx, a, func(ctx context.Context) (mailbox.Place, error) {
-			place, err := a.opts.Store.Where(ctx, to, key)
-			inProgress = err == nil && place == mailbox.Waiting && !n.Head.Type.AboutTask() && a.acknowledges(ctx, to)
-			return place, err
+			a.refreshCards(ctx)
+			return a.opts.Store.Where(ctx, to, key)
 		})
 		if !isDue() {
 			return
@@ -187,7 +186,7 @@ func (a *Agent) attend(ctx context.Context, n *letter) {
 	case place == mailbox.Gone:
 		a.log.Warn("the mailbox store has lost a message; sending it again", "to", n.Head.To, "message_id", n.Head.ID)
 		a.put(ctx, n)
-	case n.Phase == doubtful || n.watched() || inProgress:
+	case n.Phase == doubtful || n.watched() || !n.Head.Type.AboutTask() && a.acknowledges(n.Head.To): // in progress
 		n.Phase, n.Due = stored, now.Add(a.opts.AckTimeout)
 	case !a.mayRetry(n):
 		a.die(n, mailbox.AgentOffline, fmt.Sprintf("no acknowledgement after %d attempts", n.attempts()))

@@ -194,7 +194,7 @@ func (r *rig) set(fn func()) {
 // gone makes coder go away, or come back, which the agent sees at once.
 func (r *rig) gone(away bool) {
 	r.set(func() { r.away["coder"] = away })
-	r.Agent.cards.forget()
+	r.forgetCards()
 	r.Agent.mu.Lock()
 	if coder := r.receivers["coder"]; coder != nil {
 		coder.looked = time.Time{}
@@ -238,9 +238,8 @@ func (r *rig) wantCalls(want ...string) {
 // wantLeft fails where not so many messages wait.
 func (r *rig) wantLeft(waiting, dead int) {
 	r.t.Helper()
-	got := []int{r.Counts().Unacknowledged, len(r.DeadLetters())}
-	if want := []int{waiting, dead}; !slices.Equal(got, want) {
-		r.t.Errorf("waiting, dead letters: got %v, want %v", got, want)
+	if w, d := r.Counts().Unacknowledged, len(r.DeadLetters()); w != waiting || d != dead {
+		r.t.Errorf("waiting, dead letters: got %d, %d, want %d, %d", w, d, waiting, dead)
 	}
 }
 

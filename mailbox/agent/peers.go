@@ -6,10 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"feishu-relay/internal/wait"
@@ -227,7 +225,7 @@ func (a *Agent) writeCard(ctx context.Context, last bool) error {
 		c.Status = mailbox.Offline
 	}
 	err := a.opts.Store.SetCard(ctx, c)
-	a.cards.forget()
+	a.forgetCards()
 	return err
 }
 
@@ -276,43 +274,38 @@ func (a *Agent) Agents(ctx context.Context) ([]mailbox.Card, error) {
 
 // online reports whether an agent lives, as far as the registry knows. An agent
 // that is in no registry is not.
-func (a *Agent) online(ctx context.Context, id mailbox.AgentID) bool {
-	c := a.cards.get(ctx, id)
+func (a *Agent) online(id mailbox.AgentID) bool {
+	c := cardOf(a.cards, id)
 	return c != nil && c.At(time.Now(), a.opts.HeartbeatTimeout) != mailbox.Offline
 }
 
 // acknowledges reports whether an agent's mailbox acknowledges what its bot has.
-func (a *Agent) acknowledges(ctx context.Context, id mailbox.AgentID) bool {
-	c := a.cards.get(ctx, id)
+func (a *Agent) acknowledges(id mailbox.AgentID) bool {
+	c := cardOf(a.cards, id)
 	return c != nil && c.Protocol != ""
 }
 
-// cardCache spares the registry the many questions of retries.
-type cardCache struct {
-	read   func(context.Context) ([]mailbox.Card, error)
-	log    *slog.Logger
-	mu     sync.Mutex
-	at     time.Time      // guarded by mu, as the following are
-	last   []mailbox.Card // as of at
-	failed bool           // the newest read did, which is logged
+// refreshCards reads the registry, unless that was done lately. If it cannot be read, no card is known.
+func (a *Agent) refreshCards(ctx context.Context) {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	if time.Since(a.cardsRead) <= cardsFresh {
+		return
+	}
+	cards, err := a.opts.Store.Cards(ctx)
+	if err != nil && a.cardsErr == nil && ctx.Err() == nil {
+		a.log.Warn("the agents' cards cannot be read", "err", err)
+	}
+	a.cardsRead, a.cardsErr = time.Now(), err
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cards = cards
 }
 
-// get returns an agent's card; nil: it has none, or the registry cannot be read.
-func (c *cardCache) get(ctx context.Context, id mailbox.AgentID) *mailbox.Card {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.at) > cardsFresh {
-		cards, err := c.read(ctx)
-		if err != nil {
-			if !c.failed && ctx.Err() == nil {
-				c.log.Warn("the agents' cards cannot be read", "err", err)
-				c.failed = true
-			}
-			return nil
-		}
-		c.at, c.last, c.failed = time.Now(), cards, false
-	}
-	return cardOf(c.last, id)
+func (a *Agent) forgetCards() {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	a.cardsRead = time.Time{}
 }
 
 func cardOf(cards []mailbox.Card, id mailbox.AgentID) *mailbox.Card {
@@ -321,12 +314,6 @@ func cardOf(cards []mailbox.Card, id mailbox.AgentID) *mailbox.Card {
 		return nil
 	}
 	return &cards[i]
-}
-
-func (c *cardCache) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = time.Time{}
 }
 
 // Counts is how much waits, for metrics and the status.

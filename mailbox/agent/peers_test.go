@@ -301,6 +301,7 @@ func TestUnreadableRegistryIsLogged(t *testing.T) {
 				t.Errorf("spell %d: %d lines in all\n%s", spell, got, log.String())
 			}
 			w.hub.failing(nil)
+			time.Sleep(2 * time.Second)
 			a.say(b, "three", wanted)
 		}
 	})

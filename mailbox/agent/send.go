@@ -32,11 +32,8 @@ func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 		code, message := mailbox.Refusal(e)
 		return Sent{ID: mailbox.Original(e)}, a.Nack(ctx, mailbox.Original(e), code, message)
 	}
-	var giver *mailbox.Card
-	if e.Type.TaskStep() {
-		giver = a.giver(ctx, taskID(e), e.To)
-	}
-	sent, err := a.sendOnce(e, d.ForwardOf, giver)
+	a.refreshCards(ctx)
+	sent, err := a.sendOnce(e, d.ForwardOf)
 	if err == nil && !e.Type.TaskStep() {
 		sent.Note = a.receiverNote(ctx, e.To, sent.ExpiresAt)
 	}
@@ -58,8 +55,8 @@ func (a *Agent) senderID(id string, to mailbox.AgentID) string {
 	return id
 }
 
-// sendOnce sends e, unless the bot has sent it under its id before. giver is the card of who gave the task of a step.
-func (a *Agent) sendOnce(e mailbox.Envelope, forwardOf string, giver *mailbox.Card) (Sent, error) {
+// sendOnce sends e, unless the bot has sent it under its id before.
+func (a *Agent) sendOnce(e mailbox.Envelope, forwardOf string) (Sent, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var noted []book.Record
@@ -78,7 +75,7 @@ func (a *Agent) sendOnce(e mailbox.Envelope, forwardOf string, giver *mailbox.Ca
 	}
 	e.ReplyTo, e.Metadata.CorrelationID = a.senderID(e.ReplyTo, e.To), a.senderID(e.Metadata.CorrelationID, e.To)
 	if e.Type.TaskStep() { // who gave the task gets it, whomever else this agent may write to
-		return a.sendStep(e, giver, noted)
+		return a.sendStep(e, noted)
 	}
 	if err := a.checkReceiver(e.To); err != nil {
 		return Sent{}, err
@@ -157,13 +154,13 @@ func (a *Agent) delegate(to mailbox.AgentID) bool {
 }
 
 // sendStep is for bots that write the envelopes of their tasks' steps themselves.
-func (a *Agent) sendStep(e mailbox.Envelope, giver *mailbox.Card, with []book.Record) (Sent, error) {
+func (a *Agent) sendStep(e mailbox.Envelope, with []book.Record) (Sent, error) {
 	u := TaskUpdate{TaskID: taskID(e), From: e.To, State: e.Type.State(), Parts: e.Content.Parts}
 	if e.Task != nil {
 		u.State = cmp.Or(u.State, e.Task.State)
 	}
 	u.State = cmp.Or(u.State, mailbox.Working) // it only reports progress
-	r, err := a.update(u, e.ID, giver, with)
+	r, err := a.update(u, e.ID, with)
 	if err != nil {
 		return Sent{}, err
 	}
@@ -212,29 +209,28 @@ func asRefusal(err error) *mailbox.Error {
 // receiverNote is what the sender of a message that expires then should know of
 // the receiver.
 func (a *Agent) receiverNote(ctx context.Context, to mailbox.AgentID, expires time.Time) string {
+	if a.whyNot(to, expires) == "" {
+		return ""
+	}
+	a.forgetCards() // what keeps a message has to be true now
+	a.refreshCards(ctx)
+	return a.whyNot(to, expires)
+}
+
+// whyNot is what keeps a message from an agent, as far as is known.
+func (a *Agent) whyNot(to mailbox.AgentID, expires time.Time) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	until := ""
 	if !expires.IsZero() {
 		until = " until " + expires.UTC().Format(time.RFC3339)
 	}
-	if c := a.cards.get(ctx, to); c != nil && a.whyNot(c, until) == "" {
-		return ""
-	}
-	cards, err := a.opts.Store.Cards(ctx) // what keeps a message has to be true now
-	c := cardOf(cards, to)
-	switch {
-	case err != nil:
+	switch c := cardOf(a.cards, to); {
+	case a.cards == nil:
 		return ""
 	case c == nil:
 		return fmt.Sprintf("no agent %q has registered yet; the message waits for it%s", to, until)
-	}
-	return a.whyNot(c, until)
-}
-
-// whyNot is what keeps a message from c's agent, which is registered.
-func (a *Agent) whyNot(c *mailbox.Card, until string) string {
-	to := c.AgentID
-	switch {
-	case c.At(time.Now(), a.opts.HeartbeatTimeout) == mailbox.Offline:
+	case !a.online(to):
 		return fmt.Sprintf("%s is offline; the message waits for it%s", to, until)
 	case !c.Allows(a.opts.Self):
 		return fmt.Sprintf("%s takes no messages from %s, and will refuse it", to, a.opts.Self)

@@ -42,7 +42,7 @@ func taskID(e mailbox.Envelope) string {
 
 // takeTask decides about a task, answers who gave it, and makes it ready for the bot
 // when it is accepted.
-func (a *Agent) takeTask(item mailbox.Item, e mailbox.Envelope, from *mailbox.Card) (*handled, error) {
+func (a *Agent) takeTask(item mailbox.Item, e mailbox.Envelope) (*handled, error) {
 	t, known := a.tasks.get(Received, e.From, taskID(e))
 	switch {
 	case known:
@@ -56,7 +56,7 @@ func (a *Agent) takeTask(item mailbox.Item, e mailbox.Envelope, from *mailbox.Ca
 		t.State = mailbox.Accepted
 	}
 	again, over := t.MessageID != e.ID, !t.open()
-	step := stepFor(a.step(t, t.State, t.Reason, nil), from)
+	step := a.stepFor(a.step(t, t.State, t.Reason, nil))
 	if over && !again { // the end itself was sent, with what the bot wrote
 		step = nil
 	}
@@ -132,11 +132,10 @@ func (a *Agent) step(t task, state mailbox.TaskState, text string, parts []mailb
 	return e
 }
 
-// stepFor is a step as the mailbox of who gave the task gets it. One of another program (by its card; nil: it has
-// none) hands all its mail to its model: it gets no step without content (nil), and each other one
-// with a text.
-func stepFor(e mailbox.Envelope, card *mailbox.Card) *mailbox.Envelope {
-	if card != nil && card.Protocol == "" && strings.TrimSpace(e.Text()) == "" {
+// stepFor is a step as the mailbox of who gave the task gets it. One of another program hands all its mail to its
+// model: it gets no step without content (nil), and each other one with a text.
+func (a *Agent) stepFor(e mailbox.Envelope) *mailbox.Envelope {
+	if card := cardOf(a.cards, e.To); card != nil && card.Protocol == "" && strings.TrimSpace(e.Text()) == "" {
 		if silent(e) {
 			return nil
 		}
@@ -154,25 +153,14 @@ func silent(e mailbox.Envelope) bool {
 
 // UpdateTask moves a task that this agent took, and sends that to who gave it.
 func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (TaskRecord, error) {
-	giver := a.giver(ctx, u.TaskID, u.From)
+	a.refreshCards(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.update(u, "", giver, nil)
-}
-
-// giver is the card of the agent that gave a task; nil: there is none.
-func (a *Agent) giver(ctx context.Context, id string, from mailbox.AgentID) *mailbox.Card {
-	a.mu.Lock()
-	t, err := a.taken(id, from)
-	a.mu.Unlock()
-	if err != nil {
-		return nil
-	}
-	return a.cards.get(ctx, t.Peer)
+	return a.update(u, "", nil)
 }
 
 // update is UpdateTask with an id for the news, "": a new one, and records that go with it.
-func (a *Agent) update(u TaskUpdate, id string, giver *mailbox.Card, with []book.Record) (TaskRecord, error) {
+func (a *Agent) update(u TaskUpdate, id string, with []book.Record) (TaskRecord, error) {
 	t, err := a.taken(u.TaskID, u.From)
 	if err != nil {
 		return TaskRecord{}, err
@@ -195,7 +183,7 @@ func (a *Agent) update(u TaskUpdate, id string, giver *mailbox.Card, with []book
 	if !t.open() {
 		t.Said = e.Fingerprint()
 	}
-	if err := a.send(stepFor(e, giver), append(with, t.record())...); err != nil {
+	if err := a.send(a.stepFor(e), append(with, t.record())...); err != nil {
 		return TaskRecord{}, err
 	}
 	a.opts.Trace("told")
