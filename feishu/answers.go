@@ -176,18 +176,6 @@ func (b *chatBot) bot() Bot {
 	return Bot{OpenID: cmp.Or(b.BotID, b.OpenID), Name: cmp.Or(b.BotName, b.Name)}
 }
 
-// ParseChatBots reads a page of Feishu's answer to GET im/v1/chats/{id}/members/bots. Errors
-// wrap [ErrNotAccepted].
-func ParseChatBots(answer []byte) (bots []Bot, err error) {
-	data, err := ReadAnswer[struct {
-		Items []chatBot `json:"items"`
-	}](answer)
-	for _, item := range data.Items {
-		bots = append(bots, item.bot())
-	}
-	return bots, err
-}
-
 // ShownMessage returns a message in the form of the REST API (docs/feishu.md 5), changed at updated.
 func ShownMessage(m *Message, updated relay.Millis, sender map[string]any) map[string]any {
 	millis := func(at relay.Millis) string { return strconv.FormatInt(int64(at), 10) }

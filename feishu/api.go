@@ -329,72 +329,56 @@ func (a *API) Managers(ctx context.Context, chat relay.ChatID) (owner relay.Open
 	return answer.Owner, answer.Managers, err
 }
 
-// fileStall is how long Feishu may send nothing of a file.
-const fileStall = 30 * time.Second
+// fileTime is how long all of a file may take.
+const fileTime = 10 * time.Minute
 
-var (
-	errSlow  = fmt.Errorf("Feishu did not answer within %v", callTimeout)
-	errStall = fmt.Errorf("Feishu sent nothing of the file for %v", fileStall)
-)
+var errSlow = fmt.Errorf("Feishu did not answer within %v", callTimeout)
 
 // File opens a file of a message: GET im/v1/messages/{id}/resources/{key}
 // (docs/feishu.md 5.4). Its bytes are read from Feishu as the caller reads them; it fails
-// when ctx ends, or when Feishu sends nothing for 30 s. The caller closes the Body.
+// when ctx ends, or after ten minutes. The caller closes the Body.
 func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (file relay.FileContent, err error) {
 	path := messagePath(id) + "/resources/" + url.PathEscape(f.Key)
-	body := &fileBody{}
-	body.ctx, body.cancel = context.WithCancelCause(ctx)
+	ctx, late := context.WithTimeout(ctx, fileTime)
+	ctx, end := context.WithCancelCause(ctx)
+	cancel := func() { end(nil); late() }
 	err = a.withToken(ctx, func(token string) error {
-		defer time.AfterFunc(callTimeout, func() { body.cancel(errSlow) }).Stop()
-		req, err := a.request(body.ctx, http.MethodGet, path, url.Values{"type": {f.Type}}, token, nil)
+		defer time.AfterFunc(callTimeout, func() { end(errSlow) }).Stop()
+		req, err := a.request(ctx, http.MethodGet, path, url.Values{"type": {f.Type}}, token, nil)
 		if err != nil {
 			return err
 		}
 		req.Header.Set("Accept-Encoding", "identity") // so that the size is known
 		res, err := a.client.Do(req)
 		if err != nil {
-			return body.cause(WithoutURL(err))
+			return WithoutURL(err)
 		}
-		if body.ReadCloser = res.Body; res.StatusCode != http.StatusOK {
+		if res.StatusCode != http.StatusOK {
 			defer res.Body.Close()
 			_, err := readBody(res)
-			return cmp.Or(body.cause(err), fmt.Errorf("HTTP %d", res.StatusCode))
+			return cmp.Or(err, fmt.Errorf("HTTP %d", res.StatusCode))
 		}
 		_, header, _ := mime.ParseMediaType(res.Header.Get("Content-Disposition")) // without one it has no name
 		f.Name = cmp.Or(f.Name, content.FileName(header["filename"]))
-		file = relay.FileContent{File: f, MediaType: res.Header.Get("Content-Type"), Size: res.ContentLength, Body: body}
+		file = relay.FileContent{File: f, MediaType: res.Header.Get("Content-Type"), Size: res.ContentLength,
+			Body: fileBody{res.Body, cancel}}
 		return nil
 	})
 	if err != nil {
-		body.cancel(nil)
-		return relay.FileContent{}, fmt.Errorf("GET %s: %w", path, err)
+		err = fmt.Errorf("GET %s: %w", path, cmp.Or(context.Cause(ctx), err))
+		cancel()
 	}
-	return file, nil
+	return file, err
 }
 
-// fileBody is the body of a file, with a limit for pauses.
+// fileBody is the body of a file. Its end ends the call.
 type fileBody struct {
 	io.ReadCloser
-	ctx    context.Context // of the call: its cause says why a read failed
-	cancel context.CancelCauseFunc
+	cancel func()
 }
 
-func (b *fileBody) Read(p []byte) (int, error) {
-	defer time.AfterFunc(fileStall, func() { b.cancel(errStall) }).Stop()
-	n, err := b.ReadCloser.Read(p)
-	return n, b.cause(err)
-}
-
-// cause is err, or why the call was ended.
-func (b *fileBody) cause(err error) error {
-	if err == nil || errors.Is(err, io.EOF) {
-		return err
-	}
-	return cmp.Or(context.Cause(b.ctx), err)
-}
-
-func (b *fileBody) Close() error {
-	defer b.cancel(nil)
+func (b fileBody) Close() error {
+	defer b.cancel()
 	return b.ReadCloser.Close()
 }
 

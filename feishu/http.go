@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -69,30 +68,6 @@ type Once struct {
 func (o *Once) UnmarshalJSON(data []byte) error {
 	o.Times++
 	return json.Unmarshal(data, &o.Text)
-}
-
-// CopyHeader copies the header of a request or a response that is forwarded, without the headers that are between
-// two hosts only (RFC 9110, 7.6.1).
-func CopyHeader(to, from http.Header) {
-	maps.Copy(to, from)
-	for _, list := range to["Connection"] {
-		for name := range strings.SplitSeq(list, ",") {
-			to.Del(strings.TrimSpace(name))
-		}
-	}
-	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate",
-		"Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
-		to.Del(name)
-	}
-}
-
-// ForwardHeader is CopyHeader for a request of net/http's client. If from has no User-Agent, the client
-// sends none either.
-func ForwardHeader(to, from http.Header) {
-	CopyHeader(to, from)
-	if _, ok := to["User-Agent"]; !ok {
-		to["User-Agent"] = nil
-	}
 }
 
 // WithoutURL returns err without the URL that net/http puts into it, which may contain a

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"strconv"
 	"strings"
@@ -28,87 +30,76 @@ const (
 	ticketLife   = 2 * time.Minute // from the answer to the WebSocket; every SDK connects at once
 )
 
-// bootstrap makes the call that returns the address of a long connection (docs/feishu.md 1.1).
-func bootstrap(ctx context.Context, client *http.Client, base *url.URL, query string, header http.Header, body []byte) (
-	resp *http.Response, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	u := base.JoinPath(larkws.GenEndpointUri)
-	u.RawQuery = query
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
-	req.Header = header
-	if resp, err = client.Do(req); err != nil {
-		return nil, nil, feishu.WithoutURL(err)
-	}
-	defer resp.Body.Close()
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return resp, answer, err
-}
-
-// Bootstrap passes a bootstrap call to Feishu, and Feishu's answer to the bot with the gateway's own WebSocket URL and
-// short reconnect settings. An answer without a URL, such as a refusal, passes unchanged.
+// Bootstrap passes a bootstrap call to Feishu (docs/feishu.md 1.1), and Feishu's answer to the bot with the gateway's
+// own WebSocket URL and short reconnect settings. An answer without a URL, such as a refusal, passes unchanged.
 func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
-	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(callTimeout)) // fails for a recorder in a test
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBootstrap))
-	_ = deadline.SetReadDeadline(time.Time{})
 	if err != nil {
 		fail(w, http.StatusRequestEntityTooLarge, "the bootstrap call's body cannot be read")
 		return
 	}
-	header := http.Header{}
-	feishu.ForwardHeader(header, r.Header)
-	header.Del("Accept-Encoding") // the answer is to be read
-	resp, answer, err := bootstrap(r.Context(), s.client, s.Upstream, r.URL.RawQuery, header, body)
-	if err != nil {
-		if r.Context().Err() == nil {
-			s.Logger.Warn("feishu cannot be reached for a long connection", "err", err)
-			s.Counter("bootstrap_failed")
-		}
-		fail(w, http.StatusBadGateway, "Feishu cannot be reached")
-		return
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	proxy := httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Path, p.Out.URL.RawPath = larkws.GenEndpointUri, "" // the Node SDK doubles slashes
+			p.SetURL(s.Upstream)
+			p.Out.Header.Del("Accept-Encoding") // the answer is to be read
+			p.Out.Body, p.Out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		},
+		Transport: s.client.Transport,
+		ModifyResponse: func(resp *http.Response) error {
+			answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+			_ = resp.Body.Close()
+			if err == nil && resp.StatusCode == http.StatusOK {
+				answer = s.answer(r, answer, appOf(body))
+				resp.Header.Set("Content-Length", strconv.Itoa(len(answer)))
+			}
+			resp.Body = io.NopCloser(bytes.NewReader(answer))
+			return err
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			if r.Context().Err() == nil {
+				s.Logger.Warn("feishu cannot be reached for a long connection", "err", feishu.WithoutURL(err))
+				s.Counter("bootstrap_failed")
+			}
+			fail(w, http.StatusBadGateway, "Feishu cannot be reached")
+		},
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}
-	feishu.CopyHeader(w.Header(), resp.Header)
-	if resp.StatusCode == http.StatusOK {
-		ours, err := s.ours(r, answer, appOf(body))
-		switch code := feishu.CodeOf(err); {
-		case err == nil:
-			answer = ours
-			w.Header().Del("Content-Length")
-		case code == codeWrongDomain:
-			s.Logger.Error("feishu refused a bot's bootstrap call", "err", err, "fix", fixDomain)
-		case code == 0:
-			s.Logger.Warn("the answer to a bootstrap call cannot be read: the bot connects to feishu directly", "err", err)
-			s.Counter("bootstrap_failed")
-		}
-	}
-	w.WriteHeader(resp.StatusCode)
-	_, _ = w.Write(answer) // fails if the bot has gone
+	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// ours is Feishu's answer with the gateway's URL in it. Feishu's is remembered for the WebSocket.
-func (s *Server) ours(r *http.Request, answer []byte, c credentials) ([]byte, error) {
+// answer is what the bot gets of Feishu's answer: with the gateway's URL in it. Feishu's is remembered for the
+// WebSocket.
+func (s *Server) answer(r *http.Request, answer []byte, c credentials) []byte {
 	endpoint, config, err := parseEndpoint(answer)
-	if err != nil {
-		return nil, err
-	}
 	var whole, data map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(answer, &whole), json.Unmarshal(whole["data"], &data)); err != nil {
-		return nil, err
+	if err == nil {
+		err = errors.Join(json.Unmarshal(answer, &whole), json.Unmarshal(whole["data"], &data))
+	}
+	switch code := feishu.CodeOf(err); {
+	case code == codeWrongDomain:
+		s.Logger.Error("feishu refused a bot's bootstrap call", "err", err, "fix", fixDomain)
+		return answer
+	case code != 0:
+		return answer
+	case err != nil:
+		s.Logger.Warn("the answer to a bootstrap call cannot be read: the bot connects to feishu directly", "err", err)
+		s.Counter("bootstrap_failed")
+		return answer
 	}
 	t := ticket{upstream: endpoint, app: c.AppID.Text, given: time.Now()}
 	if config, t.ping, err = shorten(config, 0); err == nil {
 		data["ClientConfig"] = config
 	}
-	data["URL"], _ = relay.Marshal(s.public(r) + endpoint.RequestURI()) // neither fails
+	data["URL"], _ = relay.Marshal(s.public(r) + endpoint.RequestURI()) // neither fails, as all is JSON or a text
 	whole["data"], _ = relay.Marshal(data)
 	s.tickets.Add(canonical(endpoint.RawQuery), t)
 	s.Bootstrapped(c.AppID.Text, c.AppSecret.Text)
 	s.Counter("bootstrapped")
-	return relay.Marshal(whole)
+	answer, _ = relay.Marshal(whole)
+	return answer
 }
 
 // parseEndpoint reads Feishu's answer to a bootstrap call (docs/feishu.md 1.1): the address of the WebSocket and a
@@ -136,16 +127,14 @@ func serviceID(endpoint *url.URL) int32 {
 
 // public returns the gateway's WebSocket address for the sender of a request.
 func (s *Server) public(r *http.Request) string {
-	var scheme, host, path string
+	u := url.URL{Host: r.Host}
 	if s.PublicURL != nil {
-		scheme, host, path = s.PublicURL.Scheme, s.PublicURL.Host, strings.TrimRight(s.PublicURL.EscapedPath(), "/")
-	} else {
-		scheme, host = s.Address(r)
+		u = *s.PublicURL
+	} else if s.Address != nil {
+		u.Scheme, u.Host = s.Address(r)
 	}
-	if scheme == "https" || scheme == "wss" {
-		return "wss://" + host + path
-	}
-	return "ws://" + host + path
+	scheme := map[bool]string{true: "wss", false: "ws"}[u.Scheme == "https" || u.Scheme == "wss"]
+	return scheme + "://" + u.Host + strings.TrimRight(u.EscapedPath(), "/")
 }
 
 // credentials are those of a bootstrap call; the secret is "" in a call with an assertion instead.
@@ -214,9 +203,6 @@ func (s *Server) ticket(rawQuery string) (ticket, bool) {
 
 // canonical returns the one form of a query that a client may have encoded in another way.
 func canonical(rawQuery string) string {
-	v, err := url.ParseQuery(rawQuery)
-	if err != nil {
-		return rawQuery
-	}
+	v, _ := url.ParseQuery(rawQuery) // without what cannot be read
 	return v.Encode()
 }

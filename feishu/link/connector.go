@@ -1,10 +1,12 @@
 package link
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -111,17 +113,32 @@ func (c *Connector) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// bootstrap makes the call that returns the address of a long connection (docs/feishu.md 1.1).
+func (c *Connector) bootstrap(ctx context.Context) (answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	body, _ := json.Marshal(c.app) // it never fails for texts
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(larkws.GenEndpointUri).String(),
+		bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = http.Header{"Locale": {"zh"}, "Content-Type": {"application/json"},
+		"User-Agent": {larkcore.UserAgent("")}}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return nil, feishu.WithoutURL(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("HTTP status %d", resp.StatusCode)
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+}
+
 // connect opens one connection and carries its events until it ends.
 func (c *Connector) connect(ctx context.Context) error {
-	body, err := json.Marshal(c.app)
-	if err != nil {
-		return err
-	}
-	resp, answer, err := bootstrap(ctx, c.client, c.base, "", http.Header{"Locale": {"zh"},
-		"Content-Type": {"application/json"}, "User-Agent": {larkcore.UserAgent("")}}, body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("HTTP status %d", resp.StatusCode)
-	}
+	answer, err := c.bootstrap(ctx)
 	if err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}

@@ -90,8 +90,7 @@ type Options struct {
 	Client *http.Client
 	// PublicURL is the gateway's address for the bot; nil: the one that Address returns.
 	PublicURL *url.URL
-	// Address returns the address that a request was sent to: http or https, and host:port. nil: by the request's TLS and
-	// Host.
+	// Address returns the address that a request was sent to: http or https, and host:port. nil: http and its Host.
 	Address func(*http.Request) (scheme, host string)
 	// Loopback says that only this machine reaches the gateway. Otherwise a WebSocket is accepted only with the query of
 	// a bootstrap answer of the last two minutes, once.
@@ -118,21 +117,11 @@ type Server struct {
 
 // NewServer makes a server. It starts nothing.
 func NewServer(o Options) *Server {
-	if o.Address == nil {
-		o.Address = address
-	}
 	s := &Server{Options: o, client: feishu.WithoutRedirects(o.Client), changed: make(chan struct{})}
 	s.tickets, _ = lru.New[string, ticket](maxTickets) // fails only for a size below 1, as the next
 	s.injections, _ = lru.New[string, context.CancelCauseFunc](maxInjections)
 	s.closing, s.stop = context.WithCancel(context.Background())
 	return s
-}
-
-func address(r *http.Request) (scheme, host string) {
-	if r.TLS != nil {
-		return "https", r.Host
-	}
-	return "http", r.Host
 }
 
 // Connected reports whether a bot is connected and ready: it has sent something, or has been connected for 2 s.

@@ -11,44 +11,6 @@ import (
 	"feishu-relay/feishu"
 )
 
-func inject(r *rig, ctx context.Context, event string) error {
-	return r.s.Inject(ctx, feishu.Injection{Event: []byte(event)})
-}
-
-func TestWhatTheBotAnswersToAnInjection(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		status int // 0: none
-		want   error
-		code   int
-	}{
-		{"handled", 200, nil, 0},
-		{"failed", 500, nil, 500},
-		{"refused", 404, nil, 404},
-		{"redirected", 302, nil, 302},
-		{"accepted is no answer here", 202, nil, 202},
-		{"away behind a proxy", 502, feishu.ErrNotInjected, 0},
-		{"away", 0, feishu.ErrNotInjected, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, "http://bot/hook", via(func(*http.Request) (*http.Response, error) {
-				if c.status == 0 {
-					return nil, errors.New("connection refused")
-				}
-				return says(c.status, ""), nil
-			}))
-			err := inject(r, t.Context(), event("e1"))
-			a, _ := errors.AsType[*feishu.AnswerError](err)
-			switch {
-			case c.code != 0 && (a == nil || a.Code != c.code):
-				t.Errorf("got %v, want %d", err, c.code)
-			case c.code == 0 && !errors.Is(err, c.want):
-				t.Errorf("got %v, want %v", err, c.want)
-			}
-		})
-	}
-}
-
 // A bot that thinks inside its handler is posted to once.
 func TestAnInjectionWaitsForTheAnswer(t *testing.T) {
 	bot := httptest.NewServer(nil)
