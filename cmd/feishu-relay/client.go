@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"feishu-relay/internal/selftest"
 	"feishu-relay/internal/words"
 	"feishu-relay/relay"
 )
@@ -108,8 +107,7 @@ func (c *client) call(ctx context.Context, method, path string, in any) (data []
 	}
 	limited, cancel := context.WithTimeout(ctx, apiWithin)
 	defer cancel()
-	resp, data, err := selftest.Fetch(limited, selftest.Direct, method, "http://"+c.addr+path, c.token, body,
-		maxAPIAnswer+1)
+	resp, data, err := fetch(limited, method, "http://"+c.addr+path, c.token, body)
 	if err != nil {
 		return nil, c.unanswered(ctx, err)
 	}
@@ -121,6 +119,30 @@ func (c *client) call(ctx context.Context, method, path string, in any) (data []
 			c.addr, method, path, maxAPIAnswer)
 	}
 	return data, nil
+}
+
+// direct makes connections past any proxy, each for one call.
+var direct = &http.Transport{DisableKeepAlives: true}
+
+// fetch makes a call, with a token unless that is empty, and reads one byte more of the answer than is allowed.
+// Redirects are answers.
+func fetch(ctx context.Context, method, url, token string, body []byte) (*http.Response, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream") // as MCP wants it
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := direct.RoundTrip(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAPIAnswer+1))
+	return resp, data, err
 }
 
 // unanswered says why there is no answer.

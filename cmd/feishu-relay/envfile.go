@@ -12,12 +12,8 @@ import (
 
 	"github.com/joho/godotenv"
 
-	"feishu-relay/internal/selftest"
 	"feishu-relay/sidecar"
 )
-
-// maxEnvFile is the largest env file that is read, in bytes.
-const maxEnvFile = 64 << 10
 
 // variableName is the form of a variable's name. godotenv takes others as well, such as
 // the empty one for a line without "=".
@@ -44,12 +40,9 @@ func loadEnvFile(path string) ([]notice, error) {
 // readEnvFile returns the variables of a file of KEY=VALUE lines. Its error names the
 // line, and shows nothing of it: it may hold a secret.
 func readEnvFile(path string) (map[string]string, error) {
-	data, err := selftest.ReadAtMost(path, maxEnvFile)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
-	}
-	if len(data) > maxEnvFile {
-		return nil, fmt.Errorf("%s: larger than %d bytes; an env file has one KEY=VALUE a line", path, maxEnvFile)
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // written by editors on Windows
 	if set, ok := parseEnvLines(data); ok {

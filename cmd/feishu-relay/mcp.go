@@ -19,7 +19,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"feishu-relay/internal/selftest"
 	"feishu-relay/mcptools"
 	"feishu-relay/relay"
 )
@@ -141,20 +140,7 @@ func (b *mcpBridge) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.Call
 
 // post returns the answer of the sidecar, or why there is none.
 func (b *mcpBridge) post(ctx context.Context, line []byte) (data []byte, why string) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+b.addr+"/mcp", bytes.NewReader(line))
-	if err != nil {
-		return nil, err.Error()
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	if b.token != "" {
-		req.Header.Set("Authorization", "Bearer "+b.token)
-	}
-	resp, err := selftest.Direct.RoundTrip(req)
-	if err == nil {
-		defer resp.Body.Close()
-		data, err = io.ReadAll(io.LimitReader(resp.Body, maxAPIAnswer))
-	}
+	resp, data, err := fetch(ctx, http.MethodPost, "http://"+b.addr+"/mcp", b.token, line)
 	dial, _ := errors.AsType[*net.OpError](err)
 	switch {
 	case dial != nil && dial.Op == "dial":

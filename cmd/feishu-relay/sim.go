@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -119,7 +118,7 @@ func (s *simScreen) welcome(url string, state feishusim.State) {
 		for i, a := range state.Apps[:min(len(state.Apps), simSidecars)] {
 			fmt.Fprintf(s.w, "  AGENT_NAME=%s FEISHU_APP_ID=%s FEISHU_BASE_URL=%s DATA_DIR=%s "+
 				"LISTEN_ADDR=127.0.0.1:%d GATEWAY_ADDR=127.0.0.1:%d %s run\n",
-				simAgent(a.Name), a.ID, url, data, simPort+2*i, simPort+2*i+1, os.Args[0])
+				"agent_"+string(rune('a'+i)), a.ID, url, data, simPort+2*i, simPort+2*i+1, os.Args[0])
 		}
 	}
 	if len(state.Groups) > 0 && len(state.Users) > 0 && len(state.Apps) > 0 {
@@ -139,17 +138,6 @@ const (
 	simSidecars = 4
 	simPort     = 8801
 )
-
-// simAgent makes a name for the relay out of a bot's.
-func simAgent(name string) string {
-	plain := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return -1
-	}, strings.ToLower(name))
-	return cmp.Or(plain, "bot")
-}
 
 // activity is a line about what happened; "": nothing to show.
 func (s *simScreen) activity(a feishusim.Activity) string {

@@ -61,7 +61,7 @@ func TestSimShowsWhatIsSaid(t *testing.T) {
 		return re
 	}
 	re := until(`curl -s (http://\S+/sim/say) -d '(\{.*\})'`)
-	for _, want := range []string{"BotA  app_id cli_", "AGENT_NAME=bota FEISHU_APP_ID=cli_", "LISTEN_ADDR=127.0.0.1:8801 GATEWAY_ADDR=127.0.0.1:8802"} {
+	for _, want := range []string{"BotA  app_id cli_", "AGENT_NAME=agent_a FEISHU_APP_ID=cli_", "LISTEN_ADDR=127.0.0.1:8801 GATEWAY_ADDR=127.0.0.1:8802"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got %q, want %q in it", out.String(), want)
 		}

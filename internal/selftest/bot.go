@@ -3,9 +3,7 @@ package selftest
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -17,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"feishu-relay/feishu"
 	"feishu-relay/feishu/entry"
 	"feishu-relay/group"
 	"feishu-relay/policy"
@@ -26,9 +23,8 @@ import (
 )
 
 const (
-	challengeLimit = time.Second         // Feishu waits no longer for the answer
-	endsSoon       = 30 * 24 * time.Hour // a certificate that does is worth a word
-	freshError     = time.Hour           // how long an error is reported; it may be fixed since
+	endsSoon   = 30 * 24 * time.Hour // a certificate that does is worth a word
+	freshError = time.Hour           // how long an error is reported; it may be fixed since
 )
 
 // bot tests how the bot is reached, and where it connects to.
@@ -46,11 +42,11 @@ func (r *results) bot(ctx context.Context) {
 	}
 	if r.cfg.BotWebhookURL != "" {
 		r.test("Bot", "bot webhook")
-		r.webhook(ctx)
+		r.connect(ctx, "BOT_WEBHOOK_URL", r.cfg.BotWebhookURL)
 	}
 	r.test("Bot", "bot")
 	if r.cfg.InjectURL != "" {
-		r.inject(ctx)
+		r.connect(ctx, "INJECT_URL", r.cfg.InjectURL)
 		return
 	}
 	how := r.say("by stream")
@@ -118,81 +114,25 @@ func (r *results) certificate() {
 	}
 }
 
-// webhook asks the bot's webhook what Feishu asks to verify it, at any time and without consequences: to send a word
-// back.
-func (r *results) webhook(ctx context.Context) {
-	u, err := url.Parse(r.cfg.BotWebhookURL)
+// connect connects to where messages are posted, and posts none.
+func (r *results) connect(ctx context.Context, setting, text string) {
+	u, err := url.Parse(text)
 	if err != nil {
-		r.fail("webhook no URL", "BOT_WEBHOOK_URL")
-		return
-	}
-	where, word := hostPort(u), rand.Text() // the rest of the URL may be secret
-	body, err := json.Marshal(map[string]string{
-		"challenge": word, "token": string(r.cfg.VerificationToken), "type": "url_verification"})
-	if err == nil && r.cfg.EncryptKey != "" {
-		body, err = feishu.Encrypt(string(r.cfg.EncryptKey), body)
-	}
-	if err != nil {
-		r.fail("webhook unreached", where, r.plainly(err))
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, tryLimit-time.Second)
-	defer cancel()
-	began := time.Now()
-	resp, data, err := Fetch(ctx, Direct, http.MethodPost, r.cfg.BotWebhookURL, "", body, 64<<10)
-	if err != nil {
-		key := "webhook unreached"
-		timeout, _ := errors.AsType[net.Error](err)
-		switch {
-		case is[*net.DNSError](err):
-			key = "webhook no host"
-		case errors.Is(err, context.DeadlineExceeded) || timeout != nil && timeout.Timeout():
-			key = "webhook silent"
-		case is[*tls.CertificateVerificationError](err) || is[tls.RecordHeaderError](err):
-			key = "webhook no TLS"
-		}
-		r.fail(key, where, r.plainly(err))
-		return
-	}
-	var answer struct{ Challenge string }
-	_ = json.Unmarshal(data, &answer) // an answer of another form has no challenge
-	switch took := time.Since(began); {
-	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed:
-		r.fail("webhook other path", where, resp.StatusCode)
-	case resp.StatusCode != http.StatusOK:
-		r.fail("webhook refuses", where, resp.StatusCode)
-	case answer.Challenge != word:
-		r.fail("webhook other answer", where)
-	case took > challengeLimit:
-		r.warn("webhook slow", where, took.Round(100*time.Millisecond))
-	default:
-		r.ok("webhook", where, took.Round(time.Millisecond))
-	}
-}
-
-// hostPort leaves out what of a URL may be secret.
-func hostPort(u *url.URL) string {
-	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
-}
-
-// inject connects to where messages are posted, and posts none.
-func (r *results) inject(ctx context.Context) {
-	u, err := url.Parse(r.cfg.InjectURL)
-	if err != nil {
-		r.fail("webhook no URL", "INJECT_URL")
+		r.fail("bot no URL", setting)
 		return
 	}
 	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err == nil && proxy != nil {
 		u = proxy
 	}
-	conn, err := (&net.Dialer{Timeout: tryLimit}).DialContext(ctx, "tcp", hostPort(u))
+	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	at := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)) // the rest of the URL may be secret
+	conn, err := (&net.Dialer{Timeout: tryLimit}).DialContext(ctx, "tcp", at)
 	if err != nil {
-		r.fail("inject unreached", err)
+		r.fail("bot unreached", setting, err)
 		return
 	}
 	_ = conn.Close() // nothing was sent
-	r.ok("inject", hostPort(u))
+	r.ok("bot reached", setting, at)
 }
 
 // judgeFixes are the fixes for what the judge's error says; the first match counts.

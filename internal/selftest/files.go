@@ -199,11 +199,12 @@ func (r *results) groupsFile() {
 }
 
 func (r *results) readGroups() (*groups.File, error) {
-	data, err := ReadAtMost(r.cfg.GroupsFile, groups.MaxSize)
-	if err != nil {
+	if _, err := os.Stat(r.cfg.GroupsFile); err != nil {
 		return nil, err
 	}
-	return groups.Parse(data)
+	file := groups.New(r.cfg.GroupsFile, nil)
+	err := errors.Unwrap(file.Load()) // without the path
+	return file.Current(), err
 }
 
 // listed reports whether the file has this agent: by AGENT_NAME, by the bot's name, or by one of its ids.

@@ -6,19 +6,14 @@
 package selftest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
-	"feishu-relay/feishu"
 	"feishu-relay/internal/words"
 	"feishu-relay/sidecar"
 )
@@ -169,33 +164,6 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// Direct makes connections past any proxy, each for one call.
-var Direct = &http.Transport{DisableKeepAlives: true}
-
-// Fetch makes an HTTP call, with a token unless that is empty, and reads at most limit bytes of the answer. Redirects
-// are answers. Where reading the answer failed, there is a response beside the error. Errors do not show the URL.
-func Fetch(ctx context.Context, by http.RoundTripper, method, url, token string, body []byte, limit int64) (
-	*http.Response, []byte, error,
-) {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, errors.New("it is no URL")
-	}
-	if method == http.MethodPost || method == http.MethodPatch {
-		req.Header.Set("Content-Type", "application/json; charset=utf-8")
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := by.RoundTrip(req)
-	if err != nil {
-		return nil, nil, feishu.WithoutURL(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, limit))
-	return resp, data, err
-}
-
 // Bound returns why nobody can listen at addr, or nil.
 func Bound(ctx context.Context, addr string) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
@@ -215,14 +183,4 @@ func Size(bytes int64) string {
 		return fmt.Sprintf("%.1f %s", value, units[0])
 	}
 	return fmt.Sprintf("%.0f %s", value, units[0])
-}
-
-// ReadAtMost reads a file, and one byte more than most, so that too long is seen.
-func ReadAtMost(path string, most int) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, int64(most)+1))
 }
