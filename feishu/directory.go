@@ -74,7 +74,6 @@ type Directory struct {
 	chats   *simplelru.LRU[relay.ChatID, Chat] // guarded by mu
 	names   *simplelru.LRU[string, Who]        // by open_id, union_id, user_id or app_id; guarded by mu
 	version uint64                             // guarded by mu
-	renamed uint64                             // guarded by mu
 	trouble rate.Sometimes                     // logs that the disk refuses changes; guarded by mu
 }
 
@@ -197,9 +196,6 @@ func (d *Directory) LearnBot(bot Bot) {
 	slices.Reverse(rest)
 	rest = append(rest, now)
 	d.bots = rest[max(0, len(rest)-maxBots):]
-	if slices.ContainsFunc(merged, func(o Bot) bool { return differ(o.Name, now.Name) || differ(o.OpenID, now.OpenID) }) {
-		d.renamed++
-	}
 	if len(merged) != 1 || merged[0] != now {
 		d.changed(kindBots, "", slices.Clone(d.bots))
 	}
@@ -291,7 +287,6 @@ func (d *Directory) forget(matches func(Bot) bool) {
 	for i, o := range d.bots {
 		if o.OpenID != "" && matches(o) {
 			d.bots[i].OpenID = ""
-			d.renamed++
 			d.changed(kindBots, "", slices.Clone(d.bots))
 		}
 	}
@@ -310,13 +305,6 @@ func (d *Directory) Version() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.version
-}
-
-// Renamed grows when a known bot has another name or open_id.
-func (d *Directory) Renamed() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.renamed
 }
 
 // changed records a change of a record; nil: it is gone. The caller holds mu.

@@ -83,7 +83,7 @@ func (f *front) open(cfg *Config, o gateway.Options, failures *attempts.Failures
 		return err
 	}
 	c, loopback := &cfg.Gateway, IsLoopback(cfg.Gateway.Addr)
-	o.Listens, o.Address, o.Loopback = f.listen.Addr(), entry.Address, loopback
+	o.Address, o.Loopback = entry.Address, loopback
 	o.Upstream, o.PublicURL, o.RewriteMentions = cfg.BaseURL, c.PublicURL, c.Mentions
 	o.Settle, o.EditSettle, o.StreamLife = c.Settle, c.EditSettle, c.StreamLife
 	if cfg.BotWebhookURL != "" {

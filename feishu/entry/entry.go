@@ -46,7 +46,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -125,7 +124,6 @@ type Entry struct {
 	viaProxy func(*url.URL) (*url.URL, error) // of the sidecar's own environment
 	allow    []string                         // Options.Allow in the form in which addresses are compared
 	resolver *net.Resolver                    // of names that tunnels lead to; nil: the system's
-	via      string                           // names this entry to a proxy, which may be itself
 
 	living context.Context // ends when Shutdown returns
 	stop   context.CancelFunc
@@ -148,7 +146,7 @@ func New(o Options) (*Entry, error) {
 		o.Counter = func(feishu.Counted) {}
 	}
 	e := &Entry{opts: o, notices: &notices{log: o.Logger, count: o.Counter},
-		viaProxy: httpproxy.FromEnvironment().ProxyFunc(), via: "1.1 feishu-relay-" + rand.Text()}
+		viaProxy: httpproxy.FromEnvironment().ProxyFunc()}
 	e.living, e.stop = context.WithCancel(context.Background())
 	for _, name := range slices.Concat(basicNames, o.Names) {
 		if name = canonicalHost(name); name != "" && !slices.Contains(e.names, name) {

@@ -21,6 +21,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"feishu-relay/feishu"
 )
 
 // established answers a CONNECT.
@@ -86,7 +88,7 @@ func (e *Entry) connect(w http.ResponseWriter, r *http.Request, c *conn) {
 		refuse(w, http.StatusNotImplemented, "a tunnel inside of a tunnel is not served")
 		return
 	}
-	if r.Header.Get("Via") == e.via {
+	if r.Header.Get("Via") == feishu.Via {
 		e.once("the sidecar's own HTTPS_PROXY names its gateway: take it out of the sidecar's environment")
 		refuse(w, http.StatusLoopDetected, "the sidecar's own proxy is this gateway")
 		return
@@ -311,7 +313,7 @@ func (e *Entry) dialProxy(ctx context.Context, proxy *url.URL, addr string) (far
 		}
 	}()
 	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr,
-		Header: http.Header{"User-Agent": {""}, "Via": {e.via}}}
+		Header: http.Header{"User-Agent": {""}, "Via": {feishu.Via}}}
 	if u := proxy.User; u != nil {
 		password, _ := u.Password()
 		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+password)))

@@ -41,7 +41,6 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -94,8 +93,7 @@ type Options struct {
 	Upstream  *url.URL // FEISHU_BASE_URL
 	PublicURL *url.URL // GATEWAY_PUBLIC_URL; nil: from the request
 	Address   func(*http.Request) (scheme, host string)
-	Loopback  bool     // the listener is loopback only
-	Listens   net.Addr // where the gateway itself listens; nil: not known, and a loop is not noticed
+	Loopback  bool // the listener is loopback only
 
 	// Book knows the bot's app; if it does not, that is the first whose secret or token Feishu accepts. Its store keeps
 	// the drafts.
@@ -137,7 +135,6 @@ type Gateway struct {
 	hook    *webhook.Server            // nil: none
 	tokens  *lru.Cache[string, string] // token: app id; in memory only
 	others  sync.Once                  // logs that there are calls of other apps
-	users   sync.Once                  // logs that there are calls of users
 	names   map[string]bool            // of the gateway, beside those that every gateway has
 	origins *http.CrossOriginProtection
 	warning *rate.Sometimes     // about web pages and other hosts
@@ -166,7 +163,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Counter == nil {
 		o.Counter = func(feishu.Counted) {}
 	}
-	transport, err := newTransport(o.Upstream, o.Listens)
+	transport, err := newTransport(o.Upstream)
 	if err != nil {
 		return nil, err
 	}
@@ -234,13 +231,8 @@ func (g *Gateway) Handler() http.Handler {
 	})
 }
 
-// WebhookHandler serves /webhook/… only, for a listener of its own.
+// WebhookHandler serves /webhook/… only, for a listener of its own. There must be a webhook.
 func (g *Gateway) WebhookHandler() http.Handler {
-	if g.hook == nil {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fail(w, http.StatusNotFound, "the webhook is not configured")
-		})
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.admits(w, r, true) {
 			g.hook.ServeHTTP(w, r)
@@ -308,20 +300,10 @@ func (g *Gateway) identified(app string) {
 	g.learn(app)
 }
 
-// bootstrapped learns the app, and keeps its credentials in memory: a bot that
-// calls nothing else has shown no token yet when the sidecar needs one. An app that
-// is not known yet is believed if Feishu gives a token for its secret; the bot waits
-// for that, since its first events may follow the answer at once.
+// bootstrapped learns the app of a bootstrap call that Feishu has accepted, and keeps its credentials in memory: a bot
+// that calls nothing else has shown no token yet when the sidecar needs one.
 func (g *Gateway) bootstrapped(app, secret string) {
 	defer g.caught("identity")
-	if g.opts.Book.Self().AppID == "" {
-		api := feishu.NewAPI(g.opts.Upstream.String(), app, secret, feishu.WithHTTPClient(g.client))
-		if err := api.Authenticate(g.ctx); err != nil {
-			g.log.Warn("Feishu issued no token for the app of a bootstrap call; the app is not used as the bot's",
-				"app", app, "err", err)
-			return
-		}
-	}
 	if g.learn(app) {
 		g.opts.API.SawCredentials(app, secret)
 		g.knowSelf()
@@ -332,17 +314,9 @@ func (g *Gateway) bootstrapped(app, secret string) {
 func (g *Gateway) caught(where string) {
 	if p := recover(); p != nil {
 		g.count("panic")
-		g.log.Error("a panic was caught in the gateway", "where", where, "panic", panicText(p),
-			"stack", string(debug.Stack()))
+		g.log.Error("a panic was caught in the gateway", "where", where, "panic", fmt.Sprintf("%T", p),
+			"stack", string(debug.Stack())) // not p itself, which may carry a message
 	}
-}
-
-// panicText names a panic without what it may carry of a message.
-func panicText(p any) string {
-	if err, ok := p.(runtime.Error); ok {
-		return err.Error()
-	}
-	return fmt.Sprintf("%T", p)
 }
 
 // admits answers 403 to a request that a foreign web page made a browser send,

@@ -25,7 +25,7 @@ func TestSilentHTTP2Connection(t *testing.T) {
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	path := netfault.Start(t, srv.Listener.Addr().String())
-	transport, err := newTransport(&url.URL{Scheme: "https", Host: path.Addr()}, nil)
+	transport, err := newTransport(&url.URL{Scheme: "https", Host: path.Addr()})
 	if err != nil {
 		t.Fatal(err)
 	}

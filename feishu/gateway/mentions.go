@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -19,18 +17,15 @@ import (
 )
 
 const (
-	rosterWait  = time.Second      // for names that Feishu was not asked for before; then the send passes unchanged
-	rosterFresh = 10 * time.Minute // then Feishu is asked again, if the names are used
+	rosterWait  = time.Second // for names that Feishu was not asked for before; then the send passes unchanged
+	rosterFresh = time.Minute // then Feishu is asked again, if the names are used
 )
 
 // roster returns who can be mentioned in a chat by their names, as far as Feishu has returned it in time.
 func (g *Gateway) roster(chat relay.ChatID) *mention.Directory {
 	ctx, cancel := context.WithTimeout(g.ctx, rosterWait)
 	defer cancel()
-	// A bot with another name or id is asked about at once.
-	question := fmt.Sprintf("roster %d %s", g.opts.Book.Renamed(), chat)
-	names, err := feishu.Known(ctx, g.opts.Book, question, rosterFresh, func(ctx context.Context) (
-		*mention.Directory, error) {
+	ask := func(ctx context.Context) (*mention.Directory, error) {
 		people, err := g.opts.API.ChatMembers(ctx, chat, "open_id")
 		if err != nil {
 			g.log.Warn("the members of a chat are not known: plain names stay plain", "chat", chat, "err", err)
@@ -41,7 +36,8 @@ func (g *Gateway) roster(chat relay.ChatID) *mention.Directory {
 			bots = g.opts.Book.Bots()
 		}
 		return g.mentionable(people, bots), err
-	})
+	}
+	names, err := feishu.Known(ctx, g.opts.Book, "roster "+string(chat), rosterFresh, ask)
 	if err != nil {
 		g.log.Debug("not all names of a chat are known", "chat", chat, "err", err)
 	}
@@ -72,15 +68,14 @@ func (g *Gateway) withMentions(t *call) (changed []byte) {
 	defer g.caught("mentions") // which leaves nil
 	chat := g.recent.chatOf(t.message)
 	var all map[string]json.RawMessage
-	var req, known sendRequest
+	var req sendRequest
 	if !g.opts.RewriteMentions || !t.sends || json.Unmarshal(t.request, &all) != nil {
 		return nil
 	}
 	if req = t.sendRequest(); t.message == "" && t.http.URL.Query().Get("receive_id_type") == "chat_id" {
 		chat = relay.ChatID(req.ReceiveID)
 	}
-	_ = json.Unmarshal(all["content"], &known.Content) // it may also be there in another spelling
-	if chat == "" || g.opts.Book.Chat(chat).Kind != feishu.ChatGroup || known.Content != req.Content {
+	if chat == "" || g.opts.Book.Chat(chat).Kind != feishu.ChatGroup {
 		return nil
 	}
 	names := sync.OnceValue(func() *mention.Directory { return g.roster(chat) })
@@ -127,9 +122,6 @@ func (g *Gateway) named(mentions []feishu.Mention) []feishu.Mention {
 // asWritten sets m's content to what the bot wrote, if that mentions a bot by an id that the sidecar has made up:
 // Feishu does not know the id, and leaves it out of its answer.
 func (g *Gateway) asWritten(m *feishu.Message, t *call) {
-	if !bytes.Contains(t.request, []byte("ou_")) && !bytes.Contains(t.request, []byte(`\u00`)) {
-		return // it names no open_id, nor an escaped one
-	}
 	written := t.sendRequest().Content
 	for _, one := range content.Parse(m.Type, written, nil).Mentions() {
 		if slices.ContainsFunc(m.Mentions, func(o feishu.Mention) bool { return o.Same(&one) }) {
@@ -158,12 +150,9 @@ func (g *Gateway) askNames(ctx context.Context, out *Sent) {
 		return
 	}
 	err := g.opts.Book.AskBots(ctx, out.ChatID, askNamesAgain)
-	for _, kind := range []struct{ idType, prefix string }{{"open_id", "ou_"}, {"union_id", "on_"}, {"user_id", ""}} {
-		if slices.ContainsFunc(g.nameless(out), func(id string) bool {
-			return strings.HasPrefix(id, kind.prefix) && (kind.prefix != "" || !strings.Contains(id, "_"))
-		}) {
-			err = cmp.Or(err, g.opts.Book.AskPeople(ctx, out.ChatID, kind.idType, askNamesAgain))
-		}
+	for _, id := range g.nameless(out) { // which asked for one asks for all
+		kind := cmp.Or(map[string]string{"ou_": "open_id", "on_": "union_id"}[id[:min(3, len(id))]], "user_id")
+		err = cmp.Or(err, g.opts.Book.AskPeople(ctx, out.ChatID, kind, askNamesAgain))
 	}
 	if err != nil {
 		g.log.Warn("the names of a chat are not known: mentions by id match no bot", "chat", out.ChatID, "err", err)

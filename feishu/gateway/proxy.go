@@ -29,9 +29,9 @@ const (
 
 // newTransport returns the transport to upstream. The environment's proxies are used for the real Feishu only, not for
 // a simulator.
-func newTransport(upstream *url.URL, self net.Addr) (*http.Transport, error) {
+func newTransport(upstream *url.URL) (*http.Transport, error) {
 	t := feishu.FindSilence(&http.Transport{
-		DialContext:           notToUs(self),
+		DialContext:           (&net.Dialer{Timeout: dialWait}).DialContext,
 		TLSHandshakeTimeout:   handshakeWait,
 		ResponseHeaderTimeout: answerWait,
 		ExpectContinueTimeout: continueWait,
@@ -42,37 +42,13 @@ func newTransport(upstream *url.URL, self net.Addr) (*http.Transport, error) {
 		DisableCompression:    true, // otherwise bodies would be unpacked
 	})
 	if feishu.IsOpenHost(upstream.Host) {
-		t.Proxy = http.ProxyFromEnvironment
+		t.Proxy, t.ProxyConnectHeader = http.ProxyFromEnvironment, http.Header{"Via": {feishu.Via}}
 		if _, err := t.Proxy(&http.Request{URL: upstream}); err != nil {
 			// Not err itself: it quotes the address, with its password.
 			return nil, errors.New("gateway: HTTPS_PROXY or HTTP_PROXY is not a proxy's address")
 		}
 	}
 	return t, nil
-}
-
-// errLoop names what two set-ups lead to: a proxy of the sidecar's own that is
-// the gateway, and a network alias that makes the sidecar itself resolve
-// Feishu's name to the gateway.
-var errLoop = errors.New("the way to Feishu leads back to this gateway: take it out of the sidecar's HTTPS_PROXY, " +
-	"and make Feishu's name an alias for the bot only")
-
-// notToUs returns a dialer that refuses to connect to the gateway itself.
-func notToUs(self net.Addr) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	d := &net.Dialer{Timeout: dialWait, KeepAlive: 30 * time.Second}
-	us, known := self.(*net.TCPAddr)
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := d.DialContext(ctx, network, addr)
-		if err != nil || !known {
-			return conn, err
-		}
-		from, _ := conn.LocalAddr().(*net.TCPAddr)
-		to, _ := conn.RemoteAddr().(*net.TCPAddr)
-		if from != nil && to != nil && to.Port == us.Port && to.IP.Equal(from.IP) {
-			return nil, errors.Join(errLoop, conn.Close())
-		}
-		return conn, nil
-	}
 }
 
 func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {

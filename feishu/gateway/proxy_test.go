@@ -355,11 +355,6 @@ func TestOtherRoutes(t *testing.T) {
 		t.Errorf("without a webhook its path is Feishu's: %d %s", status, body)
 	}
 	w := httptest.NewRecorder()
-	r.WebhookHandler().ServeHTTP(w, httptest.NewRequest("POST", "/webhook/event", nil))
-	if w.Code != http.StatusNotFound {
-		t.Errorf("the webhook's own listener answers %d", w.Code)
-	}
-	w = httptest.NewRecorder()
 	r.Handler().ServeHTTP(w, httptest.NewRequest("CONNECT", "/", nil))
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("CONNECT is answered %d", w.Code)

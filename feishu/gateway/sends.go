@@ -41,9 +41,8 @@ var personTypes = []string{"open_id", "user_id", "union_id", "email"}
 // sent takes a message that Feishu accepted.
 func (g *Gateway) sent(t *call) {
 	m, err := feishu.ParseSent(t.answer)
-	if code := feishu.CodeOf(err); code != 0 {
-		g.refused(t, code)
-		return
+	if feishu.CodeOf(err) != 0 {
+		return // Feishu did not accept it
 	}
 	if err != nil || m.ID == "" || m.ChatID == "" || t.status >= http.StatusMultipleChoices {
 		g.count("unreadable")
@@ -108,24 +107,6 @@ func (d *draft) setCard(content string) {
 		d.Card = &feishu.Card{}
 	} else if card, err := feishu.NewCard([]byte(content)); err == nil {
 		d.Card = card
-	}
-}
-
-// refused reads a send that Feishu did not accept.
-func (g *Gateway) refused(t *call, code int) {
-	if code != feishu.CodeNotInChat {
-		return
-	}
-	if ours, _ := g.proven(context.Background(), t.token); !ours {
-		return // the bot of another app may not be in this bot's chats
-	}
-	chat := g.recent.chatOf(t.message)
-	if t.message == "" && t.http.URL.Query().Get("receive_id_type") == "chat_id" {
-		chat = relay.ChatID(t.sendRequest().ReceiveID)
-	}
-	if chat != "" {
-		g.opts.Book.LeftChat(chat)
-		g.opts.Host.Left(chat, relay.MillisOf(time.Now()))
 	}
 }
 

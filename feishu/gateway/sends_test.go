@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 
 	"feishu-relay/relay"
@@ -30,35 +28,6 @@ func TestIdentityIsLearned(t *testing.T) {
 			r.as("t-x", "POST", "/open-apis/auth/v3/tenant_access_token/internal", `{"app_id":"cli_other","app_secret":"s"}`)
 			if r.book.Self().AppID != r.app {
 				t.Error("a second app took its place")
-			}
-		})
-	}
-}
-
-// A bootstrap call names an app; whether it is the caller's is shown by its secret alone.
-func TestAnAppIsBelievedOnceFeishuAcceptsItsSecret(t *testing.T) {
-	const bootstrap = `{"code":0,"data":{"URL":"ws://127.0.0.1:1/ws?fpid=1&device_id=d&service_id=1","ClientConfig":{}}}`
-	for name, c := range map[string]struct {
-		body, token string
-		want        bool
-	}{
-		"a secret that is refused": {`{"AppID":"%s","AppSecret":"wrong"}`, `{"code":10014,"msg":"app secret invalid"}`, false},
-		"no token in the answer":   {`{"AppID":"%s","AppSecret":"wrong"}`, `{"code":0,"msg":"ok"}`, false},
-		"no secret":                {`{"AppID":"%s"}`, "", false},
-		"a secret that is taken":   {`{"AppID":"%s","AppSecret":"s"}`, "", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(o *Options) { o.Book.Forget() })
-			r.up.say("POST /callback/ws/endpoint", 200, bootstrap)
-			if c.token != "" {
-				r.up.say("POST /open-apis/auth/v3/tenant_access_token/internal", 200, c.token)
-			}
-			status, answer := r.call("POST", "/callback/ws/endpoint", fmt.Sprintf(c.body, r.app))
-			if status != 200 || !strings.Contains(answer, "device_id=d") {
-				t.Errorf("the bot got %d %s", status, answer)
-			}
-			if got := r.book.IsApp(r.app); got != c.want {
-				t.Errorf("the app is believed: %v, want %v", got, c.want)
 			}
 		})
 	}
