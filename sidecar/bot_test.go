@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"feishu-relay/internal/sse"
@@ -36,12 +37,11 @@ type bot struct {
 	h    *history
 	http *http.Client
 
-	flaky   atomic.Bool                              // it drops its stream now and then
-	sent    map[string]int                           // messages by chat
-	mu      sync.Mutex                               // guards sent
-	last    string                                   // Last-Event-ID; of the goroutine that reads
-	answers atomic.Pointer[func(*relay.Inbound) int] // of the webhook: the status; nil: 200
-	hook    *httptest.Server                         // nil: it reads the stream
+	flaky atomic.Bool      // it drops its stream now and then
+	sent  map[string]int   // messages by chat
+	mu    sync.Mutex       // guards sent
+	last  string           // Last-Event-ID; of the goroutine that reads
+	hook  *httptest.Server // nil: it reads the stream
 }
 
 func newBot(name string, h *history) *bot {
@@ -137,12 +137,6 @@ func (b *bot) listen() string {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		if answer := b.answers.Load(); answer != nil {
-			if status := (*answer)(&in); status != http.StatusOK {
-				w.WriteHeader(status)
-				return
-			}
-		}
 		life, err := strconv.Atoi(path.Base(r.URL.Path))
 		if err != nil {
 			w.WriteHeader(http.StatusNotFound)
@@ -152,9 +146,6 @@ func (b *bot) listen() string {
 	}))
 	return b.hook.URL
 }
-
-// answer sets what the webhook does with a message: 200 takes it.
-func (b *bot) answer(f func(*relay.Inbound) int) { b.answers.Store(&f) }
 
 // sizes of messages in bytes, and how many of 100 have it.
 var sizes = []struct{ bytes, share int }{{400, 80}, {4 << 10, 15}, {64 << 10, 5}}
@@ -281,4 +272,12 @@ func (b *bot) get(ctx context.Context, route string, into any) error {
 		return fmt.Errorf("%s answered %d", route, resp.StatusCode)
 	}
 	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// metric is the value of a series in /metrics (see series).
+func (b *bot) metric(ctx context.Context, t *testing.T, name string) float64 {
+	t.Helper()
+	url, err := b.side.url(ctx)
+	must(t, err)
+	return series(httpGet(t, url+"/metrics"), name)
 }

@@ -329,8 +329,9 @@ func TestFilesOfWhatWasRecalled(t *testing.T) {
 	n.until("it is handed out", func() bool {
 		return n.fetch(b, picture, key).status == http.StatusOK && len(n.filesOf(b, picture)) == 1
 	})
-	(&circle{tenant: n}).injects(fmt.Sprintf(`{"channel":"feishu","chat_id":%q,"agent":"operator","record":{"kind":"recall","of":%q,`+
-		`"ts":%d}}`, n.chat, picture, time.Now().UnixMilli()))
+	queue := queueEnd{path: filepath.Join(n.dir, "relay", "outbound.jsonl")}
+	must(t, queue.put(t.Context(), "side", fmt.Sprintf(`{"channel":"feishu","chat_id":%q,"agent":"operator",`+
+		`"record":{"kind":"recall","of":%q,"ts":%d}}`+"\n", n.chat, picture, time.Now().UnixMilli())))
 	n.until("it is recalled", func() bool { return n.shownOf(b, picture).Recalled })
 	n.refused(b, picture, key, http.StatusGone, "recalled")
 }

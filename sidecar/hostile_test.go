@@ -3,7 +3,6 @@
 package sidecar_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -24,52 +23,6 @@ func peakMemory(t *testing.T, p *process) string {
 	_, rest, _ := strings.Cut(string(data), "VmHWM:")
 	line, _, _ := strings.Cut(rest, "\n")
 	return strings.TrimSpace(line)
-}
-
-// Nobody's signature is needed to write a line into the queue.
-func TestHugeIdsOfMalformedLinesFillNeitherLogNorMemory(t *testing.T) {
-	t.Parallel()
-	const lines = 25
-	ctx := limited(t)
-	c := newCluster(t, setup{bots: 1, change: func(_ int, cfg *sidecar.Config) { cfg.RelaySecret = "a secret of sixteen" }})
-	b := c.bots[0]
-	queue, err := os.OpenFile(filepath.Join(c.relays[0], "outbound.jsonl"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	must(t, err)
-	defer queue.Close()
-	huge := strings.Repeat("x", 500<<10)
-	for i := range lines {
-		_, err := fmt.Fprintf(queue, `{"relay_msg_id":"%d%s","channel":"feishu","chat_id":"oc_%d%s","content":"",`+
-			`"sender_bot_open_id":"","sender_agent_name":"mallory","metadata":{}}`+"\n", i, huge, i, huge)
-		must(t, err)
-	}
-	eventually(ctx, t, "every line is counted", func() bool {
-		return b.metric(ctx, t, `feishu_relay_stopped_total{reason="malformed"}`) == lines
-	})
-	info, err := os.Stat(b.side.log)
-	must(t, err)
-	t.Logf("%d lines: %d bytes of log, peak memory %s", lines, info.Size(), peakMemory(t, b.side))
-	if info.Size() > 64<<10 {
-		t.Errorf("%d malformed lines made %d bytes of log", lines, info.Size())
-	}
-}
-
-// A bot that sends what cannot be signed is told so, and does not try it again for ever.
-func TestSignedNumberWithTooManyDigitsIsRefused(t *testing.T) {
-	t.Parallel()
-	ctx := limited(t)
-	c := newCluster(t, setup{bots: 1, change: func(_ int, cfg *sidecar.Config) {
-		cfg.RelaySecret = "a secret of sixteen"
-	}})
-	for number, want := range map[string]int{
-		"12345678901234567891": http.StatusBadRequest, "9007199254740991": http.StatusAccepted,
-	} {
-		status, code, err := c.bots[0].post(ctx, "/v1/outbound", map[string]any{"channel": "feishu", "chat_id": "oc_x",
-			"content": "hello", "message_id": "om_" + number,
-			"metadata": map[string]any{"chat_type": "group", "n": json.Number(number)}})
-		if status != want {
-			t.Errorf("with the number %s: %d %s %v, want %d", number, status, code, err, want)
-		}
-	}
 }
 
 // A transcript that is no regular file is an error of that chat alone.

@@ -3,11 +3,13 @@
 package sidecar_test
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/sidecar"
@@ -43,7 +45,13 @@ func TestUserOfTheDocs(t *testing.T) {
 	t.Run("steering and presence", func(t *testing.T) {
 		t.Parallel()
 		srv := redistest.StartRestricted(t, redisPage)
-		groupsOverHTTP(t, srv.RestrictedURL())
+		path := filepath.Join("testdata", "script", "group-api.txtar")
+		archive, err := txtar.ParseFile(path)
+		must(t, err)
+		script, err := parseScript(archive)
+		must(t, err)
+		script.channel = "nanobot:feishu:outbound"
+		newStory(t, script, redisOwn, srv.RestrictedURL()).tell(path)
 		issuesWhatThePageNames(t, srv)
 		srv.Refused(t)
 	})

@@ -59,7 +59,7 @@ func newActor(s *story, cfg sidecar.Config) *actor {
 
 // begin starts a life: the sidecar runs, is ready, and the bot listens.
 func (a *actor) begin(ctx context.Context) error {
-	logger := slog.New(slog.NewTextHandler(&a.log, nil))
+	logger := slog.New(slog.NewJSONHandler(&a.log, nil))
 	side, err := sidecar.New(a.cfg, sidecar.Options{Version: "test", Logger: logger})
 	if err != nil {
 		return err
@@ -218,6 +218,11 @@ func (a *actor) note(list *[]*sighting, seen *sighting) {
 		a.answer()
 	}
 	*list = append(*list, seen)
+	a.wake()
+}
+
+// wake has those look again that await something; the caller holds mu.
+func (a *actor) wake() {
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
@@ -299,11 +304,15 @@ func asDescribed(t *testing.T, method, path, body string, resp *http.Response, a
 // status it was told to.
 func (a *actor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	data, err := io.ReadAll(r.Body)
-	a.mu.Lock()
-	status := a.hooked
-	a.mu.Unlock()
+	var status int
+	if err = errors.Join(err, a.await(r.Context(), func() (bool, error) {
+		status = a.hooked
+		return status > 0, nil
+	})); err != nil {
+		return
+	}
 	w.WriteHeader(status)
-	if err == nil && status < 300 {
+	if status < 300 {
 		a.got("", "message", data)
 	}
 }

@@ -41,13 +41,18 @@ func storyCommands() map[string]command {
 		"stops":      {"AGENT ID REASON [CONDITION…]: the sidecar stops the message", 3, (*story).stops},
 		"transcript": {"AGENT CHAT [ID…]: these stand there, in the order of their ts", 2, (*story).transcript},
 		"entry":      {"AGENT CHAT ID CONDITION…: of a message in the transcript", 4, (*story).entry},
-		"post":       {"AGENT ROUTE STATUS BODY [CONDITION…]: of the answer", 4, (*story).post},
+		"post":       {"AGENT ROUTE STATUS BODY [CONDITION…]: of the answer", 4, requests(http.MethodPost)},
+		"patch":      {"AGENT ROUTE STATUS BODY [CONDITION…]: of the answer", 4, requests(http.MethodPatch)},
+		"delete":     {"AGENT ROUTE STATUS BODY [CONDITION…]: of the answer", 4, requests(http.MethodDelete)},
 		"get":        {"AGENT ROUTE STATUS [CONDITION…]: of the answer", 3, (*story).get},
+		"log":        {"AGENT CONDITION…: on text, all that it logged", 2, (*story).logged},
 		"foreign":    {"QUEUE TEXT: a foreign program writes to the queue", 2, (*story).foreign},
+		"emptied":    {": Redis loses all that was in the queues", 0, func(s *story, ctx context.Context, _ *actor, _ []string) error { return s.queue.empty(ctx) }},
 		"wire":       {"ID [CONDITION…|-]: what a foreign program reads in the queue", 1, (*story).wire},
 		"judge":      {"WORD: what the language model says from now on", 1, (*story).judgeSays},
 		"judged":     {"CONDITION…: on asked and prompt", 1, (*story).judged},
-		"webhook":    {"AGENT STATUS: what the bot's webhook answers from now on", 2, (*story).webhook},
+		"webhook":    {"AGENT STATUS: what the bot's webhook answers from now on; 0: it keeps who asks waiting", 2, (*story).webhook},
+		"accepts":    {"AGENT ID: the bot's webhook has answered 202 and may settle the message later", 2, (*story).accepts},
 		"edit":       {"TEXT: write it to the groups file", 1, (*story).edit},
 		"chatter":    {"CHAT PARENT AGENT…: bots that answer everything they are given", 3, (*story).chatter},
 		"said":       {"AT_LEAST AT_MOST: how much the chattering bots said", 2, (*story).saidBetween},
@@ -260,12 +265,18 @@ func (s *story) entry(ctx context.Context, a *actor, args []string) error {
 	return errors.New("it is not there")
 }
 
-func (s *story) post(ctx context.Context, a *actor, args []string) error {
-	body, err := s.value(args[2])
-	if err != nil {
-		return err
+func requests(method string) func(*story, context.Context, *actor, []string) error {
+	return func(s *story, ctx context.Context, a *actor, args []string) error {
+		body, err := s.value(args[2])
+		if err != nil {
+			return err
+		}
+		return s.ask(ctx, a, method, args[0], args[1], body, args[3:])
 	}
-	return s.ask(ctx, a, http.MethodPost, args[0], args[1], body, args[3:])
+}
+
+func (s *story) logged(_ context.Context, a *actor, conditions []string) error {
+	return s.check(document{"text": a.log.String()}, conditions)
 }
 
 func (s *story) get(ctx context.Context, a *actor, args []string) error {
@@ -340,8 +351,19 @@ func (s *story) judged(_ context.Context, _ *actor, args []string) error {
 func (s *story) webhook(_ context.Context, a *actor, args []string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	defer a.wake()
 	_, err := fmt.Sscan(args[0], &a.hooked)
 	return err
+}
+
+func (s *story) accepts(ctx context.Context, a *actor, args []string) error {
+	return a.await(ctx, func() (bool, error) {
+		got := untold(a.given, args[0], "message")
+		if got != nil {
+			got.told = true
+		}
+		return got != nil, nil
+	})
 }
 
 // edit replaces the groups file as editors do.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"feishu-relay/sidecar"
 )
 
 // end proves what holds at the end of every story, whatever was in it: all has
@@ -70,6 +72,7 @@ func (s *story) oneVerdict(a *actor) error {
 // anyway.
 const tellingText = 12
 
+// discreetLogs proves that logs hold no text and no secret, and have one line with all its keys for each decision.
 func (s *story) discreetLogs() error {
 	for _, name := range s.names {
 		a := s.actors[name]
@@ -79,13 +82,34 @@ func (s *story) discreetLogs() error {
 				return fmt.Errorf("the log of %s holds the text of %s", name, m.id)
 			}
 		}
-		for _, secret := range []string{judgeKey, string(a.cfg.RelaySecret), string(a.cfg.APIToken), string(a.cfg.AdminToken)} {
-			if secret != "" && strings.Contains(log, secret) {
+		c := a.cfg
+		for _, secret := range []sidecar.Secret{judgeKey, c.RelaySecret, c.APIToken, c.AdminToken, c.AppSecret, c.EncryptKey, "MARKED"} {
+			if secret != "" && strings.Contains(log, string(secret)) {
 				return fmt.Errorf("the log of %s holds a secret", name)
 			}
 		}
 		if i := strings.Index(log, "panic"); i >= 0 {
 			return fmt.Errorf("the log of %s: %.500s", name, log[i:])
+		}
+		decided := map[string]bool{}
+		for line := range strings.Lines(log) {
+			entry, err := decodeDocument([]byte(line))
+			if err != nil {
+				return fmt.Errorf("the log of %s: %w: %s", name, err, line)
+			}
+			if entry["msg"] != "decision" {
+				continue
+			}
+			for _, key := range []string{"agent", "chat", "sender", "allow", "tier", "reason", "detail", "depth", "judge_ms", "mentioned"} {
+				if _, ok := entry[key]; !ok {
+					return fmt.Errorf("the log of %s: the decision has no %s: %s", name, key, line)
+				}
+			}
+			id := textAt(entry, "msg_id")
+			if decided[id] {
+				return fmt.Errorf("the log of %s: decided twice: %s", name, line)
+			}
+			decided[id] = true
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package sidecar_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,32 +9,35 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/sidecar"
 )
 
 const judgeKey = "sk-secret-of-the-judge"
 
-// fakeJudge is an OpenAI endpoint that says what it is told to: a word, "hang"
-// (no answer at all) or a status such as 500.
+// fakeJudge is an OpenAI endpoint that says what it is told to: a word, a status such as 500 (and quotes what it was
+// asked), or nothing at all while it is told to "hang", or "hang TEXT" for prompts with that text.
 type fakeJudge struct {
 	server *httptest.Server
-	done   chan struct{} // closed at the end, for who hangs
 
-	mu     sync.Mutex
-	says   string // guarded by mu
-	asked  int    // guarded by mu
-	prompt string // the last one; guarded by mu
+	mu      sync.Mutex
+	says    string        // guarded by mu
+	changed chan struct{} // closed when it is to say something else; guarded by mu
+	asked   int           // guarded by mu
+	prompt  string        // the last one; guarded by mu
 }
 
 // open starts the endpoint at its first use and returns its URL.
 func (j *fakeJudge) open() string {
 	if j.server == nil {
-		j.done, j.says = make(chan struct{}), "YES"
+		j.changed, j.says = make(chan struct{}), "YES"
 		j.server = httptest.NewServer(j)
 	}
 	return j.server.URL
@@ -41,7 +45,7 @@ func (j *fakeJudge) open() string {
 
 func (j *fakeJudge) close() {
 	if j.server != nil {
-		close(j.done)
+		j.set("YES")
 		j.server.Close()
 	}
 }
@@ -53,11 +57,26 @@ func (j *fakeJudge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	prompt := ""
+	for _, m := range ask.Messages {
+		prompt += m.Content + "\n"
+	}
 	j.mu.Lock()
 	j.asked++
-	j.prompt = ""
-	for _, m := range ask.Messages {
-		j.prompt += m.Content + "\n"
+	j.prompt = prompt
+	for {
+		text, hangs := strings.CutPrefix(j.says, "hang")
+		if !hangs || !strings.Contains(prompt, strings.TrimSpace(text)) {
+			break
+		}
+		changed := j.changed
+		j.mu.Unlock()
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+		j.mu.Lock()
 	}
 	says := j.says
 	j.mu.Unlock()
@@ -65,12 +84,11 @@ func (j *fakeJudge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch n, _ := fmt.Sscanf(says, "%d", &status); {
 	case n == 1:
 		w.WriteHeader(status)
-	case says == "hang":
-		select {
-		case <-j.done:
-		case <-r.Context().Done():
-		}
+		_ = json.NewEncoder(w).Encode(document{"error": document{"message": prompt + r.Header.Get("Authorization")}})
 	default:
+		if strings.HasPrefix(says, "hang") { // another prompt
+			says = "YES"
+		}
 		_ = json.NewEncoder(w).Encode(document{"choices": []document{
 			{"message": document{"role": "assistant", "content": says}, "finish_reason": "stop"}}})
 	}
@@ -80,6 +98,10 @@ func (j *fakeJudge) set(says string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.says = says
+	if j.changed != nil {
+		close(j.changed)
+		j.changed = make(chan struct{})
+	}
 }
 
 // seen is how often it was asked, and the last prompt.
@@ -138,7 +160,11 @@ func (q *queueEnd) lines() ([]string, error) {
 // message for each line.
 func (q *queueEnd) put(ctx context.Context, queue, text string) error {
 	if q.path != "" {
-		f, err := os.OpenFile(strings.Replace(q.path, "outbound", queue, 1), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		path := filepath.Join(filepath.Dir(q.path), queue+".jsonl")
+		if queue == "side" {
+			path = filepath.Join(filepath.Dir(q.path), "side", "side.jsonl")
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 		if err != nil {
 			return err
 		}
@@ -146,12 +172,27 @@ func (q *queueEnd) put(ctx context.Context, queue, text string) error {
 		return errors.Join(err, f.Close())
 	}
 	for line := range strings.Lines(text) {
-		err := q.client.Publish(ctx, strings.Replace(q.channel, "outbound", queue, 1), strings.TrimSuffix(line, "\n")).Err()
+		line = strings.TrimSuffix(line, "\n")
+		err := error(nil)
+		if queue == "side" {
+			err = q.client.XAdd(ctx, &redis.XAddArgs{Stream: sidecar.SideKey(q.channel), Values: []any{"payload", line}}).Err()
+		} else {
+			err = q.client.Publish(ctx, strings.Replace(q.channel, "outbound", queue, 1), line).Err()
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// empty has Redis lose what it stores of the queues.
+func (q *queueEnd) empty(ctx context.Context) error {
+	keys, err := q.client.Keys(ctx, strings.TrimSuffix(q.channel, "outbound")+"*").Result()
+	if err != nil || len(keys) == 0 {
+		return cmp.Or(err, errNotThere)
+	}
+	return q.client.Del(ctx, keys...).Err()
 }
 
 // sevenFields are what a reader of the original contract knows, and their types.

@@ -1,6 +1,7 @@
 package sidecar_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,7 +61,7 @@ func newStory(t *testing.T, sc *script, variant, redisURL string) *story {
 		s.redis = redisURL
 		channels.Lock()
 		channels.n++
-		s.queue.channel = fmt.Sprintf("story%d:outbound", channels.n)
+		s.queue.channel = cmp.Or(sc.channel, fmt.Sprintf("story%d:outbound", channels.n))
 		channels.Unlock()
 		s.queue.dial(t, redisURL)
 	} else {
@@ -92,7 +94,8 @@ func (s *story) cleanUp() {
 }
 
 // config is what `feishu-relay run` makes of an environment with these settings
-// and defaults for the rest.
+// and defaults for the rest. With HEARTBEAT_INTERVAL the agents' cards are in a folder of the story.
+// OPENAI_BASE_URL=fake is the judge of this story.
 func (s *story) config(agent, bot string, settings []string) (sidecar.Config, error) {
 	home := s.home
 	if s.own {
@@ -104,6 +107,7 @@ func (s *story) config(agent, bot string, settings []string) (sidecar.Config, er
 		MaxAge: 10 * time.Minute, UserMessages: true, DedupSize: 5000, GroupsFile: s.groupsFile(), GroupPolicy: "auto",
 		MembershipCheck: "auto",
 		Limits:          policy.Limits{MaxDepth: 3, Threshold: 1, Check: true, Timeout: 10 * time.Second},
+		Steer:           sidecar.SteerConfig{AnswerMode: "all", By: "members", MaxDepth: 10, StopNotice: "off", ContinueWindow: time.Hour},
 	}
 	if s.redis != "" {
 		c.Backend, c.RedisURL, c.RelayChannel = "redis", sidecar.Secret(s.redis), s.queue.channel
@@ -112,69 +116,56 @@ func (s *story) config(agent, bot string, settings []string) (sidecar.Config, er
 	}
 	for _, setting := range settings {
 		if err := s.set(&c, setting); err != nil {
-			return c, fmt.Errorf("%s: %w", setting, err)
+			return c, err
 		}
 	}
 	return c, nil
 }
 
-// set changes one variable of the environment. INJECT_URL=bot is the bot's own
-// webhook, OPENAI_BASE_URL=fake the judge of this story.
-func (s *story) set(c *sidecar.Config, setting string) (err error) {
-	name, v, _ := strings.Cut(setting, "=")
-	l := &c.Limits
-	switch name {
-	case "MAX_BOT_REPLY_DEPTH":
-		l.MaxDepth, err = strconv.Atoi(v)
-	case "BOT_REPLY_LLM_THRESHOLD":
-		l.Threshold, err = strconv.Atoi(v)
-	case "BOT_REPLY_LLM_CHECK":
-		l.Check, err = strconv.ParseBool(v)
-	case "BOT_REPLY_LLM_TIMEOUT":
-		l.Timeout, err = time.ParseDuration(v)
-	case "BOT_REPLY_LLM_ON_ERROR":
-		l.OnErrorAllow = v == "allow"
-	case "BOT_REPLY_DEPTH_COUNT":
-		l.Count.Turns = v == "turns"
-	case "BOT_REPLY_IDLE_RESET":
-		l.Count.IdleReset, err = time.ParseDuration(v)
-	case "RELAY_MAX_AGE":
-		c.MaxAge, err = time.ParseDuration(v)
-	case "RELAY_USER_MESSAGES":
-		c.UserMessages, err = strconv.ParseBool(v)
-	case "MENTION_ALL":
-		c.MentionAll, err = strconv.ParseBool(v)
-	case "INJECT_CONTEXT":
-		c.InjectContext, err = strconv.Atoi(v)
-	case "RELAY_SECRET":
-		c.RelaySecret = sidecar.Secret(v)
-	case "HEARTBEAT_INTERVAL": // with it, the agents' cards are in a folder of the story
-		c.Mailbox = sidecar.MailboxConfig{Dir: filepath.Join(s.home, "mailboxes"), HeartbeatTimeout: time.Minute}
-		c.Mailbox.Heartbeat, err = time.ParseDuration(v)
-	case "API_TOKEN":
-		c.APIToken = sidecar.Secret(v)
-	case "ADMIN_TOKEN":
-		c.AdminToken = sidecar.Secret(v)
-	case "STEER_COMMAND":
-		c.Steer = sidecar.SteerConfig{Commands: strings.Split(v, ","), MaxDepth: 10, ContinueWindow: time.Hour}
-	case "GROUP_POLICY":
-		c.GroupPolicy = v
-	case "MEMBERSHIP_CHECK":
-		c.MembershipCheck = v
-	case "BOT_OPEN_ID":
-		c.BotOpenID = relay.OpenID(v)
-	case "FEISHU_APP_ID":
-		c.AppID = v
-	case "AGENT_ROLE":
-		c.Role = v
-	case "OPENAI_BASE_URL":
-		c.Judge = sidecar.JudgeConfig{APIKey: judgeKey, BaseURL: s.judge.open(), Model: "fake"}
-	case "INJECT_URL":
-		c.InjectURL = v
-	default:
-		err = errors.New("no setting of the scripts")
+func (s *story) set(c *sidecar.Config, setting string) error {
+	name, value, _ := strings.Cut(setting, "=")
+	if err := setVariable(reflect.ValueOf(c).Elem(), name, value); err != nil {
+		return fmt.Errorf("%s: %w", setting, err)
 	}
-	return err
+	if c.Mailbox.Heartbeat > 0 {
+		c.Mailbox.Dir, c.Mailbox.HeartbeatTimeout = filepath.Join(s.home, "mailboxes"), time.Minute
+	}
+	if c.Judge.BaseURL == "fake" {
+		c.Judge = sidecar.JudgeConfig{APIKey: judgeKey, BaseURL: s.judge.open(), Model: "fake"}
+	}
+	return nil
+}
+
+var errNoSetting = errors.New("no such setting")
+
+// setVariable sets the field of a configuration that has a variable of the environment.
+func setVariable(c reflect.Value, name, value string) (err error) {
+	for f := range c.Type().Fields() {
+		field := c.FieldByIndex(f.Index)
+		if f.Tag.Get("envconfig") != name {
+			if field.Kind() == reflect.Struct {
+				if err := setVariable(field, name, value); !errors.Is(err, errNoSetting) {
+					return err
+				}
+			}
+			continue
+		}
+		words := strings.Split(f.Tag.Get("oneof"), "|")
+		switch field := field.Addr().Interface().(type) {
+		case *int:
+			*field, err = strconv.Atoi(value)
+		case *time.Duration:
+			*field, err = time.ParseDuration(value)
+		case *bool:
+			*field = value == words[len(words)-1] || value == "true"
+		case *[]string:
+			*field = strings.Split(value, ",")
+		default:
+			c.FieldByIndex(f.Index).SetString(value)
+		}
+		return err
+	}
+	return errNoSetting
 }
 
 // cast makes an actor and starts it.

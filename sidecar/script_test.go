@@ -15,6 +15,7 @@ import (
 
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
+	"feishu-relay/relay"
 )
 
 // Where a script runs: which backend carries the messages, and whether the
@@ -78,6 +79,7 @@ func TestScripts(t *testing.T) {
 // script is a parsed archive.
 type script struct {
 	variants []string
+	channel  string // on Redis; "": one of its own
 	lines    []scriptLine
 	files    map[string]string
 }
@@ -209,8 +211,19 @@ func (s *story) until(ctx context.Context, words []string) error {
 }
 
 // value gives an argument its meaning: file:<name> is a file of the script,
-// big:<n> a text of n bytes, %now-5m% a time in Unix milliseconds.
+// signed:<secret>:<name> one each of whose lines is signed, big:<n> a text of n
+// bytes, %now-5m% a time in Unix milliseconds.
 func (s *story) value(arg string) (string, error) {
+	if arg, ok := strings.CutPrefix(arg, "signed:"); ok {
+		secret, name, _ := strings.Cut(arg, ":")
+		text, err := s.value("file:" + name)
+		var signed []string
+		for line := range strings.Lines(text) {
+			line, signErr := relay.Sign([]byte(strings.TrimSpace(line)), secret)
+			signed, err = append(signed, string(line)), errors.Join(err, signErr)
+		}
+		return strings.Join(signed, "\n"), err
+	}
 	if name, ok := strings.CutPrefix(arg, "file:"); ok {
 		text, ok := s.script.files[name]
 		if !ok {

@@ -11,69 +11,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/coder/websocket"
 
 	"feishu-relay/httpapi"
 	"feishu-relay/relay"
-	"feishu-relay/sidecar"
 )
-
-// slowWebhook is a bot at INJECT_URL that answers a message when the test says so.
-type slowWebhook struct {
-	mu      sync.Mutex
-	posts   []string
-	answers map[string]chan int
-}
-
-func (b *bot) thinks(t *testing.T) *slowWebhook {
-	s := &slowWebhook{answers: map[string]chan int{}}
-	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
-	b.answer(func(in *relay.Inbound) int {
-		id := fmt.Sprint(in.Metadata["relay_msg_id"])
-		s.mu.Lock()
-		s.posts = append(s.posts, id)
-		s.mu.Unlock()
-		select {
-		case status := <-s.channel(id):
-			return status
-		case <-over:
-			return http.StatusServiceUnavailable
-		}
-	})
-	return s
-}
-
-func (s *slowWebhook) channel(id string) chan int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.answers[id] == nil {
-		s.answers[id] = make(chan int, 10)
-	}
-	return s.answers[id]
-}
-
-func (s *slowWebhook) says(id relay.MessageID, status int) { s.channel(string(id)) <- status }
-
-// posted waits until the bot was posted these messages, and no others.
-func (s *slowWebhook) posted(ctx context.Context, t *testing.T, want ...relay.MessageID) {
-	t.Helper()
-	var got []string
-	eventually(ctx, t, fmt.Sprintf("the bot is posted %v", want), func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		got = slices.Clone(s.posts)
-		return len(got) >= len(want)
-	})
-	for i, id := range want {
-		if got[i] != string(id) || len(got) > len(want) {
-			t.Fatalf("the bot was posted %v, want %v", got, want)
-		}
-	}
-}
 
 func (b *bot) inProgress(ctx context.Context, t *testing.T) []httpapi.Delivery {
 	t.Helper()
@@ -105,91 +49,6 @@ func (b *bot) settles(ctx context.Context, t *testing.T, id relay.MessageID, bod
 	if err := json.Unmarshal(text.Bytes(), &answer); err != nil || answer.RelayMsgID != id || !strings.Contains(cmp.Or(body, `"delivered"`), `"`+answer.State+`"`) {
 		t.Errorf("%s settled with %q: %s", id, body, text.Bytes())
 	}
-}
-
-// slow is a cluster whose second bot is posted its messages.
-func slow(t *testing.T, change func(*sidecar.Config)) (c *cluster, ctx context.Context, say func(chat string) relay.MessageID) {
-	c = newCluster(t, setup{bots: 2, webhooks: []int{1}, change: func(i int, cfg *sidecar.Config) {
-		if i == 1 {
-			change(cfg)
-		}
-	}})
-	ctx = limited(t)
-	return c, ctx, func(chat string) relay.MessageID {
-		t.Helper()
-		id, err := c.bots[0].say(ctx, chat)
-		must(t, err)
-		return id
-	}
-}
-
-// A bot that thinks is posted a message once, which is shown as in progress. The next message of the chat waits for the
-// answer; other chats do not wait.
-func TestSlowWebhook(t *testing.T) {
-	t.Parallel()
-	c, ctx, say := slow(t, asIs)
-	b := c.bots[1]
-	bot := b.thinks(t)
-	first := say("oc_1")
-	bot.posted(ctx, t, first)
-	second, other := say("oc_1"), say("oc_2")
-	bot.posted(ctx, t, first, other)
-	bot.says(other, http.StatusOK)
-	eventually(ctx, t, "the first message alone is in progress", func() bool {
-		list := b.inProgress(ctx, t)
-		return len(list) == 1 && list[0].RelayMsgID == first && list[0].Door == "webhook" && list[0].ChatID == "oc_1"
-	})
-	bot.posted(ctx, t, first, other)
-	bot.says(first, http.StatusOK)
-	bot.posted(ctx, t, first, other, second)
-	bot.says(second, http.StatusOK)
-	c.verify(ctx)
-}
-
-// A bot that answers 202 has the message and settles it later, over restarts of
-// its sidecar.
-func TestAcceptedByTheWebhook(t *testing.T) {
-	t.Parallel()
-	c, ctx, say := slow(t, func(*sidecar.Config) {})
-	b := c.bots[1]
-	bot := b.thinks(t)
-	ids := make([]relay.MessageID, 5)
-	for i := range ids { // each comes when the one before is accepted
-		ids[i] = say("oc_1")
-		bot.posted(ctx, t, ids[:i+1]...)
-		if i == 1 {
-			b.settles(ctx, t, ids[i], "", http.StatusOK) // before the 202 itself
-		}
-		if i < 4 {
-			bot.says(ids[i], http.StatusAccepted)
-		}
-	}
-	bot.says(ids[4], http.StatusOK)
-	eventually(ctx, t, "the last is delivered", func() bool {
-		return b.metric(ctx, t, "feishu_relay_delivered_total") == 2 && len(b.inProgress(ctx, t)) == 3
-	})
-	b.side.kill()
-	b.side.start("")
-	list := b.inProgress(ctx, t)
-	if len(list) != 3 || list[0].RelayMsgID != ids[0] || list[1].RelayMsgID != ids[2] {
-		t.Errorf("in progress after the restart: %+v", list)
-	}
-	b.settles(ctx, t, ids[0], `{"state":"delivered"}`, http.StatusOK)
-	b.settles(ctx, t, ids[0], `{"state":"delivered"}`, http.StatusOK)
-	b.settles(ctx, t, ids[0], `{"state":"refused"}`, http.StatusConflict)
-	b.settles(ctx, t, ids[2], `{"state":"refused","reason":"not for me"}`, http.StatusOK)
-	b.settles(ctx, t, ids[2], `{"state":"done"}`, http.StatusBadRequest)
-	b.settles(ctx, t, "om_unknown", "", http.StatusNotFound)
-	bot.posted(ctx, t, ids...)
-	b.settles(ctx, t, ids[3], `{"state":"retry"}`, http.StatusOK)
-	bot.posted(ctx, t, append(slices.Clone(ids), ids[3])...)
-	bot.says(ids[3], http.StatusOK)
-	eventually(ctx, t, "all are settled", func() bool { return len(b.inProgress(ctx, t)) == 0 })
-	b.settles(ctx, t, ids[3], "", http.StatusOK)
-	if n := b.metric(ctx, t, `feishu_relay_stopped_total{reason="undeliverable"}`); n != 1 {
-		t.Errorf("%v messages are undeliverable, want the one that was refused", n)
-	}
-	c.quiet(ctx)
 }
 
 // What a bot that acknowledges did not acknowledge comes again on its next
