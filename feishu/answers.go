@@ -74,7 +74,7 @@ func ParseSent(body []byte) (Message, error) {
 		return Message{}, err
 	}
 	w := data.wireMessage
-	if w.MessageID == "" && len(data.Message) > 0 {
+	if w.Message.ID == "" && len(data.Message) > 0 {
 		_ = lenient(data.Message, &w)
 	}
 	m, err := w.message()

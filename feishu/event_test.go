@@ -36,7 +36,8 @@ func TestParseEventReadsAMessage(t *testing.T) {
 			ID: "om_1", RootID: "om_r", ParentID: "om_p", ThreadID: "omt_1", ChatID: "oc_1", ChatType: "group", Type: "text",
 			Content: `{"text":"@_user_1 hello"}`, CreateTime: 1609073151345,
 			Mentions: []feishu.Mention{{Key: "@_user_1", OpenID: "ou_t", UnionID: "on_t", UserID: "u_t", Name: "Tom", Type: "user"}},
-			Sender:   feishu.Sender{Type: "user", OpenID: "ou_s", UnionID: "on_s", UserID: "e33ggbyz"},
+			Sender: feishu.Sender{Type: "user", OpenID: "ou_s", UnionID: "on_s", UserID: "e33ggbyz",
+				Tenant: "ten"},
 		},
 	}
 	if diff := cmp.Diff(got, want); diff != "" {

@@ -67,7 +67,8 @@ func TestInjectedInATopic(t *testing.T) {
 	in.ThreadID, in.RootID, in.ParentID, in.SenderType = "omt_1", "om_r", "om_p", ""
 	e, _ := parse(t, in)
 	want := &feishu.Message{ID: "om_1", RootID: "om_r", ParentID: "om_p", ThreadID: "omt_1", ChatID: "oc_1", ChatType: "group", Type: "text",
-		Content: `{"text":"请看"}`, Sender: feishu.Sender{Type: "bot", OpenID: "ou_a"}, CreateTime: 1609073151345}
+		Content: `{"text":"请看"}`, CreateTime: 1609073151345,
+		Sender: feishu.Sender{Type: "bot", OpenID: "ou_a", Tenant: "ten"}}
 	if diff := cmp.Diff(e.Message, want); diff != "" {
 		t.Errorf("message (-got +want):\n%s", diff)
 	}

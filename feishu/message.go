@@ -29,29 +29,29 @@ const (
 // answer to a send, in a chat's history (docs/feishu.md 3.1 and 5). As JSON it is part of
 // the gateway's drafts on disk.
 type Message struct {
-	ID         relay.MessageID `json:"ID"`
-	RootID     relay.MessageID `json:"RootID"`
-	ParentID   relay.MessageID `json:"ParentID"`
-	ThreadID   string          `json:"ThreadID"` // omt_…
-	ChatID     relay.ChatID    `json:"ChatID"`
-	ChatType   string          `json:"ChatType"` // of events: group, p2p; "" in REST answers
-	Type       string          `json:"Type"`     // msg_type: text, post, interactive, image, …
-	Content    string          `json:"Content"`  // the JSON text that Feishu puts there
-	Mentions   []Mention       `json:"Mentions"`
-	Sender     Sender          `json:"Sender"`
-	CreateTime relay.Millis    `json:"CreateTime"`
-	Deleted    bool            `json:"Deleted"`
+	ID         relay.MessageID `json:"message_id"`
+	RootID     relay.MessageID `json:"root_id"`
+	ParentID   relay.MessageID `json:"parent_id"`
+	ThreadID   string          `json:"thread_id"` // omt_…
+	ChatID     relay.ChatID    `json:"chat_id"`
+	ChatType   string          `json:"chat_type"` // of events: group, p2p; "" in REST answers
+	Type       string          `json:"msg_type"`  // text, post, interactive, image, …
+	Content    string          `json:"content"`   // the JSON text that Feishu puts there
+	Mentions   []Mention       `json:"mentions"`
+	Sender     Sender          `json:"sender"`
+	CreateTime relay.Millis    `json:"create_time"`
+	Deleted    bool            `json:"deleted"`
 }
 
 // Sender is the sender of a message. Open ids are those of the app that received it.
 type Sender struct {
-	Type    string       `json:"Type"` // user, bot, app; "" unknown
-	OpenID  relay.OpenID `json:"OpenID"`
-	UnionID string       `json:"UnionID"`
-	UserID  string       `json:"UserID"`
-	AppID   string       `json:"AppID"` // of a bot, in REST answers only
-	Name    string       `json:"Name"`  // where Feishu says it
-	Tenant  string       `json:"Tenant,omitempty"`
+	Type    string       `json:"sender_type"` // user, bot, app; "" unknown
+	OpenID  relay.OpenID `json:"open_id"`
+	UnionID string       `json:"union_id"`
+	UserID  string       `json:"user_id"`
+	AppID   string       `json:"app_id"`      // of a bot, in REST answers only
+	Name    string       `json:"sender_name"` // where Feishu says it
+	Tenant  string       `json:"tenant_key"`
 }
 
 // IsBot reports whether the sender is an app's bot.
@@ -153,10 +153,7 @@ type wireEvent struct {
 			Emoji string `json:"emoji_type"`
 		} `json:"reaction_type"`
 		Message *wireMessage `json:"message"`
-		Sender  struct {
-			SenderID   wireIDs `json:"sender_id"`
-			SenderType string  `json:"sender_type"`
-		} `json:"sender"`
+		Sender  wireSender   `json:"sender"`
 	} `json:"event"`
 	Type string `json:"type"` // of the 1.0 schema and of url_verification
 }
@@ -203,9 +200,7 @@ func ParseEvent(data []byte) (Event, error) {
 		return Event{}, fmt.Errorf("%w: it has no message", ErrNotEvent)
 	}
 	m, err := w.Event.Message.message()
-	ids := w.Event.Sender.SenderID
-	m.Sender = Sender{Type: w.Event.Sender.SenderType, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID,
-		AppID: ids.AppID}
+	m.Sender = w.Event.Sender.sender()
 	switch {
 	case err != nil:
 	case m.ID == "":
@@ -213,7 +208,8 @@ func ParseEvent(data []byte) (Event, error) {
 	case m.ChatID == "":
 		err = errors.New("chat_id is missing")
 	default:
-		err = checkIDs("sender open_id", ids.OpenID, "sender union_id", ids.UnionID, "sender user_id", ids.UserID)
+		err = checkIDs("sender open_id", string(m.Sender.OpenID), "sender union_id", m.Sender.UnionID,
+			"sender user_id", m.Sender.UserID)
 	}
 	if err != nil {
 		return Event{}, fmt.Errorf("%w: %w", ErrNotEvent, err)
@@ -238,17 +234,9 @@ func checkIDs(namesAndValues ...string) error {
 // wireMessage is a message in both of its spellings: events say message_type
 // and content, REST answers msg_type and body.content (docs/feishu.md 3.1, 5).
 type wireMessage struct {
-	MessageID   string        `json:"message_id"`
-	RootID      string        `json:"root_id"`
-	ParentID    string        `json:"parent_id"`
-	ThreadID    string        `json:"thread_id"`
-	ChatID      string        `json:"chat_id"`
-	ChatType    string        `json:"chat_type"`
+	Message
 	MessageType string        `json:"message_type"`
-	MsgType     string        `json:"msg_type"`
-	Content     string        `json:"content"`
 	CreateTime  lenientMillis `json:"create_time"`
-	Deleted     bool          `json:"deleted"`
 	Mentions    []wireMention `json:"mentions"`
 	Body        struct {
 		Content string `json:"content"`
@@ -258,35 +246,34 @@ type wireMessage struct {
 
 // message converts, with its errors about identifiers.
 func (w *wireMessage) message() (Message, error) {
-	m := Message{
-		ID: relay.MessageID(w.MessageID), RootID: relay.MessageID(w.RootID), ParentID: relay.MessageID(w.ParentID),
-		ThreadID: w.ThreadID, ChatID: relay.ChatID(w.ChatID), ChatType: w.ChatType,
-		Type: cmp.Or(w.MessageType, w.MsgType), Content: cmp.Or(w.Content, w.Body.Content), Sender: w.Sender.sender(),
-		CreateTime: relay.Millis(w.CreateTime), Deleted: w.Deleted,
-	}
+	m := w.Message
+	m.Type, m.Content = cmp.Or(w.MessageType, m.Type), cmp.Or(m.Content, w.Body.Content)
+	m.CreateTime, m.Sender = relay.Millis(w.CreateTime), w.Sender.sender()
 	for _, one := range w.Mentions {
 		if mention, ok := one.mention(); ok {
 			m.Mentions = append(m.Mentions, mention)
 		}
 	}
-	return m, checkIDs("message_id", w.MessageID, "root_id", w.RootID, "parent_id", w.ParentID, "thread_id", w.ThreadID,
-		"chat_id", w.ChatID, "message_type", m.Type)
+	return m, checkIDs("message_id", string(m.ID), "root_id", string(m.RootID), "parent_id", string(m.ParentID),
+		"thread_id", m.ThreadID, "chat_id", string(m.ChatID), "message_type", m.Type)
 }
 
-// wireSender is the sender of a message in REST answers.
+// wireSender is the sender of a message: with sender_id in events, id and id_type in REST answers.
 type wireSender struct {
-	ID         string `json:"id"`
-	IDType     string `json:"id_type"`
-	SenderType string `json:"sender_type"`
-	SenderName string `json:"sender_name"`
-	Tenant     string `json:"tenant_key"`
+	Sender
+	ID       string  `json:"id"`
+	IDType   string  `json:"id_type"`
+	SenderID wireIDs `json:"sender_id"`
 }
 
 func (w wireSender) sender() Sender {
-	var ids wireIDs
-	ids.set(w.ID, w.IDType)
-	return Sender{Type: w.SenderType, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID,
-		Name: w.SenderName, Tenant: w.Tenant}
+	ids := w.SenderID
+	if w.ID != "" {
+		ids.set(w.ID, w.IDType)
+	}
+	s := w.Sender
+	s.OpenID, s.UnionID, s.UserID, s.AppID = ids.open(), ids.UnionID, ids.UserID, ids.AppID
+	return s
 }
 
 // wireMention is one entry of a mentions list.

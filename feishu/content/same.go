@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 // Sum identifies what a content says: two versions that say the same have the same sum. In a card a clock, a counter,
@@ -43,9 +42,6 @@ var (
 	unfinishedRE = regexp.MustCompile("(?:…|\\.\\.\\.|⋯|⏳|[▌▍▋▊▉█])[\\s*_`]*$")
 	breaksOffRE  = regexp.MustCompile(`[\pL\pM,;:，、；：(（–—-][\s*_]*$`)
 	wordRE       = regexp.MustCompile(`\p{Han}|\p{So}|(?:[^\P{L}\p{Han}]|[\p{N}@'])+`)
-	// decisiveRE matches what changes the meaning of a text even if it is the only change.
-	decisiveRE = regexp.MustCompile("[0-9@不没未无非否别勿已成失败功对错好坏有是可能上下左右前后" +
-		"大小多少高低开关一二三四五六七八九十百千万两半]")
 )
 
 // settled is a text without what changes by itself.
@@ -61,17 +57,9 @@ func settled(text string) string {
 	return said.String()
 }
 
-// Another reports whether a text is another answer than the one before it: it has other words. One corrected word or
-// Chinese character, punctuation, and what changes by itself make no other answer.
-func Another(before, text string) bool {
-	corrected := 0
-	return !slices.EqualFunc(wordsOf(before), wordsOf(text), func(a, b string) bool {
-		if a != b {
-			corrected++
-		}
-		return a == b || corrected == 1 && typo(a, b)
-	})
-}
+// Another reports whether a text is another answer than the one before it: it has other words. Punctuation, and what
+// changes by itself, make no other answer.
+func Another(before, text string) bool { return !slices.Equal(wordsOf(before), wordsOf(text)) }
 
 // Begins reports whether text begins with the words of part, the last of which may be cut.
 func Begins(text, part string) bool {
@@ -87,20 +75,6 @@ func BreaksOff(text string) bool { return breaksOffRE.MatchString(text) }
 
 // wordsOf returns the words of a text, without what changes by itself. Chinese has no spaces: each character is one.
 func wordsOf(text string) []string { return wordRE.FindAllString(strings.ToLower(settled(text)), -1) }
-
-// typo reports whether b may be a corrected: they are Chinese characters, or words that begin alike and differ in at
-// most a quarter of their letters, all in one place.
-func typo(a, b string) bool {
-	x, y := []rune(a), []rune(b)
-	chinese, most := unicode.Is(unicode.Han, x[0]) && unicode.Is(unicode.Han, y[0]), max(len(x), len(y))
-	for len(x) > 0 && len(y) > 0 && x[0] == y[0] {
-		x, y = x[1:], y[1:]
-	}
-	for len(x) > 0 && len(y) > 0 && x[len(x)-1] == y[len(y)-1] {
-		x, y = x[:len(x)-1], y[:len(y)-1]
-	}
-	return !decisiveRE.MatchString(a+b) && (chinese || a[0] == b[0] && 4*max(len(x), len(y)) <= most)
-}
 
 // waiting are the texts that bots show until they have an answer, without brackets, dots and spinners. The list is
 // closed: a text that only begins like one of them is an answer.

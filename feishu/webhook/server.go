@@ -93,8 +93,7 @@ type Server struct {
 	Options
 	bot    *url.URL
 	warned rate.Sometimes
-	away   atomic.Bool // the last post to the bot failed
-	known  atomic.Bool // a post has reached the bot
+	last   atomic.Pointer[bool] // whether the last post to the bot reached it
 
 	large, posts chan struct{} // one element for each
 }
@@ -121,17 +120,14 @@ func New(o Options) (*Server, error) {
 }
 
 // Connected reports whether the last post to the bot reached it, or none was tried yet.
-func (s *Server) Connected() bool { return !s.away.Load() }
+func (s *Server) Connected() bool { return s.last.Load() == nil || s.Reached() }
 
 // Reached reports whether a post has reached the bot, the last one among them.
-func (s *Server) Reached() bool { return s.known.Load() && !s.away.Load() }
+func (s *Server) Reached() bool { last := s.last.Load(); return last != nil && *last }
 
 // reached records whether a post reached the bot.
 func (s *Server) reached(reached bool) {
-	if reached {
-		s.known.Store(true)
-	}
-	if s.away.Swap(!reached) == reached {
+	if was := s.last.Swap(&reached); was == nil && !reached || was != nil && *was != reached {
 		s.Logger.Info("the bot's webhook", "reached", reached)
 	}
 }
