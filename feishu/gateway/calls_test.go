@@ -3,13 +3,11 @@ package gateway
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/content"
 	"feishu-relay/relay"
 )
 
@@ -150,12 +148,12 @@ func (c *calls) step(line string) {
 		c.is(c.last.CreateTime, rest)
 	case "keys":
 		c.is(c.last.Doc.Keys(), word)
-	case "mentions": // ID NAME
-		if m := append(slices.Clone(c.last.Mentions), content.Mention{})[0]; len(c.last.Mentions) != 1 {
-			c.t.Errorf("mentions %+v", c.last.Mentions)
-		} else {
-			c.is(string(m.OpenID)+" "+m.Name, rest)
+	case "mentions": // ID NAME TYPE …
+		got := ""
+		for _, m := range c.last.Mentions {
+			got += fmt.Sprintln(m.OpenID, m.Name, m.Type)
 		}
+		c.is(strings.Fields(got), word)
 	case "silent":
 		c.silent()
 	case "stored":

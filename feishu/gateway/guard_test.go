@@ -2,10 +2,10 @@ package gateway
 
 import (
 	"crypto/tls"
-	"io"
+	"maps"
 	"net"
 	"net/http"
-	"net/url"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -15,25 +15,13 @@ import (
 // ask makes a request of the gateway with a Host header of its own and further headers.
 func (r *rig) ask(method, path, host string, header http.Header) (status int, body string) {
 	r.t.Helper()
-	req, err := http.NewRequest(method, r.url+path, strings.NewReader(`{"app_id":"cli_evil","app_secret":"s","AppID":"cli_evil","AppSecret":"s"}`))
+	const evil = `{"app_id":"cli_evil","app_secret":"s","AppID":"cli_evil","AppSecret":"s"}`
+	req, err := http.NewRequest(method, r.url+path, strings.NewReader(evil))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	req.Host = host
-	req.Header = header.Clone()
-	if req.Header == nil {
-		req.Header = http.Header{}
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return resp.StatusCode, string(data)
+	req.Host, req.Header = host, header
+	return r.do(req)
 }
 
 // gatewayRoutes are one request of each kind that the gateway serves.
@@ -86,13 +74,9 @@ func TestWebPagesAreRefused(t *testing.T) {
 	}
 	for name, f := range foreign {
 		for _, route := range gatewayRoutes {
-			header := route.header.Clone()
-			for k, v := range f.header {
-				if header == nil {
-					header = http.Header{}
-				}
-				header[k] = v
-			}
+			header := http.Header{}
+			maps.Copy(header, route.header)
+			maps.Copy(header, f.header)
 			if status, body := r.ask(route.method, route.path, f.host, header); status != http.StatusForbidden {
 				t.Errorf("%s, %s %s: got %d %s, want 403", name, route.method, route.path, status, body)
 			}
@@ -104,7 +88,7 @@ func TestWebPagesAreRefused(t *testing.T) {
 	if app := r.book.Self().AppID; app != "" {
 		t.Errorf("the gateway serves %s now", app)
 	}
-	if _, body := r.ask("GET", "/x", "relay.ns.svc.cluster.local:8788", nil); !strings.Contains(body, "GATEWAY_PUBLIC_URL=http://relay.ns.svc.cluster.local:8788") {
+	if _, body := r.ask("GET", "/x", "relay.ns.svc.cluster.local:8788", http.Header{}); !strings.Contains(body, "GATEWAY_PUBLIC_URL=http://relay.ns.svc.cluster.local:8788") {
 		t.Errorf("the answer to a name with dots does not say what to set: %s", body)
 	}
 }
@@ -119,7 +103,7 @@ func TestOwnNamesAreServed(t *testing.T) {
 	for _, host := range []string{"localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]:8788", "[::ffff:127.0.0.1]:1", "relay", "relay-a:443", "my_relay.:80",
 		"host.docker.internal:8788", "relay.example.com", "relay.example.com:8443", "relay.example.com.:1", "open.feishu.cn", "open.larksuite.com:443",
 		"open.feishu.cn:8788"} {
-		if status, body := r.ask("GET", "/x", host, nil); status != http.StatusOK {
+		if status, body := r.ask("GET", "/x", host, http.Header{}); status != http.StatusOK {
 			t.Errorf("%s: got %d %s", host, status, body)
 		}
 	}
@@ -135,19 +119,8 @@ func TestOwnNamesAreServed(t *testing.T) {
 	}
 }
 
-// An address is the gateway's own where a connection reached it there.
-func TestTheAddressThatWasReachedIsServed(t *testing.T) {
-	r := newRig(t, nil)
-	for addr, want := range map[string]bool{"198.51.100.7": true, "198.51.100.8": false, "2001:db8::1": false} {
-		req := newRequest("GET", "/x", "")
-		req.Host = net.JoinHostPort(addr, "8788")
-		if got := r.ownHost(req, &net.TCPAddr{IP: net.ParseIP("198.51.100.7"), Port: 8788}); got != want {
-			t.Errorf("%s: got %v", addr, got)
-		}
-	}
-}
-
-// Over TLS a browser has checked the certificate for the name; HTTP/1.0 has no Host.
+// An address is the gateway's own where a connection reached it there. Over TLS a browser has checked the certificate
+// for the name; HTTP/1.0 has no Host.
 func TestNamesOfOtherConnections(t *testing.T) {
 	r := newRig(t, nil)
 	for name, c := range map[string]struct {
@@ -156,13 +129,16 @@ func TestNamesOfOtherConnections(t *testing.T) {
 		minor int
 		want  bool
 	}{
-		"over TLS":         {"gateway.example.com:8788", &tls.ConnectionState{}, 1, true},
-		"none in HTTP/1.0": {"", nil, 0, true},
-		"none in HTTP/1.1": {"", nil, 1, false},
+		"the address that was reached": {"198.51.100.7:8788", nil, 1, true},
+		"another one":                  {"198.51.100.8:8788", nil, 1, false},
+		"one of version 6":             {"[2001:db8::1]:8788", nil, 1, false},
+		"over TLS":                     {"gateway.example.com:8788", &tls.ConnectionState{}, 1, true},
+		"none in HTTP/1.0":             {"", nil, 0, true},
+		"none in HTTP/1.1":             {"", nil, 1, false},
 	} {
 		req := newRequest("GET", "/x", "")
 		req.Host, req.TLS, req.ProtoMajor, req.ProtoMinor = c.host, c.tls, 1, c.minor
-		if got := r.ownHost(req, nil); got != c.want {
+		if got := r.ownHost(req, &net.TCPAddr{IP: net.ParseIP("198.51.100.7"), Port: 8788}); got != c.want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
@@ -174,38 +150,15 @@ func TestTheWebhookIsServedUnderAnyName(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Webhook = &webhook.Options{BotURL: "http://127.0.0.1:1", VerificationToken: "token"}
 	})
-	post := func(handler string, header http.Header) int {
-		if handler == "the gateway" {
-			status, body := r.ask("POST", "/webhook/event", "hooks.example.com", header)
-			if status == http.StatusForbidden && strings.Contains(body, "not proven") {
-				return http.StatusUnauthorized // the webhook's own refusal of this body
+	for name, handler := range map[string]http.Handler{"the gateway": r.Handler(), "an address of its own": r.WebhookHandler()} {
+		for origin, want := range map[string]string{"": "not proven", "https://evil.example": "web pages"} {
+			w, req := httptest.NewRecorder(), httptest.NewRequest("POST", "http://hooks.example.com/webhook/event", strings.NewReader("{}"))
+			if origin != "" {
+				req.Header.Set("Origin", origin)
 			}
-			return status
-		}
-		w := &recorder{header: http.Header{}}
-		r.WebhookHandler().ServeHTTP(w, &http.Request{Method: "POST", Host: "hooks.example.com", Header: header, URL: &url.URL{Path: "/webhook/event"},
-			Body: io.NopCloser(strings.NewReader("{}"))})
-		if w.status == http.StatusForbidden && strings.Contains(w.body.String(), "not proven") {
-			return http.StatusUnauthorized
-		}
-		return w.status
-	}
-	for _, handler := range []string{"the gateway", "an address of its own"} {
-		if status := post(handler, http.Header{}); status != http.StatusUnauthorized {
-			t.Errorf("%s: Feishu's post was answered %d", handler, status)
-		}
-		if status := post(handler, http.Header{"Origin": {"https://evil.example"}}); status != http.StatusForbidden {
-			t.Errorf("%s: a page's post was answered %d", handler, status)
+			if handler.ServeHTTP(w, req); !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s, a post of %q: got %d %s", name, origin, w.Code, w.Body)
+			}
 		}
 	}
 }
-
-type recorder struct {
-	header http.Header
-	status int
-	body   strings.Builder
-}
-
-func (w *recorder) Header() http.Header         { return w.header }
-func (w *recorder) WriteHeader(status int)      { w.status = status }
-func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }

@@ -5,38 +5,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-
-	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
-
-	"feishu-relay/feishu"
 )
-
-// A card mentions by id alone. The chat's bots and members are asked for the
-// names before it goes out.
-func TestCardMentionsOfUnknownIDsAreNamedByTheChat(t *testing.T) {
-	l := newLab(t, nil)
-	l.connect() // the bootstrap shows whose gateway this is
-	a := l.bot(l.a, l.url)
-	idB, idAnn := l.sim.OpenID(l.a.ID, l.b.ID), l.sim.OpenID(l.a.ID, l.ann.ID)
-	card := func(text string) string {
-		return js(map[string]any{"schema": "2.0", "config": map[string]any{"update_multi": true},
-			"body": map[string]any{"elements": []any{map[string]any{"tag": "markdown", "content": text}}}})
-	}
-	id := l.create(a, "interactive", card("Thinking…"))
-	resp, err := a.Im.V1.Message.Patch(t.Context(), larkim.NewPatchMessageReqBuilder().MessageId(id).Body(
-		larkim.NewPatchMessageReqBodyBuilder().Content(card("<at id="+idB+"></at> and <at id="+idAnn+"></at> please look")).Build()).Build())
-	if err != nil || !resp.Success() {
-		t.Fatal(err, resp)
-	}
-	m := l.said()
-	if m.Text != "@BotB and @Ann please look" {
-		t.Errorf("published %q", m.Text)
-	}
-	if len(m.Mentions) != 2 || m.Mentions[0].Name != "BotB" || m.Mentions[0].Type != feishu.SenderBot ||
-		m.Mentions[1].Name != "Ann" || m.Mentions[1].Type == feishu.SenderBot {
-		t.Errorf("mentions %+v", m.Mentions)
-	}
-}
 
 // Nobody names the id: the chat is asked once, and what was said goes out.
 func TestUnknownIDIsAskedForOnce(t *testing.T) {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,17 +13,9 @@ import (
 // peerRig is a gateway whose bot has got mail from the agent "writer".
 func peerRig(t *testing.T) (r *rig, mail peerchat.Message) {
 	t.Helper()
-	return peerRigIn(t, t.TempDir(), newUpstream(t), nil)
-}
-
-func peerRigIn(t *testing.T, dir string, up *upstream, change func(*Options)) (r *rig, mail peerchat.Message) {
-	t.Helper()
 	var chats *peerchat.Chats
 	var err error
-	r = newRigIn(t, dir, up, func(o *Options) {
-		if change != nil {
-			change(o)
-		}
+	r = newRig(t, func(o *Options) {
 		chats, err = peerchat.Open(peerchat.Options{Store: o.Book.Store(), Self: o.Book.Self, SenderType: feishu.SenderUser})
 		if err != nil {
 			t.Fatal(err)
@@ -174,16 +165,7 @@ func (r *rig) callWith(method, target, body string, header http.Header) (int, st
 	}
 	req.Header = header
 	req.Header.Set("Authorization", "Bearer t-"+r.app)
-	resp, err := r.client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return resp.StatusCode, string(data)
+	return r.do(req)
 }
 
 // Nobody but the bot speaks in its chats, and no agent is reached by an id that no mail came under.
@@ -207,17 +189,10 @@ func TestPeersAreReachedByTheBotOnly(t *testing.T) {
 }
 
 // replyTo answers mail with a text and returns Feishu's answer, as the bot gets it.
-func (r *rig) replyTo(mail peerchat.Message, text string) (status int, id, answer string) {
+func (r *rig) replyTo(mail peerchat.Message, text string) (status int, answer string) {
 	r.t.Helper()
-	return r.replies(mail, "text", textOf(text))
-}
-
-// replies answers mail with a message of any type.
-func (r *rig) replies(mail peerchat.Message, msgType, content string) (status int, id, answer string) {
-	r.t.Helper()
-	status, answer = r.call("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply",
-		js(map[string]any{"msg_type": msgType, "content": content}))
-	return status, idIn(r.t, answer, "message_id"), answer
+	return r.call("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply",
+		js(map[string]any{"msg_type": "text", "content": textOf(text)}))
 }
 
 // idIn is an id in the data of an answer; "" where it has none.
@@ -279,11 +254,11 @@ func TestPeersWhileFeishuIsAway(t *testing.T) {
 	r, mail := peerRig(t)
 	r.tokens.Purge()
 	r.up.say("GET /open-apis/bot/v3/info", http.StatusBadGateway, "no such upstream")
-	if status, _, answer := r.replyTo(mail, "done"); status != http.StatusBadGateway {
+	if status, answer := r.replyTo(mail, "done"); status != http.StatusBadGateway {
 		t.Errorf("while Feishu is away: %d %s", status, answer)
 	}
 	r.up.say("GET /open-apis/bot/v3/info", http.StatusOK, `{"code":0,"bot":{"open_id":"ou_self"}}`)
-	if status, _, answer := r.replyTo(mail, "done"); status != http.StatusOK {
+	if status, answer := r.replyTo(mail, "done"); status != http.StatusOK {
 		t.Errorf("once it is back: %d %s", status, answer)
 	}
 	r.said()

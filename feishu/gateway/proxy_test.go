@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	lark "github.com/larksuite/oapi-sdk-go/v3"
 	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
-	larkcardkit "github.com/larksuite/oapi-sdk-go/v3/service/cardkit/v1"
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 )
 
@@ -38,16 +37,8 @@ func TestBytesAreUnchanged(t *testing.T) {
 			return c.Im.V1.Message.Reply(ctx, larkim.NewReplyMessageReqBuilder().MessageId("om_1").Body(
 				larkim.NewReplyMessageReqBodyBuilder().MsgType("post").Content(`{"zh_cn":{"content":[[{"tag":"md","text":"x"}]]}}`).ReplyInThread(true).Build()).Build())
 		}},
-		{"patch", func(c *lark.Client) (any, error) {
-			return c.Im.V1.Message.Patch(ctx, larkim.NewPatchMessageReqBuilder().MessageId("om_1").Body(
-				larkim.NewPatchMessageReqBodyBuilder().Content(`{"elements":[]}`).Build()).Build())
-		}},
 		{"not found", func(c *lark.Client) (any, error) {
 			return c.Im.V1.Message.Get(ctx, larkim.NewGetMessageReqBuilder().MessageId("om_none").Build())
-		}},
-		{"element", func(c *lark.Client) (any, error) {
-			return c.Cardkit.V1.CardElement.Content(ctx, larkcardkit.NewContentCardElementReqBuilder().CardId("7").ElementId("e").Body(
-				larkcardkit.NewContentCardElementReqBodyBuilder().Content("so far").Sequence(2).Uuid("s_7_2").Build()).Build())
 		}},
 		{"upload", func(c *lark.Client) (any, error) {
 			return c.Im.V1.Image.Create(ctx, larkim.NewCreateImageReqBuilder().Body(

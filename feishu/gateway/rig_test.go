@@ -423,6 +423,11 @@ func (r *rig) as(token, method, path, body string) (int, string) {
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
+	return r.do(req)
+}
+
+func (r *rig) do(req *http.Request) (int, string) {
+	r.t.Helper()
 	resp, err := r.client.Do(req)
 	if err != nil {
 		r.t.Fatal(err)
