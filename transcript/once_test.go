@@ -55,7 +55,7 @@ func TestProcessesWriteEachMessageOnce(t *testing.T) {
 			dir := t.TempDir()
 			var all []*helper
 			for range 5 {
-				all = append(all, startHelper(t, "append-ours", dir, "oc_x", fmt.Sprint(n), rotate))
+				all = append(all, startHelper(t, "append", dir, "oc_x", fmt.Sprint(n), rotate))
 			}
 			for _, h := range all {
 				h.expect(t, "ready")
@@ -225,9 +225,14 @@ func TestFullDisk(t *testing.T) {
 // this process.
 func TestTailReadsTheSameOfAnySize(t *testing.T) {
 	var read []int64
+	var text strings.Builder
+	for i := range 1000 {
+		text.WriteString(lines(t, Entry{Role: relay.RoleAssistant, Sender: "agent_a", TS: 1795211093522 + int64(i),
+			MessageID: fmt.Sprintf("om_%d", i), Content: strings.Repeat("一段话 and some words. ", 10)}))
+	}
 	for _, size := range []int64{1 << 10, 1 << 20, 64 << 20} {
 		dir := t.TempDir()
-		writeLarge(t, filepath.Join(dir, file), size)
+		must(t, os.WriteFile(filepath.Join(dir, file), []byte(strings.Repeat(text.String(), int(size)/text.Len()+1)), 0o600))
 		s := open(t, dir, nil)
 		before := bytesRead(t)
 		if got, err := s.Tail("feishu", "oc_x", 50); err != nil || len(got) == 0 {

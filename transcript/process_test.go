@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,26 +53,12 @@ func playRole(role, dir, chat string, args []string) {
 	s, err := Open(dir, opts)
 	check(err)
 	switch role {
-	case "append-ours", "append-bare": // tries each of n messages and tells how many it added
-		bare, err := openBare(filepath.Join(dir, fileName("feishu", chat)))
-		check(err)
-		entries := make([]Entry, number(args[0]))
-		lines := make([][]byte, len(entries))
-		for i := range entries {
-			entries[i] = benchEntry(i)
-			lines[i], err = entries[i].encode()
-			check(err)
-			lines[i] = append(lines[i], '\n')
-		}
+	case "append": // tries each of n messages and tells how many it added
 		waitForGo()
 		count := 0
-		for i, e := range entries {
-			var added bool
-			if role == "append-ours" {
-				added, err = s.Append("feishu", chat, e)
-			} else {
-				added, err = bare.append(e.MessageID, lines[i])
-			}
+		for i := range number(args[0]) {
+			added, err := s.Append("feishu", chat, Entry{Role: relay.RoleAssistant, Sender: "agent_a", TS: 1795211093522 + int64(i),
+				MessageID: fmt.Sprintf("om_%032d", i), Content: strings.Repeat("一段话 and some words. ", 10)})
 			check(err)
 			if added {
 				count++

@@ -6,22 +6,16 @@ type suite struct {
 	bench  string // -test.bench
 	time   string // -test.benchtime: by the clock or by the number of turns
 	rounds int    // at most so many; 0: as many as asked for
-	large  bool   // it needs room for a file of 1 GiB
 }
 
 var suites = []suite{
 	{pkg: "sidecar", bench: "^Benchmark(Sequential|PingPong|Burst)$", time: "3x"},
 	{pkg: "sidecar", bench: "^BenchmarkHop$", time: "3x"},
-	{pkg: "relay/filerelay", bench: "^BenchmarkWake$", time: "500ms"},
-	{pkg: "transcript", bench: "^BenchmarkAppendOnce8$/^(ours|bare)$", time: "1x"},
-	{pkg: "transcript", bench: "^BenchmarkTail$/^(1MiB|1GiB)$/^(ours|bare)$", time: "300ms", large: true},
 	{pkg: "book", bench: "^BenchmarkCommit$", time: "500ms"},
 	{pkg: "internal/test/bench", bench: "^Benchmark(Start|FanOut8|WholeWay|Idle)$", time: "3x"},
 	{pkg: "internal/test/bench", bench: "^BenchmarkMemory$", time: "1x", rounds: 1},
 	{pkg: "sidecar", bench: "^BenchmarkGatewaySend$", time: "20x"},
 	{pkg: "feishu/link", bench: "^BenchmarkPassThrough$", time: "2s"},
-	{pkg: "internal/test/bench", bench: "^BenchmarkGatewayMemory$", time: "1x", rounds: 1},
-	{pkg: "mailbox/agent", bench: "^BenchmarkSend$", time: "40x"},
 }
 
 // A figure names one value that a benchmark reports.
@@ -68,14 +62,8 @@ var allBars = []bar{
 	{"4", "hop over Redis, p99", of("sidecar", "Hop/redis", "p99-us"), of("sidecar", "Hop/redis", "bare-p99-us"), 2, false},
 	{"4", "hop over files, p50, against inotify", of("sidecar", "Hop/file", "p50-us"), of("sidecar", "Hop/file", "bare-p50-us"), 6, false},
 	{"4", "hop over files, p50, against the bare Redis hop", of("sidecar", "Hop/file", "p50-us"), of("sidecar", "Hop/redis", "bare-p50-us"), 1.5, false},
-	{"5", "wake-up of the file queue, p50", of("relay/filerelay", "Wake/ours", "p50-us"), of("relay/filerelay", "Wake/bare", "p50-us"), 5, false},
-	{"5", "the same, p99, against 10 ms", of("relay/filerelay", "Wake/ours", "p99-us"), figure{fixed: 10_000}, 1, false},
-	{"5", "without notices, p99, against the 20 ms between looks", of("relay/filerelay", "Wake/polled", "p99-us"), figure{fixed: 20_000}, 1.2, false},
-	{"6", "once-only append, 8 processes", of("transcript", "AppendOnce8/ours", "distinct/s"), of("transcript", "AppendOnce8/bare", "distinct/s"), 0.5, true},
 	{"7", "commit of three records to the book, against a bare append", perSecond("book", "Commit/sync=false/ours", 1), perSecond("book", "Commit/sync=false/bare", 1), 0, true},
 	{"7", "the same with RELAY_FSYNC", perSecond("book", "Commit/sync=true/ours", 1), perSecond("book", "Commit/sync=true/bare", 1), 0.7, true},
-	{"8", "last 50 messages of 1 GiB", of("transcript", "Tail/1GiB/ours", "ns/op"), of("transcript", "Tail/1GiB/bare", "ns/op"), 2, false},
-	{"8", "the same, against 1 MiB", of("transcript", "Tail/1GiB/ours", "ns/op"), of("transcript", "Tail/1MiB/ours", "ns/op"), 1.5, false},
 	{"10", "idle RSS, against a bare daemon", of("internal/test/bench", "Idle", "MiB"), of("internal/test/bench", "Idle", "bare-MiB"), 1.5, false},
 	{"10", "RSS after 1 M messages, against 10 k", of("internal/test/bench", "Memory", "MiB"), of("internal/test/bench", "Memory", "early-MiB"), 1.3, false},
 	{"10", "stripped binary, against the bare one", of("internal/test/bench", "Idle", "file-MB"), of("internal/test/bench", "Idle", "bare-file-MB"), 1.3, false},
@@ -84,9 +72,6 @@ var allBars = []bar{
 	{"G2", "sends of 8 clients, Feishu answers at once", of("sidecar", "GatewaySend/at_once", "msg/s"), of("sidecar", "GatewaySend/at_once", "bare-msg/s"), 0.8, true},
 	{"G2", "the same, Feishu takes 20 ms", of("sidecar", "GatewaySend/20ms", "msg/s"), of("sidecar", "GatewaySend/20ms", "bare-msg/s"), 0.8, true},
 	{"G3", "events through the long connection, against a pipe", of("feishu/link", "PassThrough", "events/s"), of("feishu/link", "PassThrough", "bare-events/s"), 0.8, true},
-	{"G4", "RSS after a minute of 1,000 events/s, against after 15 s", of("internal/test/bench", "GatewayMemory", "MiB"), of("internal/test/bench", "GatewayMemory", "early-MiB"), 1.3, false},
-	{"M1", "mail from send to the bot over files, against renames", of("mailbox/agent", "Send/file", "us"), of("mailbox/agent", "Send/file", "bare-us"), 0, false},
-	{"M2", "the same over Redis, against a bare XADD and XREAD", of("mailbox/agent", "Send/redis", "us"), of("mailbox/agent", "Send/redis", "bare-us"), 0, false},
 }
 
 // needed is the suites that the bars are made of. A package's suites are taken

@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	r := &runner{dir: dir, log: stderr, figures: figures{}}
 	ran := r.run(ctx, needed(suites, bars), *rounds)
-	printTable(stdout, bars, r.figures, r.skipped)
+	printTable(stdout, bars, r.figures)
 	return ran
 }
 

@@ -25,10 +25,9 @@ type figures map[figure][]float64
 
 // runner compiles and runs suites.
 type runner struct {
-	dir     string // for what is compiled, and the large files
+	dir     string // for what is compiled
 	log     io.Writer
 	figures figures
-	skipped map[string]string // package: why some of its figures are missing
 }
 
 // run runs all suites, one round after the other. A suite that fails is left out
@@ -75,13 +74,6 @@ func (r *runner) round(ctx context.Context, s suite, binary string) error {
 	cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", s.bench, "-test.benchtime", s.time)
 	cmd.Dir = s.pkg
 	cmd.Env = append(os.Environ(), "TMPDIR="+r.dir)
-	if s.large {
-		if err := roomFor(r.dir, 3<<30); err != nil {
-			r.skip(s.pkg, err.Error())
-		} else {
-			cmd.Env = append(cmd.Env, "BENCH_LARGE="+r.dir)
-		}
-	}
 	cmd.WaitDelay = 5 * time.Second // a child of it may hold the pipe
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -89,13 +81,6 @@ func (r *runner) round(ctx context.Context, s suite, binary string) error {
 	}
 	r.figures.add(s.pkg, out, runtime.GOMAXPROCS(0))
 	return nil
-}
-
-func (r *runner) skip(pkg, why string) {
-	if r.skipped == nil {
-		r.skipped = map[string]string{}
-	}
-	r.skipped[pkg] = why
 }
 
 // add takes in what a test binary printed. procs is the suffix that the names

@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"text/tabwriter"
 )
 
 // result is what a bar came to.
@@ -61,40 +61,18 @@ func (b bar) aimText() string {
 }
 
 // printTable writes one table, as the documentation shows it.
-func printTable(w io.Writer, bars []bar, f figures, skipped map[string]string) {
-	rows := [][]string{{"bar", "what", "ours", "baseline", "ratio", "aim", ""}}
+func printTable(w io.Writer, bars []bar, f figures) {
+	table := tabwriter.NewWriter(w, 0, 0, 0, ' ', 0)
+	fmt.Fprintln(table, "| bar \t| what \t| ours \t| baseline \t| ratio \t| aim \t| \t|")
+	fmt.Fprintln(table, strings.Repeat("|---\t", 7)+"|")
 	for _, b := range bars {
-		row := []string{b.number, b.what, "–", "–", "–", b.aimText(), ""}
-		switch r := measure(b, f); {
-		case r.rounds > 0:
-			row[2], row[3] = b.ours.text(r.ours), b.ours.text(r.bare)
-			row[4], row[6] = fmt.Sprintf("%.2f", r.ratio), b.verdict(r.ratio)
-		case skipped[b.ours.pkg] != "":
-			row[6] = "skipped: " + skipped[b.ours.pkg]
-		default:
-			row[6] = "not measured"
+		ours, bare, ratio, verdict := "–", "–", "–", "not measured"
+		if r := measure(b, f); r.rounds > 0 {
+			ours, bare, ratio, verdict = b.ours.text(r.ours), b.ours.text(r.bare), fmt.Sprintf("%.2f", r.ratio), b.verdict(r.ratio)
 		}
-		rows = append(rows, row)
+		fmt.Fprintf(table, "| %s \t| %s \t| %s \t| %s \t| %s \t| %s \t| %s \t|\n", b.number, b.what, ours, bare, ratio, b.aimText(), verdict)
 	}
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for i, row := range rows {
-		for j, cell := range row {
-			fmt.Fprint(w, "| ", cell, strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell)), " ")
-		}
-		fmt.Fprintln(w, "|")
-		if i > 0 {
-			continue
-		}
-		for _, width := range widths {
-			fmt.Fprint(w, "|", strings.Repeat("-", width+2))
-		}
-		fmt.Fprintln(w, "|")
-	}
+	_ = table.Flush()
 }
 
 // text writes a value of fig with its unit, three digits of it or more.
