@@ -71,7 +71,6 @@ type answerMail struct {
 	Stays   bool          `json:"stays,omitempty"`   // it is not sent
 	Done    bool          `json:"done,omitempty"`    // the mailbox has it
 	Refused mailbox.Code  `json:"refused,omitempty"` // the mailbox does not send it
-	Why     string        `json:"why,omitempty"`     // the error behind Refused
 }
 
 // write gives the bot one piece of mail in the chat with its sender, and returns when the bot has acknowledged it.
@@ -216,7 +215,7 @@ func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
 	if refused {
 		p.log.Warn("the bot's message to an agent was not sent", keyChat, own.Chat, keyMsg, own.ID, keyErr, err)
 		p.problems.set("mailbox answer", err)
-		as.Refused, as.Why, err = no.Code, no.Error(), nil
+		as.Refused, err = no.Code, nil
 	}
 	if err != nil {
 		return err

@@ -194,9 +194,6 @@ func (s *Sidecar) served() httpapi.Options {
 	}
 	mail.MCP = mcptools.Handler(mcptools.New(tools))
 	o.Mail = mailapi.New(mail)
-	if s.mail != nil && s.mail.peers != nil {
-		s.mail.peers.showMail(&o)
-	}
 	if s.front != nil {
 		o.CA = s.front.entry.CA()
 	}

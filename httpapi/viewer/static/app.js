@@ -149,8 +149,6 @@ watch({
     if (!list.some((e) => e.type === 'mail')) return
     panels.mailbox.again()
     panels.agents.again()
-    groups.again() // mail is in no event
-    talk.mailed()
   },
   state(now) {
     if (now !== connection) say(t(`live.${now}.means`))

@@ -10,7 +10,7 @@ import { said, textOfSentence } from './message.js'
 let unfolded = false // the raw fields, of whatever message
 
 // details shows a message in element.
-export function details(element, fact, mail, close) {
+export function details(element, fact, close) {
   const { entry, outcomes, said: sentences, undecided } = fact
   const ontoggle = (e) => (unfolded = e.target.open)
   const { own_id, version, content, ...fields } = entry
@@ -20,7 +20,7 @@ export function details(element, fact, mail, close) {
       h('div.speaker', avatar(entry), h('div', h('div.who', nameTag(entry)), h('div.soft', exact(entry.ts)))),
       h('div.excerpt', { dir: 'auto' }, said(entry, 240)),
       (isBot(entry) || sentences.length > 0) && h('section', h('h3', t('details.outcomes')),
-        sentences.map((sentence) => card(sentence, fact, mail)),
+        sentences.map((sentence) => card(sentence, fact)),
         !sentences.length && h('p.soft', t(undecided ? 'details.undecided' : 'details.unrecorded'))),
       h('details', { open: unfolded, ontoggle, 'aria-label': t('details.fields'), data: { testid: 'raw' } },
         h('summary', t('details.fields')), raw({ ...fields, message_id: own_id ?? fields.message_id }),
@@ -42,11 +42,11 @@ export function table(rows) {
 }
 
 // card is what became of a message at some bots, and what to do about it.
-function card(sentence, { entry, answered }, mail) {
+function card(sentence, { entry, answered }) {
   const { list: [o], list, state, word } = sentence
   const silent = state !== 'pass' || list.some(({ agent }) => !answered.has(agent))
   const reason = wordOf(o) ?? (state !== 'pass' ? word.replace('became.', '') : isPerson(entry) ? 'heard' : 'pass')
-  const advice = silent && !mail && advise(reason)
+  const advice = silent && advise(reason)
   return h('div.card.outcome', { data: { testid: 'outcome-details', state, reason: o.stopped || o.decision?.reason } },
     h('p.says', h('i.sign', { 'aria-hidden': 'true' }, signs[state]), h('b', textOfSentence(sentence))),
     advice && h('div', h('h3', t('advice')), h('p.advice', { data: { testid: 'advice' } }, rich(advice))),

@@ -46,15 +46,14 @@ export class FindBar {
       (!state || (isBot(entry) && outcomes.some((o) => stateOf(o) === state)))
   }
 
-  // draw shows the filter. In mail there are no people.
-  draw(mail) {
+  // draw shows the filter.
+  draw() {
     this.input.placeholder = t('search')
     this.input.ariaLabel = t('search')
     this.group.ariaLabel = t('filter')
     for (const [i, kind] of kinds.entries()) {
       const button = this.buttons[i]
       button.textContent = t('filter.' + kind)
-      button.hidden = mail && (kind === 'people' || kind === 'bots')
       button.ariaPressed = String(this.filter.kind === kind)
     }
     this.thread.hidden = !this.filter.thread

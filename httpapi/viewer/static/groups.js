@@ -5,7 +5,7 @@ import { h, later, mark, order, show } from './h.js'
 import { brief, dayKey, exact, holds, language, number, remember, remembered, t } from './language.js'
 import { line } from './text.js'
 import { entryOf } from './conversation.js'
-import { FROM, chatName, isBot, isMail, learn, nameOf } from './names.js'
+import { FROM, chatName, isBot, learn, nameOf } from './names.js'
 import { hash } from './route.js'
 import { said } from './message.js'
 import { isEnd, why } from './verdict.js'
@@ -134,11 +134,9 @@ export class GroupList {
 
   draw() {
     const { list, groups } = this
-    groups.sort((a, b) => isMail(a) - isMail(b) || newest(b) - newest(a))
+    groups.sort((a, b) => newest(b) - newest(a))
     list.ariaLabel = t('groups')
     const rows = groups.map((g) => this.#row(g))
-    const mail = groups.findIndex(isMail)
-    if (mail >= 0) rows.splice(mail, 0, h('h3', t('mail.list')))
     if (rows.length) order(list, rows)
     else show(list, this.loaded ? empty('empty.groups', 'feishu-relay check') : empty('loading'))
   }

@@ -40,9 +40,8 @@ export function called(agent) {
   return name
 }
 
-// chatName is the name of a chat; mail between two agents has theirs.
-export const chatName = ({ channel, chat_id, name }) =>
-  (channel === 'mailbox' ? name?.split(' ↔ ').map(called).join(' ↔ ') : name) || chat_id
+// chatName is the name of a chat.
+export const chatName = ({ chat_id, name }) => name || chat_id
 
 // hue is the colour of an agent: by its place in the team, so it does not depend on what is shown first;
 // of another agent by its id alone.
@@ -57,9 +56,6 @@ export const isPerson = (entry) => entry.role === 'user'
 
 // isNotice reports whether an entry is what the sidecars did or showed, and not a message.
 export const isNotice = (entry) => entry.role === 'notice'
-
-// isMail reports whether a chat is the mail between two agents, and not a group.
-export const isMail = ({ channel }) => channel === 'mailbox'
 
 // nameOf is the name of an entry's sender.
 export function nameOf(entry) {

@@ -4,7 +4,7 @@
 import * as api from './api.js'
 import { button, h, keepFocus, later, mark, show } from './h.js'
 import { ends, explain, holds, moment, t } from './language.js'
-import { FROM, botName, isMail, learn, nameText } from './names.js'
+import { FROM, botName, learn, nameText } from './names.js'
 import { fault, notice, say, sure } from './notice.js'
 
 const EVERY = 15_000 // ms between reads while the page is looked at
@@ -40,7 +40,6 @@ export class Steer {
   of(place) {
     this.#place = place
     this.group = undefined
-    if (isMail(place)) this.element.hidden = true
     this.learn(place)
     if (this.open) this.refresh()
   }

@@ -4,7 +4,7 @@
 // reverse: its position counts from the newest message, which therefore stays in view, and nothing moves when
 // older messages come in above.
 
-import { button, h, icon, iconButton, keepFocus, later, order, selecting, show } from './h.js'
+import { button, h, icon, iconButton, keepFocus, order, selecting, show } from './h.js'
 import { number, t } from './language.js'
 import { Conversation, KEPT, STEPS_BACK, entryOf } from './conversation.js'
 import { blank, factsOf } from './facts.js'
@@ -12,14 +12,13 @@ import { endedBy, why } from './verdict.js'
 import { paint, row, select } from './message.js'
 import { FindBar } from './find.js'
 import { clean, line } from './text.js'
-import { chatName, isBot, isMail, isNotice, nameOf } from './names.js'
+import { chatName, isBot, isNotice, nameOf } from './names.js'
 import { Steer } from './steer.js'
 import { details } from './details.js'
 import { empty, fault, say } from './notice.js'
 import { hash } from './route.js'
 
 const GONE = 410 // the record does not reach back to there any more
-const MAILED = 1000 // ms from an event of mail until it is read
 const AT_END = 48 // px from the end that count as the end
 const LOAD_AT = '1500px 0px 0px 0px' // older messages are read when their place is this near
 // What a row shows of its facts.
@@ -35,7 +34,6 @@ export class Talk {
   #loading // a promise while older messages are read or searched
   #fault // why the newest messages, or older ones, cannot be read
   #unseen = 0
-  mailed = later(MAILED, () => isMail(this.conversation) && this.again()) // reads mail again, soon: it is in no event
 
   // parts are the elements { head, steering, bar, scroller, top, list, newest, aside }.
   constructor(parts) {
@@ -200,7 +198,7 @@ export class Talk {
     order(this.list, rows)
     if (pinned) this.toEnd()
     if (focused && document.activeElement === document.body) this.article(focused)?.focus({ preventScroll: true })
-    this.find.draw(isMail(conversation))
+    this.find.draw()
     this.#drawTop()
     this.#drawNewest()
     this.#drawDetails()
@@ -252,7 +250,6 @@ export class Talk {
     const { group, known: { limits } } = this
     if (!group) return
     const name = chatName(group)
-    const mail = isMail(group)
     const named = name !== group.chat_id
     const judge = limits && t(limits.check ? 'on' : 'off')
     const expands = { 'aria-controls': this.steering.id, 'aria-expanded': String(this.steer.open) }
@@ -260,9 +257,9 @@ export class Talk {
       h('a.icon-button.back', { href: '#/groups', 'aria-label': t('back'), data: { testid: 'back' } }, icon('back')),
       h('div',
         h('h2', h('bdi', { title: clean(name) }, line(name))),
-        h('div.soft', mail ? t('mail.between') : [named && [h('span.mono', group.chat_id), ' · '],
+        h('div.soft', [named && [h('span.mono', group.chat_id), ' · '],
           limits && t('limits', { max: limits.max_depth, threshold: limits.threshold, judge })])),
-      h('div.far.tags', this.steer.badges(), !mail &&
+      h('div.far.tags', this.steer.badges(),
         iconButton('steer-toggle', () => this.steer.toggle(), icon('sliders'), t('steer'), expands))))
   }
 
@@ -372,7 +369,7 @@ export class Talk {
   #drawDetails() {
     const fact = this.#facts.find(({ entry }) => entry.message_id === this.selected)
     if (this.aside.hidden || !fact || selecting(this.aside)) return
-    keepFocus(this.aside, () => details(this.aside, fact, isMail(this.conversation), () => this.closeDetails()))
+    keepFocus(this.aside, () => details(this.aside, fact, () => this.closeDetails()))
   }
 
   closeDetails() {

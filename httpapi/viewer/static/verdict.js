@@ -1,7 +1,6 @@
 // What an outcome means: the words of the API, put into four states.
 
-import { explain, t } from './language.js'
-import { isMail } from './names.js'
+import { t } from './language.js'
 import { cut } from './text.js'
 
 // Reasons for which a bot could not be given a message, whatever the limits; and those that end a conversation.
@@ -33,9 +32,7 @@ export const isEnd = (outcome) => ENDS.has(wordOf(outcome))
 export function why(outcome, limits) {
   const word = wordOf(outcome)
   if (!word) return ''
-  const { decision, detail } = outcome
-  const code = isMail(outcome) && detail?.match(/^[A-Z_]+/)?.[0]
-  if (code) return t('why.mail', { why: explain(code) || code })
+  const { decision } = outcome
   const n = decision?.detail?.match(/limit (\d+)/)?.[1] ?? limits?.max_depth ?? decision?.depth ?? '?'
   const text = t('why.' + word, { n })
   return text === 'why.' + word ? cut(word, 80) : text

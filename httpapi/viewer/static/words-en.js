@@ -21,7 +21,6 @@ export const en = {
   unread: 'unread', 'choose.group': 'Choose a group to see its conversation.',
   'empty.groups': 'No group yet. Write in a group that the bot is in: it appears here at once. If it does not, this command says what is missing:',
   'empty.talk': 'No message yet. New ones appear here at once.', 'empty.filter': 'Nothing here matches.',
-  'mail.list': 'Mail between agents', 'mail.between': 'mail between two agents',
   limits: 'limit {max} · threshold {threshold} · judge {judge}', messages: 'Messages',
   beginning: 'The beginning of the conversation', search: 'Search', filter: 'Show', 'filter.all': 'All',
   'filter.people': 'People', 'filter.bots': 'Bots', 'filter.stopped': 'Stopped', 'filter.waiting': 'Waiting',
@@ -77,7 +76,7 @@ export const en = {
   'why.not_for_me': 'meant for another bot', 'why.not_mentioned': 'not mentioned',
   'why.not_a_member': 'not in this group', 'why.duplicate': 'had it already', 'why.bad_signature': 'wrong signature',
   'why.malformed': 'not readable', 'why.expired': 'too old by then', 'why.recalled': 'recalled before that',
-  'why.undeliverable': 'refused, or not answered in time', 'why.mail': 'the mailbox refused it ({why})',
+  'why.undeliverable': 'refused, or not answered in time',
   'why.command': 'it is a command', 'why.continue': 'it lets the bots go on',
 
   // details

@@ -19,7 +19,6 @@ export const zh = {
   unread: '未读', 'choose.group': '选择一个群查看会话。',
   'empty.groups': '还没有群聊。请在机器人所在的群里发一条消息，该群会立即出现在这里。如果没有出现，用这条命令查看缺了什么：',
   'empty.talk': '还没有消息。一有新消息，这里立即显示。', 'empty.filter': '没有符合条件的内容。',
-  'mail.list': '智能体之间的信件', 'mail.between': '两个智能体之间的信件',
   limits: '上限 {max} · 阈值 {threshold} · 裁判{judge}', messages: '消息', beginning: '会话从这里开始', search: '搜索',
   filter: '显示', 'filter.all': '全部', 'filter.people': '人', 'filter.bots': '机器人', 'filter.stopped': '已停止',
   'filter.waiting': '等待中', 'search.earlier': '搜索更早的消息', 'look.earlier': '继续往前查找', reopen: '重新加载',
@@ -64,7 +63,7 @@ export const zh = {
   'why.muted': '已被静音', 'why.not_for_me': '消息是发给别的机器人的', 'why.not_mentioned': '没有被提到',
   'why.not_a_member': '不在这个群里', 'why.duplicate': '此前已收到过', 'why.bad_signature': '签名不符',
   'why.malformed': '内容无法解析', 'why.expired': '投递时已过期', 'why.recalled': '投递前已撤回',
-  'why.undeliverable': '机器人拒收，或未及时响应', 'why.mail': '信箱拒收（{why}）', 'why.command': '这是一条命令',
+  'why.undeliverable': '机器人拒收，或未及时响应', 'why.command': '这是一条命令',
   'why.continue': '这句话让机器人继续',
 
   // details
