@@ -290,7 +290,7 @@ func (a *Agent) obsolete(e mailbox.Envelope, key string) (what What, why string)
 	case e.Type.TaskStep():
 		switch t, ok := a.tasks.get(Given, e.From, taskID(e)); {
 		case !ok:
-		case t.Told != "" && t.Told == e.Task.State:
+		case t.told(e):
 			return EventDuplicate, ""
 		case a.overtaken(t, e):
 			return EventExpired, "the task has gone on: it is " + string(t.State)

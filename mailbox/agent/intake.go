@@ -88,7 +88,7 @@ func (a *Agent) decide(item mailbox.Item, e mailbox.Envelope) (*handled, error) 
 		return a.finish(EventDuplicate, "", nil)
 	case a.seen(messageKey(e)):
 		return a.finish(EventDuplicate, "", a.receipt(e))
-	case a.isExpiryNotice(e):
+	case e.Type == mailbox.TypeNack && a.seen(noticeKey(e.ID)):
 		a.enqueue(item, e)
 		return nil, nil
 	case e.Type == mailbox.TypeAck, e.Type == mailbox.TypePong, e.Type == mailbox.TypeRegistered:

@@ -37,6 +37,9 @@ func askedKey(from mailbox.AgentID, id string) string { return fmt.Sprintf(":ask
 
 func answeredKey(to mailbox.AgentID, id string) string { return fmt.Sprintf(":answered/%s/%s", to, id) }
 
+// noticeKey is for an envelope that this side made for its own bot.
+func noticeKey(id string) string { return ":notice/" + id }
+
 // rejectedItem is for the mail that gives a task which was rejected.
 func rejectedItem(item mailbox.Item) string { return ":rejected-mail/" + item.Key }
 

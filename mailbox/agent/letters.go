@@ -254,11 +254,6 @@ func (a *Agent) nacked(id string, from mailbox.AgentID, code mailbox.Code, messa
 	return known
 }
 
-// isDead reports whether a message to an agent is among the dead letters.
-func (a *Agent) isDead(id string, to mailbox.AgentID) bool {
-	return slices.ContainsFunc(a.sentTo(id, to), func(n *letter) bool { return n.Phase == dead })
-}
-
 // deletion takes n out of the book.
 func (n *letter) deletion() []book.Record {
 	return []book.Record{{Kind: kindMail, Key: n.name}, {Kind: kindLetter, Key: n.name}}
@@ -363,7 +358,7 @@ func (a *Agent) noteDead(n *letter) (err error) {
 	if t, ok := a.tasks.get(Given, e.To, taskID(e)); ok && e.Type.GivesTask() && t.State == mailbox.Pending {
 		err = a.giveUp(t, fmt.Sprintf("%s: %s", n.Code, n.Reason), n.record())
 	} else if !e.Type.GivesTask() && !e.Type.Control() && (expired || n.watched()) {
-		err = a.send(new(expiryNotice(n)), n.record())
+		err = a.notify(expiryNotice(n), n.record())
 	} else {
 		return a.commit(n.record())
 	}

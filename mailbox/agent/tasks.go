@@ -3,8 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,16 +19,9 @@ import (
 // over night.
 const stepLife = 7 * 24 * time.Hour
 
-const (
-	// metaOverdue marks, in the metadata of a task's failure, that the deadline
-	// passed here and the bot sent nothing: its result may still come.
-	metaOverdue = "overdue"
-	// metaNotice marks, in the metadata of a result or a nack, that this side made it:
-	// the deadline passed, or the task or message could not be delivered.
-	metaNotice = "notice"
-)
-
-var yes = json.RawMessage("true")
+// metaOverdue marks, in the metadata of a task's failure, that the deadline
+// passed here and the bot sent nothing: its result may still come.
+const metaOverdue = "overdue"
 
 // taskID is the id of the task that e, one of the types about tasks, is about.
 func taskID(e mailbox.Envelope) string {
@@ -219,7 +210,7 @@ func (a *Agent) takeStep(item mailbox.Item, e mailbox.Envelope) (*handled, error
 	if !ok {
 		return a.refuse(e, mailbox.Refused(mailbox.TaskNotFound, "task.id", "%s gave %s no such task", a.opts.Self, e.From))
 	}
-	notice := e.Metadata.Extra[metaNotice] != nil && e.ID == noticeID(a.opts.Self, t)
+	notice := a.seen(noticeKey(e.ID))
 	overdue := e.Metadata.Extra[metaOverdue] != nil && e.Task.State == mailbox.Failed
 	if !notice && !overdue && e.Task.State != "" { // else it is noted already, or by our own clock
 		now, changed, err := t.moved(e.Task.State, endText(e), time.Now())
@@ -236,7 +227,7 @@ func (a *Agent) takeStep(item mailbox.Item, e mailbox.Envelope) (*handled, error
 	if !notice {
 		a.acked(t.MessageID, e.From) // who reports of a task has received it
 	}
-	if silent(e) || overdue || a.overtaken(t, e) || t.Told != "" && t.Told == e.Task.State {
+	if silent(e) || overdue || t.told(e) || a.overtaken(t, e) {
 		return a.finish(EventControl, "", a.receipt(e))
 	}
 	if err := a.answer(a.receipt(e)); err != nil {
@@ -255,6 +246,9 @@ func (a *Agent) overtaken(t task, e mailbox.Envelope) bool {
 	}
 	return e.Task.State.Ended() || t.Told == t.State
 }
+
+// told reports whether the bot was given the end that e reports.
+func (t *task) told(e mailbox.Envelope) bool { return t.Told != "" && t.Told == e.Task.State }
 
 // toldEnd is the record that the bot was given e, the end of a task that it gave; nil: e is something else.
 func (a *Agent) toldEnd(e mailbox.Envelope) []book.Record {
@@ -316,19 +310,12 @@ func expiryNotice(n *letter) mailbox.Envelope {
 	e := mailbox.NackFor(n.Head, n.Head.To, time.Now(), n.Code, n.Reason)
 	e.Content.Parts = slices.Insert(e.Content.Parts, 0, mailbox.TextPart(says))
 	e.Metadata.TTL = new(0)
-	e.Metadata.Extra = map[string]json.RawMessage{metaNotice: yes}
 	return e
 }
 
-// isExpiryNotice reports whether e is one that this side made.
-func (a *Agent) isExpiryNotice(e mailbox.Envelope) bool {
-	return e.Type == mailbox.TypeNack && e.Metadata.Extra[metaNotice] != nil && a.isDead(mailbox.Original(e), e.From)
-}
-
-// noticeID is the id of the notice that t, which is overdue, has failed.
-func noticeID(self mailbox.AgentID, t task) string {
-	sum := sha256.Sum256([]byte(string(t.Peer) + "\x00" + t.ID))
-	return fmt.Sprintf("msg_%d_%s_%s", t.UpdatedAt.UnixMilli(), self, hex.EncodeToString(sum[:6]))
+// notify sends the bot a notice of this side's making in the name of another agent, with the records.
+func (a *Agent) notify(e mailbox.Envelope, with ...book.Record) error {
+	return a.send(&e, append(with, marks(kindSeen, noticeKey(e.ID))...)...)
 }
 
 // giveUp ends a task without word from the other side. Of one that this agent gave, its bot gets notice,
@@ -338,13 +325,12 @@ func (a *Agent) giveUp(t task, reason string, with ...book.Record) error {
 	var e mailbox.Envelope
 	if t.Direction == Given {
 		e = a.step(t, t.State, fmt.Sprintf("%s did not finish the task: %s", t.Peer, t.Reason), nil)
-		e.ID, e.From, e.To, e.Trace = noticeID(a.opts.Self, t), t.Peer, a.opts.Self, []mailbox.AgentID{t.Peer}
-		e.Metadata = mailbox.Metadata{CorrelationID: t.MessageID, TTL: new(0),
-			Extra: map[string]json.RawMessage{metaNotice: yes}}
-	} else {
-		e = a.step(t, t.State, t.Reason, nil)
-		e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: yes}
+		e.From, e.To, e.Trace = t.Peer, a.opts.Self, []mailbox.AgentID{t.Peer}
+		e.Metadata = mailbox.Metadata{CorrelationID: t.MessageID, TTL: new(0)}
+		return a.notify(e, append(with, t.record())...)
 	}
+	e = a.step(t, t.State, t.Reason, nil)
+	e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
 	return a.send(&e, append(with, t.record())...)
 }
 
