@@ -37,6 +37,12 @@ type Channel interface {
 	Write(ctx context.Context, in *Input, again bool, written func()) error
 }
 
+// Resumer is a Channel whose reader gets again what it has not confirmed. Its writes are in the order of their tries.
+type Resumer interface {
+	// Reader is Conn, the last message that its reader names, "" if none, and whether that confirms those before it.
+	Reader() (conn uint64, last relay.MessageID, confirms bool)
+}
+
 // Input is what the bot gets.
 type Input struct {
 	relay.Inbound
@@ -53,6 +59,7 @@ type given struct {
 	Before    string            `json:"before,omitempty"`   // earlier messages, in front of the text
 	Shows     []relay.MessageID `json:"shows,omitempty"`    // which those are
 	ShownAs   relay.MessageID   `json:"shown_as,omitempty"`
+	Mail      *relay.Inbound    `json:"mail,omitempty"` // in place of all else
 }
 
 // ResultError is the error of a write with this result.
@@ -68,6 +75,9 @@ func (e *ResultError) Unwrap() error { return e.Err }
 func (c *Core) watchChannel(ctx context.Context, ch Channel) {
 	for ctx.Err() == nil {
 		changed, e := ch.Changed(), deliver.Event{Kind: deliver.Open, Channel: ch.Name(), Conn: ch.Conn()}
+		if r, resumes := ch.(Resumer); resumes {
+			e.Conn, e.ID, e.Confirms = r.Reader()
+		}
 		present := slices.ContainsFunc(c.Channels, Channel.Present)
 		_ = c.loop.Post(ctx, loop.Event{Deliver: &deliver.Event{Kind: deliver.Presence, Present: present}})
 		_ = c.loop.Post(ctx, loop.Event{Deliver: &e})
@@ -120,7 +130,11 @@ func (w *writes) finish(d time.Duration) {
 func (c *Core) doDeliver(f *deliver.Effect) {
 	switch f.Do {
 	case deliver.Write:
-		c.writes.begin(c.ctx, f.Try, func(ctx context.Context) { c.write(ctx, f) })
+		write := func(ctx context.Context) { c.write(ctx, f, func() {}) }
+		if _, resumes := c.channel(f.Channel).(Resumer); resumes {
+			write = c.inTurn(f)
+		}
+		c.writes.begin(c.ctx, f.Try, write)
 	case deliver.Cancel:
 		c.writes.cancel(f.Try)
 	case deliver.Respond:
@@ -128,20 +142,34 @@ func (c *Core) doDeliver(f *deliver.Effect) {
 	case deliver.Problem:
 		c.Watch.Problems(f)
 	case deliver.End:
-		if !c.mails.ended(f) {
+		if !c.mailEnded(f) {
 			c.Trace("delivered")
 			c.Watch.Ended(f)
 		}
 	}
 }
 
-// write gives the bot one message, and reports what it comes to.
-func (c *Core) write(ctx context.Context, f *deliver.Effect) {
+// inTurn writes when what came before is written: a reader that names a message has those of earlier tries.
+func (c *Core) inTurn(f *deliver.Effect) func(context.Context) {
+	before, next := c.wrote, make(chan struct{})
+	c.wrote = next
+	return func(ctx context.Context) {
+		if before != nil {
+			<-before
+		}
+		wrote := sync.OnceFunc(func() { close(next) })
+		c.write(ctx, f, wrote)
+		wrote()
+	}
+}
+
+// write gives the bot one message, and reports what it comes to. It calls written once that is written whole.
+func (c *Core) write(ctx context.Context, f *deliver.Effect, written func()) {
 	report := func(r deliver.Result, detail string) {
 		e := deliver.Event{Kind: deliver.Report, Key: f.Key, Try: f.Try, Result: r, Detail: detail}
 		_ = c.loop.Post(c.ctx, loop.Event{Deliver: &e})
 	}
-	err := c.writeTo(ctx, f, func() { report(deliver.Written, "") })
+	err := c.writeTo(ctx, f, func() { written(); report(deliver.Written, "") })
 	switch e, says := errors.AsType[*ResultError](err); {
 	case ctx.Err() != nil:
 	case err == nil:
@@ -154,8 +182,8 @@ func (c *Core) write(ctx context.Context, f *deliver.Effect) {
 }
 
 func (c *Core) writeTo(ctx context.Context, f *deliver.Effect, written func()) error {
-	if m := c.mails.get(f.Key); m != nil {
-		return m.Write(ctx, f.Conn, f.Again, func() { m.Written(); written() })
+	if m, ok := c.mails.Load(f.Key); ok {
+		return m.(*mail).Write(ctx, f.Conn, f.Again, func() { m.(*mail).Written(); written() })
 	}
 	in, err := c.input(f.Key)
 	if err != nil { // it was withdrawn meanwhile, or the disk fails
@@ -163,8 +191,11 @@ func (c *Core) writeTo(ctx context.Context, f *deliver.Effect, written func()) e
 	}
 	in.Conn = f.Conn
 	c.Trace("inject")
-	i := slices.IndexFunc(c.Channels, func(ch Channel) bool { return ch.Name() == f.Channel })
-	return c.Channels[i].Write(ctx, in, f.Again, written)
+	return c.channel(f.Channel).Write(ctx, in, f.Again, written)
+}
+
+func (c *Core) channel(name string) Channel {
+	return c.Channels[slices.IndexFunc(c.Channels, func(ch Channel) bool { return ch.Name() == name })]
 }
 
 // input is what the bot gets for an item.
@@ -172,6 +203,9 @@ func (c *Core) input(key string) (*Input, error) {
 	g, err := c.given(key)
 	if err != nil {
 		return nil, err
+	}
+	if g.Mail != nil {
+		return &Input{Inbound: *g.Mail, ID: relay.MessageID(g.Mail.Metadata["relay_msg_id"].(string)), Key: key}, nil
 	}
 	of := loop.Chat{Channel: g.Msg.Channel, ID: g.Msg.ChatID}
 	if len(g.Shows) > 0 {
@@ -201,11 +235,9 @@ func (c *Core) Settle(ctx context.Context, id relay.MessageID, r deliver.Result,
 	})
 }
 
-// Acknowledge is Settle as delivered, without waiting.
+// Acknowledge is Settle as delivered, which is not waited for.
 func (c *Core) Acknowledge(id relay.MessageID) {
-	go func() {
-		_ = c.loop.Post(c.ctx, loop.Event{Deliver: &deliver.Event{Kind: deliver.Settle, ID: id, Result: deliver.Delivered}})
-	}()
+	_ = c.loop.Post(c.ctx, loop.Event{Deliver: &deliver.Event{Kind: deliver.Settle, ID: id, Result: deliver.Delivered}})
 }
 
 // give has the bot get a message.

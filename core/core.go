@@ -119,7 +119,8 @@ type Core struct {
 	passing waiting[Passage]      // by message: the gateway waits for it
 	holding waiting[struct{}]     // by message: the gateway has its event, and may be about to note it
 	calls   waiting[error]        // by Call
-	mails   mails
+	mails   sync.Map              // by key: of GiveMail, *mail
+	wrote   chan struct{}         // closed when the newest write of a Resumer is written; of the loop
 	notes   notes
 	goesOn  atomic.Bool // what an earlier process left has begun again; for Trace
 	members sync.Map    // loop.Chat to bool: what was said of it to the loop

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"sync"
 
 	"feishu-relay/deliver"
 	"feishu-relay/loop"
@@ -16,7 +15,8 @@ type Mail struct {
 	From  relay.AgentName
 	Sent  relay.Millis
 	Bytes int
-	Only  string // the channel
+	Only  string         // the channel
+	Text  *relay.Inbound // for a channel that is a [Resumer]
 	// Write is as that of a [Channel], on a connection of the channel.
 	Write   func(ctx context.Context, conn uint64, again bool, written func()) error
 	Written func() // the bot has it whole, and has not answered
@@ -24,62 +24,31 @@ type Mail struct {
 	Settled func() deliver.Result
 }
 
-// mails are those in progress.
-type mails struct {
-	mu   sync.Mutex
-	list map[string]*mail // by key; guarded by mu
-}
-
 type mail struct {
 	Mail
 	ended chan *deliver.Effect // of capacity 1
 }
 
-func (m *mails) get(key string) *Mail {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if x := m.list[key]; x != nil {
-		return &x.Mail
+// mailEnded passes on how a piece of mail has ended, and reports whether somebody waits for that.
+func (c *Core) mailEnded(f *deliver.Effect) bool {
+	x, waited := c.mails.LoadAndDelete(f.Key)
+	if waited {
+		x.(*mail).ended <- f
 	}
-	return nil
-}
-
-func (m *mails) put(x *mail) (forget func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.list == nil {
-		m.list = map[string]*mail{}
-	}
-	m.list[x.Key] = x
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.list[x.Key] == x {
-			delete(m.list, x.Key)
-		}
-	}
-}
-
-// ended passes on how a piece of mail has ended, and reports whether somebody waits for that.
-func (m *mails) ended(f *deliver.Effect) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	x := m.list[f.Key]
-	if x == nil {
-		return false
-	}
-	delete(m.list, f.Key)
-	x.ended <- f
-	return true
+	return waited
 }
 
 // GiveMail has the bot get mail, and returns what came of it.
 func (c *Core) GiveMail(ctx context.Context, m Mail) (result deliver.Result, detail string) {
 	x := &mail{m, make(chan *deliver.Effect, 1)}
-	defer c.mails.put(x)()
+	c.mails.Store(m.Key, x)
+	defer c.mails.CompareAndDelete(m.Key, x)
 	item := deliver.Item{Key: m.Key, ID: m.ID, Sent: m.Sent, From: m.From, Bytes: m.Bytes, Once: true, Only: m.Only}
-	err := c.loop.Post(ctx, loop.Event{Deliver: &deliver.Event{Kind: deliver.Take, Item: &item}})
-	if err != nil {
+	took := loop.Event{Deliver: &deliver.Event{Kind: deliver.Take, Item: &item}}
+	if m.Text != nil {
+		took.TextOf, took.Text = m.Key, encode(&given{Mail: m.Text})
+	}
+	if err := c.loop.Post(ctx, took); err != nil {
 		return deliver.NotWritten, err.Error()
 	}
 	select {

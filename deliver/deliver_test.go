@@ -33,7 +33,7 @@ type conversation struct {
 
 var config = Config{MaxAge: 10 * time.Minute, Timeout: 15 * time.Minute, Channels: []Channel{
 	{Name: "gateway", First: 15 * time.Second, Most: 5 * time.Minute, Serial: true},
-	{Name: "stream", First: time.Second, Most: 30 * time.Second, Resumes: true},
+	{Name: "stream", First: time.Second, Most: 30 * time.Second},
 }}
 
 func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {

@@ -17,8 +17,6 @@ type Config struct {
 type Channel struct {
 	Name   string `json:"name"`
 	Serial bool   `json:"serial,omitempty"` // the next message of a chat waits for the answer
-	// Resumes: a reader may name the last item that it has, and then gets the later ones again.
-	Resumes bool `json:"resumes,omitempty"`
 	// First and Most bound the pause after an error answer, which doubles from the one to the other.
 	First time.Duration `json:"first"`
 	Most  time.Duration `json:"most"`
@@ -87,10 +85,13 @@ const (
 	Broken     Result = "broken"   // the connection ended before the answer
 	Written    Result = "written"  // whole, and not answered yet
 	Accepted   Result = "accepted" // the bot settles it later
-	Retry      Result = "retry"    // the bot asks for it again
-	Expired    Result = "expired"
-	TimedOut   Result = "timed_out"
-	Withdrawn  Result = "withdrawn"
+	// Unconfirmed ends an item as Delivered, as far as anybody knows: the reader does not acknowledge. The next reader
+	// gets it again unless the bot confirms it before.
+	Unconfirmed Result = "unconfirmed"
+	Retry       Result = "retry" // the bot asks for it again
+	Expired     Result = "expired"
+	TimedOut    Result = "timed_out"
+	Withdrawn   Result = "withdrawn"
 )
 
 // Do is what an effect asks for.
@@ -99,7 +100,6 @@ type Do string
 // The effects.
 const (
 	Write   Do = "write"   // Key to Channel on the connection Conn; reports name Try. Again: it was written before
-	Rewrite Do = "rewrite" // Key to Channel on the connection Conn, before later writes; nothing is reported
 	Cancel  Do = "cancel"  // the write Try of Key, if it is still under way: its reports do not count any more
 	Blank   Do = "blank"   // the text of Key is withdrawn, and of no use to anybody
 	End     Do = "end"     // Key, Chat, ID, From, Sent, Result, Channel, Reason, Detail; Late: it was TimedOut or Expired

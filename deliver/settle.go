@@ -25,31 +25,28 @@ func (e *ConflictError) Error() string {
 
 // settle takes in what the bot says of an item that it was given. A repeat has no effect.
 func (s *State) settle(e *Event) {
-	respond := func(err error) { s.effects = append(s.effects, Effect{Do: Respond, Call: e.Call, Err: err}) }
 	var x *item
-	for _, y := range s.d.Items { // the oldest
-		if y.ID == e.ID {
-			x = y
-			break
-		}
+	var err error
+	if i := slices.IndexFunc(s.d.Items, func(x *item) bool { return x.ID == e.ID }); i >= 0 { // the oldest
+		x = s.d.Items[i]
 	}
 	switch {
 	case x == nil:
-		respond(s.settleEnded(e))
+		err = s.settleEnded(e)
 	case x.Try == 0:
-		s.changed = false
-		respond(ErrUnknown)
+		s.changed, err = false, ErrUnknown
 	case e.Result != Retry:
+		if !s.channel(x.Channel).Serial { // else the bot answers the write yet
+			s.cancel(x)
+		}
 		s.end(x, e.Result, e.Detail)
-		respond(nil)
 	case x.Phase == waiting || x.Phase == pausing: // it will be written again anyway
 		s.changed = false
-		respond(nil)
 	default:
 		s.cancel(x)
 		s.failed(x, Retry, "")
-		respond(nil)
 	}
+	s.effects = append(s.effects, Effect{Do: Respond, Call: e.Call, Err: err})
 }
 
 // settleEnded settles an item that has ended.
@@ -97,29 +94,19 @@ func (s *State) withdraw(x *item, why relay.Reason) {
 	s.effects = append(s.effects, Effect{Do: Blank, Key: x.Key})
 }
 
-// resume takes in which item the reader of a channel had last, and writes what came after it again. An id that is not
-// known is older than all that are.
-func (s *State) resume(e *Event) {
-	last := uint64(0)
-	for _, k := range s.d.Kept {
-		if k.ID == e.ID {
-			last = k.Try
+// confirm takes in which item the reader of a channel had last: it has this and what was written before on the same
+// connection. It says nothing of an id that is not known.
+func (s *State) confirm(e *Event) {
+	for _, last := range s.d.Items {
+		if !e.Confirms || last.ID != e.ID || last.Channel != e.Channel {
+			continue
 		}
-	}
-	for _, x := range s.d.Items {
-		if x.ID == e.ID && x.Channel == e.Channel {
-			last = x.Try
+		for _, x := range slices.Clone(s.d.Items) {
+			if x.Conn > 0 && x.Conn == last.Conn && x.Channel == e.Channel && x.Try <= last.Try {
+				s.end(x, Delivered, "")
+			}
 		}
-	}
-	for _, k := range s.d.Kept {
-		if k.Try > last {
-			s.effects = append(s.effects, Effect{Do: Rewrite, Key: k.Key, ID: k.ID, Channel: e.Channel, Conn: e.Conn})
-		}
-	}
-	for _, x := range slices.Clone(s.d.Items) {
-		if e.Confirms && x.Try > 0 && x.Try <= last && x.Channel == e.Channel {
-			s.end(x, Delivered, "")
-		}
+		return
 	}
 }
 
@@ -192,7 +179,7 @@ func (s *State) Counts() (undelivered, inProgress Count) {
 		count, since := &undelivered, x.Turn
 		if x.isOpen() {
 			count, since = &inProgress, x.Since
-		} else if x.Once {
+		} else if x.Once || x.Ended {
 			continue
 		}
 		if count.Items++; count.Oldest == 0 || since < count.Oldest {

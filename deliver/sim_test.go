@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,9 +45,11 @@ type world struct {
 	flight   []Effect        // writes that were not answered
 	at       map[string]uint64
 	ended    map[string]Result
-	sayings  map[string]bool // keys that the bot has said it has
-	order    map[string]int  // by connection and chat: the newest item whose first write it got
-	again    map[string]bool // keys that may be written again
+	sayings  map[string]bool   // keys that the bot has said it has
+	unsure   map[string]bool   // by key: it may be written again after its end
+	on       map[string]string // by key, the connection of the newest write
+	order    map[string]int    // by connection and chat: the newest item whose first write it got
+	again    map[string]bool   // keys that may be written again
 	err      error
 }
 
@@ -53,7 +57,8 @@ func simulate(n uint64, fault string, trace simtest.Trace) error {
 	w := &world{Rand: rand.New(rand.NewPCG(n, 1)), fault: fault, trace: trace, s: New(),
 		now:   time.Date(2026, 1, 2, 14, 0, 0, 0, time.UTC),
 		conns: map[string]uint64{}, texts: map[string]bool{}, at: map[string]uint64{}, ended: map[string]Result{},
-		sayings: map[string]bool{}, order: map[string]int{}, again: map[string]bool{},
+		sayings: map[string]bool{}, unsure: map[string]bool{}, on: map[string]string{},
+		order: map[string]int{}, again: map[string]bool{},
 		serial: map[string]bool{"gateway": true}}
 	w.apply(Event{Kind: Start, Config: &config})
 	for range 150 + w.IntN(100) {
@@ -78,8 +83,8 @@ func simulate(n uint64, fault string, trace simtest.Trace) error {
 			return fmt.Errorf("%s has not ended", x.Key)
 		}
 	}
-	if w.err == nil && len(w.texts) != len(w.s.d.Kept) {
-		return fmt.Errorf("%d texts are left, %d of them for a reader", len(w.texts), len(w.s.d.Kept))
+	if left := len(w.s.d.Items); w.err == nil && len(w.texts) != left {
+		return fmt.Errorf("%d texts are left, %d of them for a reader", len(w.texts), left)
 	}
 	return w.err
 }
@@ -97,8 +102,12 @@ func (w *world) step() {
 		r := []Result{Delivered, Delivered, Refused, Retry}[w.IntN(4)]
 		if r == Delivered && w.at[x.Key] > 0 {
 			w.sayings[x.Key] = true
+			delete(w.unsure, x.Key)
 		}
 		w.again[x.Key] = w.again[x.Key] || r == Retry
+		if y := w.s.items[x.Key]; r == Retry && y != nil && y.Phase == accepted {
+			delete(w.on, x.Key)
+		}
 		w.apply(Event{Kind: Settle, Call: "call", ID: x.ID, Result: r})
 	case p < 73 && len(w.taken) > 0:
 		w.apply(Event{Kind: Withdraw, Key: w.taken[w.IntN(len(w.taken))].Key, Reason: relay.Muted})
@@ -144,7 +153,15 @@ func (w *world) open(name string) {
 	w.conns[name] = w.lastConn
 	e := Event{Kind: Open, Channel: name, Conn: w.lastConn}
 	if name == "stream" && len(w.taken) > 0 && w.IntN(2) == 0 {
-		e.ID = w.taken[w.IntN(len(w.taken))].ID
+		last := w.taken[w.IntN(len(w.taken))]
+		e.ID, e.Confirms = last.ID, w.IntN(2) == 0
+		for _, x := range w.taken {
+			if e.Confirms && w.s.Has(last.Key) && strings.HasPrefix(w.on[x.Key], name) && w.on[x.Key] == w.on[last.Key] &&
+				w.at[x.Key] <= w.at[last.Key] {
+				w.sayings[x.Key] = true
+				delete(w.unsure, x.Key)
+			}
+		}
 	}
 	w.apply(e)
 }
@@ -157,6 +174,7 @@ func (w *world) close(name string) {
 	for _, f := range w.flight {
 		if f.Conn == conn && f.Channel == name {
 			w.again[f.Key] = true
+			delete(w.on, f.Key)
 		} else {
 			left = append(left, f)
 		}
@@ -177,8 +195,14 @@ func (w *world) answer(i int, r Result) {
 		w.flight = append(w.flight[:i:i], w.flight[i+1:]...)
 	default:
 		w.flight = append(w.flight[:i:i], w.flight[i+1:]...)
-		w.sayings[f.Key] = w.sayings[f.Key] || r == Delivered
+		if r == Delivered && f.Channel == "stream" && w.IntN(2) == 0 {
+			r, w.unsure[f.Key] = Unconfirmed, w.ended[f.Key] == "" || w.unsure[f.Key]
+		}
+		w.sayings[f.Key] = w.sayings[f.Key] || r == Delivered || r == Unconfirmed
 		w.again[f.Key] = true
+		if slices.Contains([]Result{Failed, NotWritten, Broken}, r) {
+			delete(w.on, f.Key)
+		}
 		if w.fault == "lost report" && r == Delivered && w.IntN(3) == 0 {
 			r = Written
 		}
@@ -251,22 +275,20 @@ func (w *world) run(f Effect) error {
 	var number int
 	_, _ = fmt.Sscanf(f.Key, "m%d", &number)
 	switch f.Do {
-	case Write, Rewrite:
+	case Write:
 		switch {
 		case w.conns[f.Channel] != f.Conn:
 			return fmt.Errorf("%s is written to a connection that has ended", f.Key)
 		case !w.texts[f.Key]:
 			return fmt.Errorf("%s is written without a text", f.Key)
-		case f.Do == Rewrite:
-			return nil
-		case w.ended[f.Key] != "":
+		case w.ended[f.Key] != "" && !w.unsure[f.Key]:
 			return fmt.Errorf("%s is written after its end", f.Key)
 		case w.at[f.Key] > 0 && !w.again[f.Key]:
 			return fmt.Errorf("%s is written twice", f.Key)
 		}
 		chat := w.taken[number].Chat
 		first := w.at[f.Key] == 0
-		w.at[f.Key], w.again[f.Key] = f.Try, false
+		w.at[f.Key], w.again[f.Key], w.on[f.Key] = f.Try, false, fmt.Sprint(f.Channel, f.Conn)
 		if chat != "" {
 			for _, g := range w.flight {
 				var other int
@@ -285,6 +307,7 @@ func (w *world) run(f Effect) error {
 		w.flight = append(w.flight, f)
 	case Cancel:
 		w.again[f.Key] = true
+		delete(w.on, f.Key)
 		var left []Effect
 		for _, g := range w.flight {
 			if g.Key != f.Key || g.Try != f.Try {

@@ -27,7 +27,7 @@ const (
 	// maxEnded is how many ended items are known by their ids, for answers that come late or twice; beyond it the
 	// oldest is unknown.
 	maxEnded = 5000
-	// maxKept and maxKeptBytes are what a reader can have again; beyond it the oldest are dropped.
+	// maxKept and maxKeptBytes are what the next reader gets again; beyond it the oldest are dropped.
 	maxKept      = 1000
 	maxKeptBytes = 16 << 20
 	// maxSpans is for how many spans of time it is known that the bot was there; beyond it the oldest is forgotten.
@@ -43,9 +43,10 @@ type State struct {
 	changed bool
 	effects []Effect
 	items   map[string]*item
-	chats   map[string][]*item // in order; with "" those that have no order
+	chats   map[string][]*item // those that may be written, in order; with "" those that have no order
 	open    tally              // what the bot has without an answer
 	all     tally
+	kept    tally // the Ended ones
 	dues    dues
 }
 
@@ -55,7 +56,6 @@ type data struct {
 	Items  []*item           `json:"items,omitempty"`
 	Tries  uint64            `json:"tries,omitempty"` // counts the writes
 	Ended  []*ended          `json:"ended,omitempty"` // oldest first
-	Kept   []*kept           `json:"kept,omitempty"`  // by the order in which they were written
 	Spans  []span            `json:"spans,omitempty"` // oldest first
 }
 
@@ -73,6 +73,8 @@ type item struct {
 	Missed  int          `json:"missed,omitempty"` // writes in a row that did not reach the bot
 	Errors  int          `json:"errors,omitempty"` // error answers
 	Why     relay.Reason `json:"withdrawn,omitempty"`
+	// Ended: as Unconfirmed. It is written again on the next connection, and nobody is told what comes of that.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // phase is the progress of an item.
@@ -96,14 +98,6 @@ type ended struct {
 	Channel string          `json:"channel"`
 }
 
-type kept struct {
-	Key   string          `json:"key"`
-	ID    relay.MessageID `json:"id"`
-	Try   uint64          `json:"try"`
-	At    relay.Millis    `json:"at"`
-	Bytes int             `json:"bytes"`
-}
-
 // span is a time at which the bot was there; To is 0 while it is.
 type span struct {
 	From relay.Millis `json:"from"`
@@ -121,9 +115,7 @@ func (t *tally) add(n int, x *item) {
 // New returns a State with nothing in it. Its first event is a [Start].
 func New() *State {
 	s := &State{}
-	if err := s.UnmarshalJSON([]byte(`{}`)); err != nil {
-		panic(err)
-	}
+	_ = s.UnmarshalJSON([]byte(`{}`)) // always possible
 	return s
 }
 
@@ -145,12 +137,27 @@ func (s *State) UnmarshalJSON(snapshot []byte) error {
 
 func (s *State) enter(x *item) {
 	s.items[x.Key] = x
-	s.chats[x.Chat] = append(s.chats[x.Chat], x)
-	s.all.add(1, x)
-	if x.isOpen() {
-		s.open.add(1, x)
-	}
+	s.queue(x)
+	s.count(1, x)
 	s.wake(x)
+}
+
+// count counts x, or with -1 no more.
+func (s *State) count(n int, x *item) {
+	s.all.add(n, x)
+	if x.isOpen() {
+		s.open.add(n, x)
+	}
+	if x.Ended {
+		s.kept.add(n, x)
+	}
+}
+
+// queue has x written when it is its turn, unless the reader of this connection has it.
+func (s *State) queue(x *item) {
+	if !x.Ended || x.Phase != waiting || x.Conn == 0 || x.Conn != s.d.Conns[x.Channel] {
+		s.chats[x.Chat] = append(s.chats[x.Chat], x)
+	}
 }
 
 // Apply changes s by one event, and returns what is to be done once the event is in the book. An event that has not
@@ -161,6 +168,9 @@ func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 	case Start:
 		s.start(*e.Config)
 	case Take:
+		if x := s.items[e.Item.Key]; x != nil && x.Ended { // the mailbox does not know that
+			s.end(x, Delivered, "")
+		}
 		if s.changed = s.items[e.Item.Key] == nil; s.changed {
 			x := &item{Item: *e.Item, Turn: s.now}
 			s.d.Items = append(s.d.Items, x)
@@ -212,7 +222,7 @@ func (s *State) heldUp() {
 		return
 	}
 	for _, x := range s.d.Items {
-		if x.Phase == waiting && s.chats[x.Chat][0] != x {
+		if x.Phase == waiting && !x.Ended && s.chats[x.Chat][0] != x {
 			x.Turn, x.Waited = s.now, true
 		}
 	}
@@ -243,8 +253,12 @@ func (s *State) opened(e *Event) {
 		return
 	}
 	s.heldUp()
-	if s.d.Conns[e.Channel] = e.Conn; e.Conn == 0 {
-		delete(s.d.Conns, e.Channel)
+	s.d.Conns[e.Channel] = 0
+	s.confirm(e)
+	s.d.Conns[e.Channel] = e.Conn
+	clear(s.chats)
+	for _, x := range s.d.Items {
+		s.queue(x)
 	}
 	for _, x := range slices.Clone(s.d.Items) {
 		if x.Channel == e.Channel && x.Conn != e.Conn && (x.Phase == writing || x.Phase == written) {
@@ -254,9 +268,6 @@ func (s *State) opened(e *Event) {
 			x.Due = 0
 		}
 		s.wake(x)
-	}
-	if e.ID != "" {
-		s.resume(e)
 	}
 	seen := map[string]bool{}
 	for _, x := range slices.Clone(s.d.Items) {
@@ -271,6 +282,9 @@ func (s *State) opened(e *Event) {
 func (s *State) pump(chat string) {
 	for i, x := range s.chats[chat] {
 		ch, open := s.current(x.Only)
+		if x.Ended && !open { // it waits for the next reader, and holds up nothing
+			continue
+		}
 		if open && x.Phase == waiting && x.Due <= s.now && !s.passed(ch, x, s.chats[chat][i+1:]) {
 			s.write(x, ch)
 		}
@@ -345,6 +359,8 @@ func (s *State) report(e *Event) {
 		s.end(x, e.Result, e.Detail)
 	case !current:
 		s.changed = false
+	case e.Result == Unconfirmed:
+		s.unconfirmed(x)
 	case e.Result == Written && x.Phase == written:
 		s.changed = false
 	case e.Result == Written:
@@ -379,7 +395,7 @@ func (s *State) failed(x *item, why Result, detail string) {
 
 // again has x written again after a pause.
 func (s *State) again(x *item, why Result) {
-	switch {
+	switch x.Conn = 0; {
 	case x.Why != "":
 		s.end(x, Withdrawn, "")
 	case why == NotWritten || why == Broken:
@@ -403,10 +419,29 @@ func (s *State) pause(x *item, first, most time.Duration, n int) relay.Millis {
 	return relay.Millis(half + int64(h.Sum64()+uint64(n)*7919)&(1<<62-1)%half)
 }
 
-// end removes x, which has come to a result.
-func (s *State) end(x *item, r Result, detail string) {
-	if r == Refused {
-		detail = strings.TrimSuffix("the bot refused the message: "+detail, ": ")
+// unconfirmed has x, which counts as delivered, written again on the next connection.
+func (s *State) unconfirmed(x *item) {
+	if x.Why != "" {
+		s.end(x, Delivered, "")
+		return
+	}
+	s.tell(x, Delivered, "")
+	if !x.Ended {
+		s.kept.add(1, x)
+	}
+	x.Given, x.Once, x.Only, x.Ended = true, false, x.Channel, true
+	s.move(x, waiting)
+	s.unqueue(x)
+	for s.kept.items > maxKept || s.kept.bytes > maxKeptBytes {
+		s.end(s.d.Items[slices.IndexFunc(s.d.Items, func(x *item) bool { return x.Ended })], Delivered, "")
+	}
+	s.pump(x.Chat)
+}
+
+// tell tells how x ends.
+func (s *State) tell(x *item, r Result, detail string) {
+	if x.Ended {
+		return
 	}
 	s.effects = append(s.effects, Effect{Do: End, Key: x.Key, Chat: x.Chat, From: x.From, Sent: x.Sent, ID: x.ID,
 		Channel: x.Channel, Result: r, Reason: x.Why, Detail: detail})
@@ -414,44 +449,30 @@ func (s *State) end(x *item, r Result, detail string) {
 		s.d.Ended = append(s.d.Ended, &ended{x.Key, x.Chat, x.From, x.Sent, x.ID, r, x.Channel})
 		s.d.Ended = s.d.Ended[max(0, len(s.d.Ended)-maxEnded):]
 	}
-	if x.isOpen() {
-		s.open.add(-1, x)
+}
+
+// end removes x, which has come to a result.
+func (s *State) end(x *item, r Result, detail string) {
+	if r == Refused {
+		detail = strings.TrimSuffix("the bot refused the message: "+detail, ": ")
 	}
-	s.all.add(-1, x)
+	s.tell(x, r, detail)
+	s.count(-1, x)
 	delete(s.items, x.Key)
 	s.d.Items = without(s.d.Items, x)
-	if s.chats[x.Chat] = without(s.chats[x.Chat], x); len(s.chats[x.Chat]) == 0 {
-		delete(s.chats, x.Chat)
-	}
-	if r == Delivered && x.Why == "" && s.channel(x.Channel).Resumes {
-		s.keep(&kept{x.Key, x.ID, x.Try, s.now, x.Bytes})
-	} else {
-		s.effects = append(s.effects, Effect{Do: Drop, Key: x.Key})
-	}
+	s.unqueue(x)
+	s.effects = append(s.effects, Effect{Do: Drop, Key: x.Key})
 	s.pump(x.Chat)
 }
 
-func without(list []*item, x *item) []*item {
-	i := slices.Index(list, x)
-	return slices.Delete(list, i, i+1)
+func (s *State) unqueue(x *item) {
+	if s.chats[x.Chat] = without(s.chats[x.Chat], x); len(s.chats[x.Chat]) == 0 {
+		delete(s.chats, x.Chat)
+	}
 }
 
-// keep has k for a reader that wants it again.
-func (s *State) keep(k *kept) {
-	d := s.d
-	at, _ := slices.BinarySearchFunc(d.Kept, k.Try, func(k *kept, try uint64) int { return int(k.Try) - int(try) })
-	d.Kept = slices.Insert(d.Kept, at, k)
-	bytes, oldest := 0, s.now-relay.Millis(d.Config.MaxAge.Milliseconds())
-	for i, k := range slices.Backward(d.Kept) {
-		if bytes += k.Bytes; bytes <= maxKeptBytes && len(d.Kept)-i <= maxKept && k.At >= oldest {
-			continue
-		}
-		for _, k := range d.Kept[:i+1] {
-			s.effects = append(s.effects, Effect{Do: Drop, Key: k.Key})
-		}
-		d.Kept = slices.Delete(d.Kept, 0, i+1)
-		return
-	}
+func without(list []*item, x *item) []*item {
+	return slices.DeleteFunc(list, func(y *item) bool { return y == x })
 }
 
 // deadline is when x expires unless it is in progress: MaxAge after it was sent if the bot was not there meanwhile,
@@ -477,7 +498,7 @@ func (s *State) dueAt(x *item) relay.Millis {
 		return x.Due
 	case x.Due > 0 && (open || x.Phase == pausing):
 		return min(x.Due, s.deadline(x))
-	case !open:
+	case !open || x.Ended:
 		return s.deadline(x)
 	}
 	return 0

@@ -58,7 +58,7 @@ func TestAWatcherThatComesBack(t *testing.T) {
 	}
 	r.publish(602, 602) // without watchers
 	r.fakes.Events = &httpapi.Events{}
-	r.restart()
+	r.open()
 	r.publish(603, 604)
 	r.listen(watching, lastEventID(last)).wantEvents(603, 604)
 }

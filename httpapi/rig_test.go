@@ -2,17 +2,16 @@ package httpapi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"testing"
 	"time"
 
 	"feishu-relay/httpapi"
-	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/sse"
 	"feishu-relay/internal/test/apitest"
 	"feishu-relay/policy"
@@ -80,33 +79,20 @@ func call(t *testing.T, f *fakes, method, path, body string, change ...func(*htt
 type rig struct {
 	*fakes
 	t        *testing.T
-	root     *os.Root
 	stream   *httpapi.Stream
 	url      string
-	maxAge   time.Duration
 	receipts chan relay.MessageID
 }
 
 func newRig(t *testing.T) *rig {
-	root, err := safefile.OpenDir(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
-	r := &rig{fakes: newFakes(), t: t, root: root, maxAge: time.Hour, receipts: make(chan relay.MessageID, 100)}
+	r := &rig{fakes: newFakes(), t: t, receipts: make(chan relay.MessageID, 100)}
 	r.open()
 	return r
 }
 
-// open starts a server with the existing journal: a restart.
 func (r *rig) open() {
 	r.t.Helper()
-	var err error
-	r.stream, err = httpapi.NewStream(httpapi.StreamOptions{Root: r.root, Name: "stream.jsonl", MaxAge: r.maxAge,
-		Receipt: func(id relay.MessageID) { r.receipts <- id }})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	r.stream = httpapi.NewStream(func(id relay.MessageID) { r.receipts <- id })
 	stream := r.stream
 	r.fakes.Stream = stream
 	r.fakes.Logger = slog.New(slog.DiscardHandler)
@@ -117,18 +103,7 @@ func (r *rig) open() {
 		r.Events.Close()
 		server.CloseClientConnections()
 		server.Close()
-		if err := stream.Close(); err != nil {
-			r.t.Error(err)
-		}
 	})
-}
-
-func (r *rig) restart() {
-	r.t.Helper()
-	if err := r.stream.Close(); err != nil {
-		r.t.Fatal(err)
-	}
-	r.open()
 }
 
 func inbound(id string) relay.Inbound {
@@ -136,18 +111,26 @@ func inbound(id string) relay.Inbound {
 		Metadata: map[string]any{"relay_msg_id": relay.MessageID(id)}}
 }
 
-// deliver gives the bot messages and waits apitest.Until they are delivered.
-func (r *rig) deliver(ids ...string) {
+// offer offers the reader messages until each is written, and returns what became of the last one.
+func (r *rig) offer(ids ...string) (err error) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), apitest.Patience)
-	defer cancel()
+	apitest.Until(r.t, "the reader is there", r.stream.Connected)
 	for _, id := range ids {
-		if err := r.stream.Deliver(ctx, inbound(id)); err != nil {
-			r.t.Errorf("deliver %s: %v", id, err) // it may run on another goroutine
-			return
+		written, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			ended <- r.stream.Offer(r.t.Context(), r.stream.Conn(), relay.MessageID(id), inbound(id), func() { close(written) })
+		}()
+		select {
+		case <-written:
+			err = errWaits
+		case err = <-ended:
 		}
 	}
+	return err
 }
+
+// errWaits means that the reader has to acknowledge what was offered.
+var errWaits = errors.New("the offer waits for an acknowledgement")
 
 // event is one server-sent event.
 type event struct{ kind, id, data string }

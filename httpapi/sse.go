@@ -29,12 +29,12 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		c.lastID = relay.MessageID(query.Get("last_event_id"))
 	}
 	if ack := query.Get("ack"); ack != "" {
-		does, err := strconv.ParseBool(ack)
-		if err != nil {
+		var err error
+		if c.acks, err = strconv.ParseBool(ack); err != nil {
 			a.fail(w, r, a.web.Wrong("ack", "want true or false"))
 			return
 		}
-		c.ack = &does
+		c.never = !c.acks
 	}
 	if web.IsUpgrade(r) {
 		a.streamWebSocket(w, r, c)
@@ -46,7 +46,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.begin, c.beat = out.start, out.comment
-	c.write = func(m *delivered) error { return out.event("message", string(m.ID), m.Data) }
+	c.write = func(id relay.MessageID, data []byte) error { return out.event("message", string(id), data) }
 	err = a.Stream.serve(r.Context(), c)
 	if refusal, ok := errors.AsType[*relay.Error](err); ok {
 		a.fail(w, r, refusal)
@@ -75,8 +75,8 @@ func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, c connecti
 		return do(ctx)
 	}
 	c.begin, c.beat = func() {}, func() error { return within(conn.Ping) }
-	c.write = func(m *delivered) error {
-		return within(func(ctx context.Context) error { return conn.Write(ctx, websocket.MessageText, m.Data) })
+	c.write = func(_ relay.MessageID, data []byte) error {
+		return within(func(ctx context.Context) error { return conn.Write(ctx, websocket.MessageText, data) })
 	}
 	alive, gone := context.WithCancel(context.Background())
 	read := make(chan struct{})
@@ -106,7 +106,7 @@ func (a *api) readAcks(conn *websocket.Conn) {
 			Ack relay.MessageID `json:"ack"`
 		}
 		if json.Unmarshal(data, &msg) == nil && msg.Ack != "" && relay.CheckID(string(msg.Ack)) == nil {
-			a.Stream.ack(msg.Ack)
+			a.Stream.receipt(msg.Ack)
 		}
 	}
 }

@@ -1,17 +1,11 @@
 package httpapi_test
 
 import (
-	"cmp"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/test/apitest"
 )
 
@@ -33,183 +27,62 @@ func names(from, to int) (ids []string) {
 	return ids
 }
 
-// Readers that take over from each other while messages come: whoever names
-// the last one it got misses none.
-func TestTakeoversLoseNothing(t *testing.T) {
+func TestWhatAnOfferComesTo(t *testing.T) {
 	r := newRig(t)
-	ids := names(1, 60)
-	done := make(chan struct{})
-	go func() { r.deliver(ids...); close(done) }()
-	var got []string
-	last := ""
-	for len(got) < len(ids) {
-		s := r.listen(messages, lastEventID(last))
-		for range 7 {
-			if len(got) == len(ids) {
-				break
-			}
-			e, ok := s.next()
-			if !ok || e.kind != "message" {
-				break
-			}
-			if e.id == last {
-				t.Fatalf("%s came twice", e.id)
-			}
-			got, last = append(got, e.id), e.id
+	for query, want := range map[string]error{"": httpapi.ErrUnconfirmed, "?ack=false": nil, "?ack=true": errWaits} {
+		s := r.listen(messages + query)
+		if err := r.offer(names(1, 3)...); err != want {
+			t.Errorf("%s: got %v, want %v", query, err, want)
+		}
+		s.want(names(1, 3)...)
+		gone := r.stream.Conn()
+		r.leave(s)
+		if err := r.stream.Offer(t.Context(), gone, "m4", inbound("m4"), nil); err != httpapi.ErrNoReader {
+			t.Errorf("offer to a reader that has gone: %v", err)
 		}
 	}
-	<-done
-	if !slices.Equal(got, ids) {
-		t.Errorf("got %v", got)
-	}
+	apitest.WantError(t, ask(r.fakes, "GET", messages+"?ack=perhaps", ""), 400, "invalid_request")
 }
 
-func TestReplay(t *testing.T) {
+func TestWhatAReaderHas(t *testing.T) {
+	r := newRig(t)
 	for _, tt := range []struct {
-		name string
-		from string // the path of the first reader; "": messages
-		path string
-		last string
-		want []string
+		path, header string
+		want         string
+		confirms     bool
 	}{
-		{"after the last one it got", "", messages, "m2", names(3, 5)},
-		{"named in the query", "", messages + "?last_event_id=m4", "", names(5, 5)},
-		{"nothing after the newest", "", messages, "m5", nil},
-		{"everything after an unknown one", "", messages, "m0", names(1, 5)},
-		{"everything that it has not confirmed", "", messages, "", names(1, 5)},
-		{"nothing if what was written is confirmed", messages + "?ack=false", messages, "", nil},
+		{"", "", "", false},
+		{"", "m1", "m1", true},
+		{"?last_event_id=m2", "", "m2", true},
+		{"?ack=true", "m3", "m3", false},
+		{"?ack=false", "m4", "m4", true},
 	} {
-		for _, restart := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, restart %v", tt.name, restart), func(t *testing.T) {
-				r := newRig(t)
-				s := r.listen(cmp.Or(tt.from, messages))
-				r.deliver(names(1, 5)...)
-				s.want(names(1, 5)...)
-				r.leave(s)
-				if restart {
-					r.restart()
-				}
-				s = r.listen(tt.path, lastEventID(tt.last))
-				s.want(tt.want...)
-				r.deliver("m6")
-				s.want("m6")
-				r.leave(s)
-				if tt.last == "" {
-					return
-				}
-				r.restart() // what it confirmed by naming a later one does not come again
-				s = r.listen(messages)
-				s.want(append(tt.want, "m6")...)
-			})
+		s := r.listen(messages+tt.path, lastEventID(tt.header))
+		apitest.Until(t, "the reader is there", r.stream.Connected)
+		if conn, last, confirms := r.stream.Reader(); conn == 0 || string(last) != tt.want || confirms != tt.confirms {
+			t.Errorf("%s %s: got %d, %q, %v", tt.path, tt.header, conn, last, confirms)
 		}
+		r.leave(s)
 	}
-}
-
-func TestWhatIsTooOldIsNotReplayed(t *testing.T) {
-	r := newRig(t)
-	line := func(id string, at time.Time) string {
-		return fmt.Sprintf(`{"id":%q,"at":%d,"data":{"content":"x"}}`+"\n", id, at.UnixMilli())
+	if conn, _, _ := r.stream.Reader(); conn != 0 {
+		t.Errorf("connection %d without a reader", conn)
 	}
-	if err := r.stream.Close(); err != nil {
-		t.Fatal(err)
-	}
-	text := line("old", time.Now().Add(-2*time.Hour)) + "not JSON\n{}\n" + line("m1", time.Now()) + line("m2", time.Now()) + `{"id":"to`
-	if err := r.root.WriteFile("stream.jsonl", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r.open()
-	s := r.listen(messages, lastEventID("unknown"))
-	s.want("m1", "m2")
-	r.deliver("m3")
-	s.want("m3")
-	r.leave(s)
-	r.restart() // the torn line has swallowed nothing
-	s = r.listen(messages, lastEventID("m2"))
-	s.want("m3")
-}
-
-func TestTheJournalIsBounded(t *testing.T) {
-	r := newRig(t)
-	if err := r.stream.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	for i := range 3000 {
-		fmt.Fprintf(&b, `{"id":"m%d","at":%d,"data":{}}`+"\n", i+1, time.Now().UnixMilli())
-	}
-	if err := r.root.WriteFile("stream.jsonl", []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r.open()
-	s := r.listen(messages, lastEventID("m2995"))
-	s.want(names(2996, 3000)...)
-	r.deliver("m3001")
-	s.want("m3001")
-	data, err := r.root.ReadFile("stream.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Count(string(data), "\n"); got > 2000 { // it was rewritten
-		t.Errorf("%d lines, want the last 1001, and which were confirmed since", got)
-	}
-	r.leave(s)
-	r.restart()
-	s = r.listen(messages, lastEventID("unknown"))
-	s.want(names(2002, 3001)...)
-}
-
-// A reader that stops reading and dies has confirmed nothing.
-func TestAReaderThatDiesMidway(t *testing.T) {
-	r := newRig(t)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", messages)
-	if _, err := io.ReadFull(conn, make([]byte, 12)); err != nil {
-		t.Fatal(err)
-	}
-	const count = 35 // of a tenth of a megabyte each: more than a socket holds, and less than is kept
-	var delivered atomic.Int32
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for _, id := range names(1, count) {
-			in := inbound(id)
-			in.Content = strings.Repeat("x", 100<<10)
-			if err := r.stream.Deliver(t.Context(), in); err != nil {
-				t.Error(err)
-			}
-			delivered.Add(1)
-		}
-	}()
-	apitest.Until(t, "the first is delivered", func() bool { return delivered.Load() > 0 })
-	conn.Close()
-	apitest.Until(t, "the reader is gone", func() bool { return !r.stream.Connected() })
-	s := r.listen(messages)
-	s.want(names(1, count)...)
-	<-done
 }
 
 func TestStopTellsTheReader(t *testing.T) {
 	r := newRig(t)
 	s := r.listen(messages)
-	r.deliver("m1")
+	_ = r.offer("m1")
+	conn := r.stream.Conn()
 	r.stream.Stop()
 	r.stream.Stop()
 	s.want("m1")
 	s.wantEnd("stopping")
-	if err := r.stream.Deliver(t.Context(), inbound("m2")); err == nil {
-		t.Error("delivered after Stop")
+	if err := r.stream.Offer(t.Context(), conn, "m2", inbound("m2"), nil); err != httpapi.ErrNoReader {
+		t.Errorf("offer after Stop: %v", err)
 	}
 	if s := r.listen(messages); s.status != http.StatusServiceUnavailable {
 		t.Errorf("a new reader: got %d, want 503", s.status)
-	}
-	for range 2 {
-		if err := r.stream.Close(); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
@@ -227,6 +100,6 @@ func TestALookAtTheStreamTakesNothing(t *testing.T) {
 			t.Errorf("%s: got %d, %s", path, resp.StatusCode, resp.Header)
 		}
 	}
-	r.deliver("m1")
+	_ = r.offer("m1")
 	s.want("m1")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/test/apitest"
 	"feishu-relay/relay"
 )
@@ -72,12 +73,6 @@ func (s *socket) ack(ids ...string) {
 	}
 }
 
-func (s *socket) leave() {
-	s.r.t.Helper()
-	s.conn.CloseNow()
-	apitest.Until(s.r.t, "the reader is gone", func() bool { return !s.r.stream.Connected() })
-}
-
 // connected waits apitest.Until the server has made s the reader: a WebSocket is
 // accepted first.
 func (s *socket) connected() *socket {
@@ -86,66 +81,35 @@ func (s *socket) connected() *socket {
 	return s
 }
 
-// Connect, acknowledge 3, reconnect, get 3 more, die, reconnect: those come again,
-// also over a restart, and to a reader of server-sent events.
-func TestABotThatEverAcknowledgedAcknowledges(t *testing.T) {
+func TestAcknowledgements(t *testing.T) {
 	r := newRig(t)
-	s := r.dial("")
-	r.deliver(names(1, 3)...)
+	s := r.dial("?ack=true")
+	if err := r.offer(names(1, 3)...); err != errWaits {
+		t.Errorf("got %v", err)
+	}
 	s.want(names(1, 3)...)
 	for _, text := range []string{"", "hello", "[]", `{"ack":7}`, `{"ack":""}`, `{"ack":"a\u0000"}`, `{"nack":"m1"}`} {
 		s.say(text) // means nothing
 	}
 	s.ack(names(1, 3)...)
-	s.leave()
-	s = r.dial("")
-	r.deliver(names(4, 6)...)
-	s.want(names(4, 6)...)
-	s.leave() // on a connection that acknowledged nothing
-	events := r.listen(messages)
-	events.want(names(4, 6)...)
-	r.stream.Acknowledge("m5")
-	r.leave(events)
-	events = r.listen(messages)
-	events.want("m4", "m6")
-
-	r.restart()
-	s = r.dial("").connected()
-	r.unanswered("m7")
-	s.want("m4", "m6", "m7")
 }
 
-func TestAReaderMaySayThatItAcknowledges(t *testing.T) {
+func TestAnOfferEndsWithItsReader(t *testing.T) {
 	r := newRig(t)
-	s := r.listen(messages + "?ack=true")
-	r.unanswered("m1")
+	s, ended := r.listen(messages+"?ack=true"), make(chan error)
+	apitest.Until(t, "the reader is there", r.stream.Connected)
+	go func() { ended <- r.stream.Offer(t.Context(), r.stream.Conn(), "m1", inbound("m1"), func() {}) }()
 	s.want("m1")
-	r.leave(s)
-	s = r.listen(messages)
-	s.want("m1")
-	r.stream.Withdraw("m1") // it timed out
-	r.leave(s)
-	s = r.listen(messages)
-	r.deliver("m2")
-	s.want("m2")
-	apitest.WantError(t, ask(r.fakes, "GET", messages+"?ack=perhaps", ""), 400, "invalid_request")
-}
-
-// unanswered offers a message to a reader that has to acknowledge it.
-func (r *rig) unanswered(id string) {
-	r.t.Helper()
-	written, ended := r.stream.Start(r.t.Context(), inbound(id))
-	select {
-	case <-written:
-	case err := <-ended:
-		r.t.Fatalf("%s counts as delivered before it is acknowledged: %v", id, err)
+	s.hangUp()
+	if err := <-ended; err != httpapi.ErrReaderGone {
+		t.Errorf("got %v", err)
 	}
 }
 
 func TestTakeoverOfAWebSocket(t *testing.T) {
 	r := newRig(t)
 	first := r.dial("").connected()
-	r.deliver("m1")
+	_ = r.offer("m1")
 	first.want("m1")
 	second := r.listen(messages, lastEventID("m1"))
 	if _, err := first.read(); websocket.CloseStatus(err) != 4001 {
@@ -153,7 +117,7 @@ func TestTakeoverOfAWebSocket(t *testing.T) {
 	}
 	third := r.dial("?last_event_id=m1")
 	second.wantEnd("replaced")
-	r.deliver("m2")
+	_ = r.offer("m2")
 	third.want("m2")
 }
 

@@ -250,14 +250,6 @@ func (d deliveries) Settle(ctx context.Context, id relay.MessageID, state, reaso
 	if errors.Is(err, deliver.ErrUnknown) {
 		err = d.settleMail(ctx, id, result, reason)
 	}
-	if d.channels.stream != nil && err == nil {
-		switch result {
-		case deliver.Delivered:
-			d.channels.stream.Acknowledge(id)
-		case deliver.Refused:
-			d.channels.stream.Withdraw(id)
-		}
-	}
 	if conflict, ok := errors.AsType[*deliver.ConflictError](err); ok {
 		return &relay.Error{Code: relay.CodeSettled, Message: conflict.Error()}
 	}

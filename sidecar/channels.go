@@ -33,23 +33,18 @@ const (
 )
 
 // openChannels makes the channels; the gateway listens later.
-func (s *Sidecar) openChannels() (err error) {
+func (s *Sidecar) openChannels() {
 	if s.cfg.Gateway.Addr != "" {
 		s.channels.gateway = newGatewayDoor(s)
 	}
 	if s.cfg.InjectURL != "" {
 		s.channels.webhook = newWebhook(s.cfg.InjectURL, s.cfg.InjectSecret)
-		return nil
+		return
 	}
-	s.channels.stream, err = httpapi.NewStream(httpapi.StreamOptions{Root: s.processed, Name: s.name() + ".stream.jsonl",
-		MaxAge: s.cfg.MaxAge, Logger: s.log, Receipt: func(id relay.MessageID) {
-			s.core.Acknowledge(id)
-			s.events.Publish(httpapi.Event{Type: httpapi.EventReceipt, RelayMsgID: id, Door: doorStream})
-		}})
-	if err == nil {
-		s.onClose(s.channels.stream.Close)
-	}
-	return err
+	s.channels.stream = httpapi.NewStream(func(id relay.MessageID) {
+		s.core.Acknowledge(id)
+		s.events.Publish(httpapi.Event{Type: httpapi.EventReceipt, RelayMsgID: id, Door: doorStream})
+	})
 }
 
 // list lists them for the core.
@@ -97,9 +92,9 @@ func (d *channels) current() string {
 // streamDoor is the stream as a channel.
 type streamDoor struct{ *httpapi.Stream }
 
+var _ core.Resumer = streamDoor{}
+
 func (streamDoor) Name() string                        { return doorStream }
-func (d streamDoor) Conn() uint64                      { return d.Connection() }
-func (d streamDoor) Changed() <-chan struct{}          { return d.Arrived() }
 func (d streamDoor) Present() bool                     { return d.Connected() }
 func (streamDoor) Serial() bool                        { return false }
 func (streamDoor) Pauses() (first, most time.Duration) { return webhookFirst, webhookMax }
@@ -111,6 +106,8 @@ func (d streamDoor) Write(ctx context.Context, in *core.Input, _ bool, written f
 		return &core.ResultError{Result: deliver.NotWritten, Err: err}
 	case errors.Is(err, httpapi.ErrReaderGone):
 		return &core.ResultError{Result: deliver.Broken, Err: err}
+	case errors.Is(err, httpapi.ErrUnconfirmed):
+		return &core.ResultError{Result: deliver.Unconfirmed, Err: err}
 	}
 	return err
 }

@@ -38,6 +38,35 @@ func TestResultForABotThatIsGoneHoldsUpNoOther(t *testing.T) {
 	hook.hears("message", "something else")
 }
 
+// Mail that a reader of the stream does not confirm comes again, also over a restart.
+func TestMailComesAgainOnTheStream(t *testing.T) {
+	t.Parallel()
+	n, _ := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Researcher"})
+	cfg := n.withMailbox(n.config("researcher"), "")
+	cfg.Gateway = sidecar.GatewayConfig{}
+	a, coder := n.start(cfg), n.coder()
+	stream := n.reads(a, "/v1/stream", "")
+	n.until("the mail is sent", func() bool {
+		return coder.call(http.MethodPost, "/v1/mailbox/messages", json.RawMessage(
+			`{"to":"researcher","content":"one question","id":"msg_1"}`), nil) == http.StatusAccepted
+	})
+	for range 2 {
+		n.until("it comes", func() bool { return stream.has("one question") && stream.has(`"mailbox_type":"message"`) })
+		stream.leave()
+		a.stop()
+		a = n.start(cfg)
+		stream = n.reads(a, "/v1/stream", "")
+	}
+	n.until("it comes again", func() bool { return stream.has("one question") })
+	stream.leave()
+	stream = n.reads(a, "/v1/stream", "msg_1")
+	coder.call(http.MethodPost, "/v1/mailbox/messages", json.RawMessage(`{"to":"researcher","content":"another"}`), nil)
+	n.until("the next one comes", func() bool { return stream.has("another") })
+	if stream.has("one question") {
+		t.Error("what was confirmed comes again")
+	}
+}
+
 // A result that the bot is shown twice is the same message both times, also when
 // a person spoke in between.
 func TestResultShownAgainIsTheSameMessage(t *testing.T) {

@@ -60,7 +60,7 @@ func (d *mailDoors) watch(ctx context.Context) {
 			gateway = d.channels.gateway.Changed()
 		}
 		if d.channels.stream != nil {
-			stream = d.channels.stream.Arrived()
+			stream = d.channels.stream.Changed()
 		}
 		d.open() // also once at the start: it may have opened before we looked
 		select {
@@ -84,8 +84,12 @@ func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Prog
 		return agent.ErrNoChannel
 	}
 	key := mailKey(m)
+	var text *relay.Inbound
+	if w.channel.Name() == doorStream {
+		text = &in
+	}
 	result, detail := d.core.GiveMail(ctx, core.Mail{Key: key, ID: relay.MessageID(m.ID), From: relay.AgentName(m.From),
-		Sent: relay.MillisOf(m.Timestamp), Bytes: len(in.Content), Only: w.channel.Name(),
+		Sent: relay.MillisOf(m.Timestamp), Bytes: len(in.Content), Only: w.channel.Name(), Text: text,
 		Write: func(ctx context.Context, conn uint64, again bool, written func()) error {
 			return w.write(ctx, &core.Input{Inbound: in, ID: relay.MessageID(m.ID), Key: key, Conn: conn}, again, written)
 		},

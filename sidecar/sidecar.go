@@ -133,9 +133,7 @@ func open(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err := s.openJudge(); err != nil {
 		return nil, &setting{err}
 	}
-	if err := s.openChannels(); err != nil {
-		return nil, err
-	}
+	s.openChannels()
 	if err := s.openCore(opts.channels); err != nil {
 		return nil, err
 	}

@@ -199,9 +199,6 @@ func (s *Sidecar) notices(channel, chat string) (list []transcript.Entry) {
 
 // Recalled has everybody forget the text of a message.
 func (s *Sidecar) Recalled(of loop.Chat, id relay.MessageID) {
-	if s.channels.stream != nil {
-		s.channels.stream.Recall(id)
-	}
 	if s.channels.gateway != nil {
 		s.channels.gateway.gateway.Forget(id)
 	}
@@ -225,9 +222,6 @@ func (s *Sidecar) Ended(f *deliver.Effect) {
 			Sender: string(f.From), Door: f.Channel})
 		s.log.Info("delivered", keyChat, of.ID, keyMsg, f.ID, keySender, f.From, keyDoor, f.Channel)
 		return
-	}
-	if s.channels.stream != nil {
-		s.channels.stream.Withdraw(f.ID)
 	}
 	why := relay.Undeliverable
 	switch f.Result {
