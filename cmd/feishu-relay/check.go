@@ -181,26 +181,18 @@ func (c *config) testSelf(out http.ResponseWriter, r *http.Request, status sidec
 	web.WriteJSON(out, http.StatusOK, answer)
 }
 
-// mistakes are those of the configuration, each of which begins with the name of its variable.
+// mistakes are those of the configuration, each of which begins with the names of its variables.
 func mistakes(w words.Words, err error) (out []selftest.Finding) {
 	add := func(name string, s selftest.Status, detail, fix string) {
 		out = append(out, selftest.Finding{Area: "Configuration", Name: name, Status: s, Detail: detail, Mend: fix})
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		name, detail, _ := strings.Cut(line, ": ")
-		var described []string
-		for one := range strings.SplitSeq(name, ", ") {
-			if at := slices.IndexFunc(variables(), func(v setting) bool { return v.name == one }); at >= 0 {
-				described = append(described, one+": "+variables()[at].desc)
-			}
-		}
-		switch len(described) {
-		case 0:
-			add("configuration", selftest.Fail, line, w.Say("all variables"))
-		case 1:
-			add(name, selftest.Fail, detail, w.Say("set a variable", described[0]))
-		default: // the detail says which of them to set
-			add(name, selftest.Fail, detail, strings.Join(described, "; "))
+		all := variables()
+		if at := slices.IndexFunc(all, func(v setting) bool { return v.name == name }); at >= 0 {
+			add(name, selftest.Fail, detail, w.Say("set a variable", name+": "+all[at].desc))
+		} else {
+			add(name, selftest.Fail, detail, w.Say("all variables"))
 		}
 	}
 	add("everything else", selftest.Unknown, w.Say("not tried"), w.Say("not tried.fix"))

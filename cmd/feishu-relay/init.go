@@ -49,11 +49,7 @@ type initCommand struct {
 	Data      flags.Filename `long:"data-dir" value-name:"FOLDER"`
 	Out       flags.Filename `long:"out" value-name:"FILE"`
 	Force     bool           `long:"force"`
-}
 
-// initCall is one use of the command.
-type initCall struct {
-	initCommand
 	words.Words
 	ctx       context.Context
 	out, err  io.Writer
@@ -63,22 +59,12 @@ type initCall struct {
 	taken     []string // addresses of other bots
 }
 
-func (c *initCommand) run(p *cli, _ []string) error {
-	i := &initCall{initCommand: *c, Words: c.words(), ctx: p.ctx, out: p.stdout, err: p.stderr,
-		ask: newAsker(os.Stdin, p.stdout), set: map[string]string{}}
+func (i *initCommand) run(p *cli, _ []string) error {
+	i.Words, i.ctx, i.out, i.err, i.set = i.words(), p.ctx, p.stdout, p.stderr, map[string]string{}
+	i.ask = newAsker(os.Stdin, p.stdout)
 	i.Base = cmp.Or(i.Base, os.Getenv("FEISHU_BASE_URL"))
 	if i.Redis == "" && i.Data == "" && i.Others == "" {
 		i.Redis = os.Getenv("REDIS_URL")
-	}
-	if i.ask == nil {
-		if missing := i.missing(); len(missing) > 0 {
-			fmt.Fprintln(i.err, i.Say("init/missing", strings.Join(missing, ", ")))
-			return errUsage
-		}
-		i.set["AGENT_NAME"] = i.Agent
-		if err := i.mayWrite(); err != nil {
-			return err
-		}
 	}
 	for _, step := range []func() error{i.askFramework, i.askAgent, i.askOthers, i.chooseAddresses, i.askApp,
 		i.askPlace, i.write, i.next} {
@@ -91,52 +77,36 @@ func (c *initCommand) run(p *cli, _ []string) error {
 	return nil
 }
 
-// missing names the flags without which there is something to ask.
-func (i *initCall) missing() (names []string) {
-	known, _ := frameworkNamed(i.Framework)
-	app := known.Join != byConnector
-	for _, need := range []struct {
-		given bool
-		name  string
-	}{
-		{i.Framework != "", "--framework"}, {i.Agent != "", "--agent"}, {i.App != "" || app, "--app-id"},
-		{os.Getenv("FEISHU_APP_SECRET") != "" || app, "FEISHU_APP_SECRET"},
-		{string(i.Data)+i.Redis+i.Others != "", "--data-dir / --redis / --others"},
-	} {
-		if !need.given {
-			names = append(names, need.name)
-		}
-	}
-	return names
-}
-
 // path is the file that is written.
-func (i *initCall) path() string { return cmp.Or(string(i.Out), i.set["AGENT_NAME"]+".env") }
+func (i *initCommand) path() string { return cmp.Or(string(i.Out), i.set["AGENT_NAME"]+".env") }
 
 // question is one that init asks until the answer is taken.
 type question struct {
 	key, def string // the prompt is the text with the key
+	flag     string // that has the answer as well
 	secret   bool
 	optional bool
 	take     func(answer string) error // puts it into i.set
 }
 
 // answer takes the answer that was given, or asks for it.
-func (i *initCall) answer(given string, q question) error {
-	for {
-		value := given
+func (i *initCommand) answer(given string, q question) error {
+	for value := given; ; value = "" {
 		if value == "" && i.ask != nil {
-			var err error
-			if value, err = i.ask.line(i.ctx, i.Say(q.key), q.def, q.secret); err != nil {
+			line, err := i.ask.line(i.ctx, i.Say(q.key), q.def, q.secret)
+			if err != nil {
 				return err
 			}
+			value = line
 		}
-		value, given = cmp.Or(value, q.def), ""
-		if value == "" && !q.optional {
-			fmt.Fprintln(i.err, "✗ "+i.Say("init/needed"))
-			continue
+		if value == "" && !q.optional && i.ask == nil {
+			fmt.Fprintln(i.err, i.Say("init/missing", q.flag))
+			return errUsage
 		}
-		err := q.take(value)
+		err := errors.New(i.Say("init/needed"))
+		if value != "" || q.optional {
+			err = q.take(value)
+		}
 		if err == nil {
 			return nil
 		}
@@ -147,19 +117,19 @@ func (i *initCall) answer(given string, q question) error {
 	}
 }
 
-func (i *initCall) unwritten() error {
+func (i *initCommand) unwritten() error {
 	fmt.Fprintln(i.err, i.Say("init/nothing written"))
 	return errFailed
 }
 
-func (i *initCall) yes(question string) (bool, error) {
+func (i *initCommand) yes(question string) (bool, error) {
 	answer, err := i.ask.line(i.ctx, question+" (y/N)", "", false)
 	return slices.Contains([]string{"y", "yes", "是"}, strings.ToLower(answer)), err
 }
 
 // works has check try the answers, and prints what that finds. A sidecar of this bot that runs is not asked: it has
 // other settings.
-func (i *initCall) works() bool {
+func (i *initCommand) works() bool {
 	known := variableNames()
 	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -178,8 +148,7 @@ func (i *initCall) works() bool {
 	}
 	failed, out := err != nil, newFindings(i.out, false, i.Words)
 	for _, f := range found {
-		later := f.Name == "groups file" || f.Name == "group managers" // are about what comes later
-		if f.Status == selftest.Fail || f.Area != "Configuration" && !later {
+		if f.Status == selftest.Fail || f.Area != "Configuration" && f.Name != "groups file" { // the file comes later
 			out.show(f)
 			failed = failed || f.Status == selftest.Fail
 		}
@@ -187,14 +156,14 @@ func (i *initCall) works() bool {
 	return !failed
 }
 
-func (i *initCall) askFramework() error {
+func (i *initCommand) askFramework() error {
 	if i.Framework == "" {
 		fmt.Fprintln(i.out, i.Say("init/frameworks"))
 		for at, f := range frameworks() {
 			fmt.Fprintf(i.out, "  %2d  %-14s %s\n", at+1, f.Key, f.name(i.Words))
 		}
 	}
-	return i.answer(i.Framework, question{key: "init/framework", take: func(answer string) error {
+	return i.answer(i.Framework, question{key: "init/framework", flag: "--framework", take: func(answer string) error {
 		known, keys := frameworkNamed(answer)
 		if n, err := strconv.Atoi(answer); err == nil && 0 < n && n <= len(keys) {
 			known = frameworks()[n-1]
@@ -210,12 +179,12 @@ func (i *initCall) askFramework() error {
 	}})
 }
 
-func (i *initCall) askAgent() error {
-	return i.answer(i.Agent, question{key: "init/agent", def: "agent_a", take: i.keep("AGENT_NAME")})
+func (i *initCommand) askAgent() error {
+	return i.answer(i.Agent, question{key: "init/agent", flag: "--agent", def: "agent_a", take: i.keep("AGENT_NAME")})
 }
 
 // askOthers takes the settings that are to be the same from other bots' env files.
-func (i *initCall) askOthers() error {
+func (i *initCommand) askOthers() error {
 	return i.answer(i.Others, question{key: "init/others", optional: true, take: func(answer string) error {
 		shared, taken := map[string]string{}, []string{}
 		for _, path := range list(answer) {
@@ -244,7 +213,7 @@ func (i *initCall) askOthers() error {
 
 // chooseAddresses takes those of the bot's file if there is one already, since the bot knows
 // them; else the first that no other bot has and that are free.
-func (i *initCall) chooseAddresses() error {
+func (i *initCommand) chooseAddresses() error {
 	path := i.path()
 	before, err := readEnvFile(path)
 	gateway := i.framework.Join == byGateway
@@ -299,7 +268,7 @@ func samePort(a, b string) bool {
 	return err == nil && err2 == nil && first == second
 }
 
-func (i *initCall) askApp() error {
+func (i *initCommand) askApp() error {
 	id, secret, optional := i.App, os.Getenv("FEISHU_APP_SECRET"), i.framework.Join != byConnector
 	if i.framework.Join == byAPI && id == "" {
 		if secret != "" || i.Base != "" {
@@ -316,16 +285,16 @@ func (i *initCall) askApp() error {
 		}
 	}
 	key := map[bool]string{true: "init/app or none", false: "init/app"}[optional]
-	err := i.answer(id, question{key: key, optional: optional, take: i.keep("FEISHU_APP_ID")})
+	err := i.answer(id, question{key: key, flag: "--app-id", optional: optional, take: i.keep("FEISHU_APP_ID")})
 	if err != nil || i.set["FEISHU_APP_ID"] == "" {
 		return err
 	}
-	return i.answer(secret, question{key: "init/secret", secret: true, optional: optional,
+	return i.answer(secret, question{key: "init/secret", flag: "FEISHU_APP_SECRET", secret: true, optional: optional,
 		take: i.keep("FEISHU_APP_SECRET")})
 }
 
 // keep returns a function that sets the variable, or removes it where the answer is empty.
-func (i *initCall) keep(name string) func(answer string) error {
+func (i *initCommand) keep(name string) func(answer string) error {
 	return func(answer string) error {
 		if i.set[name] = answer; answer == "" {
 			delete(i.set, name)
@@ -335,7 +304,7 @@ func (i *initCall) keep(name string) func(answer string) error {
 }
 
 // askPlace asks where the bots meet, unless the other bots' files say so.
-func (i *initCall) askPlace() error {
+func (i *initCommand) askPlace() error {
 	if i.set["REDIS_URL"] != "" || i.set["DATA_DIR"] != "" {
 		return nil
 	}
@@ -346,7 +315,8 @@ func (i *initCall) askPlace() error {
 		}
 		fmt.Fprintln(i.out, i.Say("init/default folder"))
 	}
-	return i.answer(string(i.Data), question{key: "init/folder", def: defaultFolder, take: func(answer string) error {
+	const flags = "--data-dir / --redis / --others"
+	return i.answer(string(i.Data), question{key: "init/folder", flag: flags, def: defaultFolder, take: func(answer string) error {
 		path, err := fullPath(answer) // whole, so that another user's sidecar finds the same
 		i.set["DATA_DIR"] = path
 		return err
@@ -360,7 +330,7 @@ const defaultFolder = "~/.nanobot"
 var plainValue = regexp.MustCompile(`^[A-Za-z0-9_./:@,+%=?&-]*$`)
 
 // mayWrite returns an error if there is a file that is not to be overwritten.
-func (i *initCall) mayWrite() error {
+func (i *initCommand) mayWrite() error {
 	path := i.path()
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || i.Force {
 		return nil
@@ -376,7 +346,7 @@ func (i *initCall) mayWrite() error {
 }
 
 // write writes the env file, after a question if it is there already.
-func (i *initCall) write() error {
+func (i *initCommand) write() error {
 	if !i.works() && !i.Force {
 		anyway := false
 		if i.ask != nil {
@@ -418,7 +388,7 @@ func (i *initCall) write() error {
 const anyGroup = `"oc_…": {}`
 
 // groups lists the groups that the bot is in as anyGroup does, or returns anyGroup where Feishu names none.
-func (i *initCall) groups() string {
+func (i *initCommand) groups() string {
 	base, err := baseURL(cmp.Or(i.set["FEISHU_BASE_URL"], "https://open.feishu.cn"))
 	if err != nil || !strings.Contains(i.framework.Settings, anyGroup) {
 		return anyGroup
@@ -437,7 +407,7 @@ func (i *initCall) groups() string {
 }
 
 // next prints what to do now.
-func (i *initCall) next() error {
+func (i *initCommand) next() error {
 	var b strings.Builder
 	n := 0
 	step := func(code, key string, args ...any) {
@@ -467,21 +437,8 @@ func (i *initCall) next() error {
 	if i.set["REDIS_URL"] == "" {
 		fmt.Fprintln(&b, i.Say("init/same folder", program, file))
 	}
-	if wins := i.winning(); len(wins) > 0 {
-		fmt.Fprintln(&b, "! "+i.Say("init/environment", strings.Join(wins, ", ")))
-	}
 	_, err := io.WriteString(i.out, b.String())
 	return err
-}
-
-// winning are the settings that the environment has, with other values than the file.
-func (i *initCall) winning() (names []string) {
-	for _, name := range variableNames() {
-		if value, has := os.LookupEnv(name); has && value != i.set[name] {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // shellWord is text as one word of a shell, without quotes where it needs none.

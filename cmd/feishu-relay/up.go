@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -57,9 +56,6 @@ func (c *upCommand) run(p *cli, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if err := file.show(stdout); err != nil {
-		return err
-	}
 	log := &sharedLog{w: stderr, paint: newPaint(stderr)}
 	log.line("up", "`feishu-relay up --try "+path+"` checks these sidecars and their bots")
 	var all sync.WaitGroup
@@ -68,6 +64,8 @@ func (c *upCommand) run(p *cli, _ []string) error {
 			log.line("up", b.name+" is not started: it has mistakes")
 			continue
 		}
+		log.line("up", fmt.Sprintf("%s: viewer and local API http://%s, gateway %s", b.name,
+			sidecar.Reachable(b.get("LISTEN_ADDR")), cmp.Or(b.get("GATEWAY_ADDR"), "-")))
 		s := supervised{name: b.name, program: self, log: log, stop: upStop,
 			environ: append(b.environment(), b.forTerminal(stderr)...)}
 		all.Go(func() { s.keep(ctx) })
@@ -108,33 +106,6 @@ func (f *botsFile) try(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 	}
 	return cmp.Or(ctx.Err(), failed)
-}
-
-// show prints where each bot's sidecar is reached.
-func (f *botsFile) show(w io.Writer) error {
-	var rows [][]string
-	viewer := ""
-	for _, b := range f.bots {
-		if b.mistaken {
-			rows = append(rows, []string{neutral(b.name), "-", "-", "has mistakes"})
-			continue
-		}
-		listen, gateway, kind := b.get("LISTEN_ADDR"), b.get("GATEWAY_ADDR"), "local API"
-		switch {
-		case b.isConnector():
-			kind = "connector"
-		case gateway != "":
-			kind = "gateway"
-		}
-		rows = append(rows, []string{neutral(b.name), listen, cmp.Or(gateway, "-"), kind})
-		if viewer == "" && !strings.HasSuffix(listen, ":0") {
-			viewer = fmt.Sprintf("Viewer of all bots: http://%s/\n", sidecar.Reachable(listen))
-		}
-	}
-	var b strings.Builder
-	writeTable(&b, "BOT|LISTEN_ADDR|GATEWAY_ADDR|KIND", rows)
-	_, err := io.WriteString(w, b.String()+viewer)
-	return err
 }
 
 // supervised is the sidecar of one bot.

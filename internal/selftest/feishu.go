@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -41,11 +40,7 @@ func (d *dated) RoundTrip(r *http.Request) (*http.Response, error) {
 // tenant tests Feishu, the app and the groups that the bot is in, by calls that change nothing.
 func (r *results) tenant(ctx context.Context) {
 	c := r.cfg
-	managers := len(c.Steer.Commands) > 0 && c.Steer.By == "admins"
 	if !c.KnowsFeishu() {
-		if r.test("Feishu", "group managers"); managers {
-			r.warn("no managers", r.say("managers unasked"))
-		}
 		return
 	}
 	r.test("Feishu", "Feishu")
@@ -84,17 +79,20 @@ func (r *results) tenant(ctx context.Context) {
 	if n, err := api.Connections(ctx); err == nil && n > 1 { // each event goes to one of them
 		r.warn("connections", n, c.AppID)
 	}
-	in, err := r.feishuGroups(ctx, api)
-	if r.test("Feishu", "group managers"); !managers {
+	r.test("Feishu", "Feishu groups")
+	in, err := Groups(ctx, api)
+	if err != nil {
+		r.unanswered(Warn, "which groups", err)
 		return
 	}
-	if err == nil && len(in) > 0 {
-		_, _, err = api.Managers(ctx, in[0].ID)
+	var names []string
+	for _, g := range in {
+		names = append(names, cmp.Or(g.Name, string(g.ID)))
 	}
-	if err != nil {
-		r.add(Warn, r.say("no managers", r.say("chat unread", r.feishuError(err))), r.feishuFix(err))
-	} else if len(in) > 0 {
-		r.ok("managers")
+	if len(in) == 0 {
+		r.warn("in no chat")
+	} else {
+		r.ok("in groups", r.Words.Count("groups", len(in)), r.Words.List(names))
 	}
 }
 
@@ -349,44 +347,4 @@ type Chat struct {
 // Groups returns at most 500 groups that the bot is in, with an error those that were found before it.
 func Groups(ctx context.Context, api *feishu.API) ([]Chat, error) {
 	return feishu.Pages[Chat](ctx, api, "im/v1/chats", url.Values{}, maxGroups)
-}
-
-// feishuGroups lists the groups that the bot is in, and compares them with the groups file.
-func (r *results) feishuGroups(ctx context.Context, api *feishu.API) ([]Chat, error) {
-	r.test("Feishu", "Feishu groups")
-	in, err := Groups(ctx, api)
-	if err != nil {
-		r.unanswered(Warn, "which groups", err)
-		return nil, err
-	}
-	if len(in) == 0 {
-		r.warn("in no chat")
-		return nil, nil
-	}
-	var names, absent, unlisted []string
-	for _, g := range in {
-		names = append(names, cmp.Or(g.Name, string(g.ID)))
-	}
-	r.ok("in groups", r.Words.Count("groups", len(in)), r.Words.List(names))
-	file, err := r.readGroups()
-	if err != nil {
-		return in, nil // the test of the file says so
-	}
-	for _, id := range slices.Sorted(maps.Keys(file.Groups)) {
-		isIn := slices.ContainsFunc(in, func(g Chat) bool { return string(g.ID) == id })
-		label := cmp.Or(file.Groups[id].Name, id)
-		switch member, _ := file.Member(id, string(r.cfg.Agent)); {
-		case member && !isIn && len(in) < maxGroups:
-			absent = append(absent, label)
-		case !member && isIn:
-			unlisted = append(unlisted, label)
-		}
-	}
-	if len(absent) > 0 {
-		r.warn("absent", r.cfg.GroupsFile, r.cfg.Agent, r.Words.List(absent))
-	}
-	if len(unlisted) > 0 {
-		r.warn("unlisted", r.cfg.GroupsFile, r.cfg.Agent, r.Words.List(unlisted))
-	}
-	return in, nil
 }
