@@ -215,7 +215,10 @@ func (c *client) printGroups(b *strings.Builder, groups []group.Group) {
 	var rows [][]string
 	for i := range groups {
 		g := &groups[i]
-		state, stop, here := "-", "-", 0
+		answer, state, stop, here := neutral(string(g.Settings.Answer)), "-", "-", 0
+		if g.Settings.Answer == group.ModeDefault && g.Settings.DefaultBot != "" {
+			answer += " " + botName(g, g.Settings.DefaultBot)
+		}
 		switch {
 		case g.Settings.Paused != nil:
 			state = c.say("paused")
@@ -231,7 +234,7 @@ func (c *client) printGroups(b *strings.Builder, groups []group.Group) {
 			}
 		}
 		rows = append(rows, []string{cmp.Or(cell(g.Name), "-"), chatID(g.Channel, g.ChatID),
-			fmt.Sprintf("%d/%d", here, len(g.Bots)), neutral(string(g.Settings.Answer)),
+			fmt.Sprintf("%d/%d", here, len(g.Bots)), answer,
 			fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), state, stop})
 	}
 	writeTable(b, c.say("group columns"), rows)
@@ -239,48 +242,26 @@ func (c *client) printGroups(b *strings.Builder, groups []group.Group) {
 
 // printGroup writes how the bots of a group behave.
 func (c *client) printGroup(b *strings.Builder, g *group.Group) {
+	c.printGroups(b, []group.Group{*g})
 	line := func(key string, args ...any) { b.WriteString(c.say(key, args...) + "\n") }
-	until := func(u *group.Until) string {
-		if u.Until == nil {
-			return ""
-		}
-		return c.say("until", moment(u.Until.Time()))
-	}
-	bots := map[bool][]string{} // by whether they are online
-	var muted []string
+	bots, muted := map[bool][]string{}, []string{} // bots by whether they are online
 	for _, one := range g.Bots {
 		name := botName(g, one.Agent)
 		bots[one.Online] = append(bots[one.Online], name)
-		if u := g.Settings.Muted[one.Agent]; u != nil {
-			muted = append(muted, name+until(u))
+		if g.Settings.Muted[one.Agent] != nil {
+			muted = append(muted, name)
 		}
 	}
-	b.WriteString(c.paint.text(bold, titleOf(g)) + "\n")
 	line("group online", len(bots[true]), c.words.List(bots[true]))
 	if offline := bots[false]; len(offline) > 0 {
 		line("group offline", len(offline), c.words.List(offline))
 	}
 	set := &g.Settings
-	if set.Answer == group.ModeDefault && set.DefaultBot != "" {
-		line("group answer/default bot", botName(g, set.DefaultBot))
-	} else if key := "group answer/" + string(set.Answer); words.Has(key) {
-		line(key)
-	}
 	line("group limits", g.Depth, set.Limit, set.Threshold, map[bool]string{true: "on", false: "off"}[set.Judge])
 	if set.Budget > 0 {
 		line("group budget", set.Budget)
 	}
-	if set.Paused != nil {
-		line("group paused", until(set.Paused))
-	}
 	if len(muted) > 0 {
 		line("group muted", len(muted), c.words.List(muted))
-	}
-	if s := g.LastStop; s != nil {
-		var at []string
-		for _, agent := range s.Bots {
-			at = append(at, botName(g, agent))
-		}
-		line("group stop", c.age(s.At.Time()), botName(g, s.Sender), c.words.List(at), neutral(string(s.Reason)))
 	}
 }

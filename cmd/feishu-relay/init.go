@@ -315,12 +315,13 @@ func (i *initCommand) askPlace() error {
 		}
 		fmt.Fprintln(i.out, i.Say("init/default folder"))
 	}
-	const flags = "--data-dir / --redis / --others"
-	return i.answer(string(i.Data), question{key: "init/folder", flag: flags, def: defaultFolder, take: func(answer string) error {
+	keep := func(answer string) error {
 		path, err := fullPath(answer) // whole, so that another user's sidecar finds the same
 		i.set["DATA_DIR"] = path
 		return err
-	}})
+	}
+	return i.answer(string(i.Data), question{key: "init/folder", flag: "--data-dir / --redis / --others",
+		def: defaultFolder, take: keep})
 }
 
 // defaultFolder is that of DATA_DIR.
