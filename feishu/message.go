@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"feishu-relay/feishu/content"
 	"feishu-relay/internal/runes"
@@ -267,12 +266,9 @@ type wireSender struct {
 }
 
 func (w wireSender) sender() Sender {
-	ids := w.SenderID
-	if w.ID != "" {
-		ids.set(w.ID, w.IDType)
-	}
-	s := w.Sender
-	s.OpenID, s.UnionID, s.UserID, s.AppID = ids.open(), ids.UnionID, ids.UserID, ids.AppID
+	w.SenderID.plain = cmp.Or(w.SenderID.plain, w.ID)
+	s, m := w.Sender, w.SenderID.mention(w.IDType)
+	s.OpenID, s.UnionID, s.UserID, s.AppID = m.OpenID, m.UnionID, m.UserID, m.AppID
 	return s
 }
 
@@ -287,25 +283,18 @@ type wireMention struct {
 
 // mention is false for an entry with an invalid id.
 func (w wireMention) mention() (Mention, bool) {
-	ids := w.ID
-	if ids.plain != "" {
-		ids.set(ids.plain, w.IDType)
-	}
-	m := Mention{Key: w.Key, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID,
-		Name: runes.OneLine(w.Name), Type: w.MentionedType}
-	if m.AppID != "" && m.Type == "" {
-		m.Type = SenderBot
-	}
-	err := checkIDs("key", m.Key, "open_id", ids.OpenID, "union_id", m.UnionID, "user_id", m.UserID, "app_id", m.AppID)
+	m := w.ID.mention(w.IDType)
+	m.Key, m.Name, m.Type = w.Key, runes.OneLine(w.Name), cmp.Or(w.MentionedType, m.Type)
+	err := checkIDs("", m.Key, "", string(m.OpenID), "", m.UnionID, "", m.UserID, "", m.AppID)
 	return m, err == nil
 }
 
 // wireIDs is an id: an object of ids in events, a string in REST answers.
 type wireIDs struct {
-	OpenID  string `json:"open_id"`
-	UnionID string `json:"union_id"`
-	UserID  string `json:"user_id"`
-	AppID   string `json:"app_id"`
+	OpenID  relay.OpenID `json:"open_id"`
+	UnionID string       `json:"union_id"`
+	UserID  string       `json:"user_id"`
+	AppID   string       `json:"app_id"`
 	plain   string
 }
 
@@ -318,28 +307,17 @@ func (w *wireIDs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// set sets the id of the kind that id is: by its prefix if it has one, since REST answers
-// name a bot by its app_id even if open_ids were requested (docs/feishu.md 4.1).
-func (w *wireIDs) set(id, idType string) {
-	switch {
-	case strings.HasPrefix(id, "cli_"):
-		w.AppID = id
-	case strings.HasPrefix(id, "ou_"):
-		w.OpenID = id
-	case strings.HasPrefix(id, "on_"):
-		w.UnionID = id
-	case idType == "app_id":
-		w.AppID = id
-	case idType == "open_id":
-		w.OpenID = id
-	case idType == "union_id":
-		w.UnionID = id
-	default:
-		w.UserID = id
+// mention has the ids.
+func (w wireIDs) mention(idType string) Mention {
+	m := Mention{OpenID: w.OpenID, UnionID: w.UnionID, UserID: w.UserID, AppID: w.AppID}
+	if w.plain != "" {
+		m.SetID(w.plain, idType)
 	}
+	if m.AppID != "" {
+		m.Type = SenderBot
+	}
+	return m
 }
-
-func (w *wireIDs) open() relay.OpenID { return relay.OpenID(w.OpenID) }
 
 // lenientMillis is a time; an invalid one is ignored and does not invalidate the message.
 type lenientMillis relay.Millis

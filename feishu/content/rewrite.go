@@ -92,18 +92,16 @@ func withNodes(paragraph []any, names func(string) []Named) []any {
 			continue
 		}
 		end := 0
-		part := func(to int) {
-			if one := maps.Clone(node); to > end || text == "" {
-				one["text"] = text[end:to]
-				out = append(out, one)
+		for _, n := range append(names(text), Named{From: len(text)}) { // the last is what is behind all names
+			if n.From > end || text == "" {
+				part := maps.Clone(node)
+				part["text"] = text[end:n.From]
+				out = append(out, part)
+			}
+			if end = n.To; n.OpenID != "" {
+				out = append(out, map[string]any{"tag": "at", "user_id": n.OpenID})
 			}
 		}
-		for _, n := range names(text) {
-			part(n.From)
-			out = append(out, map[string]any{"tag": "at", "user_id": n.OpenID})
-			end = n.To
-		}
-		part(len(text))
 	}
 	return out
 }

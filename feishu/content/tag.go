@@ -29,17 +29,29 @@ func (m *Mention) IDs() []string {
 		func(id string) bool { return id == "" })
 }
 
+// SetID sets the id of the kind that id is: by its prefix if it has one, since REST answers name a bot by its app_id
+// even if open_ids were requested (docs/feishu.md 4.1), else by the id_type that comes with it.
+func (m *Mention) SetID(id, idType string) {
+	switch prefix, _, _ := strings.Cut(id, "_"); {
+	case prefix == "cli", idType == "app_id":
+		m.AppID, m.Type = id, "bot"
+	case prefix == "ou", idType == "open_id" && prefix != "on":
+		m.OpenID = relay.OpenID(id)
+	case prefix == "on", idType == "union_id":
+		m.UnionID = id
+	default:
+		m.UserID = id
+	}
+}
+
 // Same reports whether m and other share an id.
 func (m *Mention) Same(other *Mention) bool {
 	return slices.ContainsFunc(m.IDs(), func(id string) bool { return slices.Contains(other.IDs(), id) })
 }
 
-// everyone is how a mention of the whole chat is shown to people.
-const everyone = "所有人"
-
-// nameTable returns the names by key and id.
+// nameTable returns the names by key and id, and that of everybody.
 func nameTable(mentions []Mention) map[string]string {
-	names := map[string]string{"all": everyone, "@_all": everyone, "all_members": everyone}
+	names := map[string]string{"all": "所有人", "@_all": "所有人", "all_members": "所有人"}
 	for _, m := range mentions {
 		name := strings.TrimPrefix(runes.OneLine(m.Name), "@")
 		if name == "" {
@@ -158,16 +170,7 @@ func (t *Tag) mentions(list []Mention) []Mention {
 			continue
 		}
 		one := Mention{Key: t.Key}
-		switch prefix, _, _ := strings.Cut(id, "_"); prefix { // docs/feishu.md 4.1
-		case "cli":
-			one.AppID, one.Type = id, "bot"
-		case "ou":
-			one.OpenID = relay.OpenID(id)
-		case "on":
-			one.UnionID = id
-		default:
-			one.UserID = id
-		}
+		one.SetID(id, "")
 		if len(t.IDs) == 1 {
 			one.Name = strings.TrimPrefix(t.Name, "@")
 		}

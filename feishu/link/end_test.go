@@ -120,21 +120,6 @@ func upgrade(t *testing.T, rawURL string) *http.Request {
 	return req
 }
 
-func TestPingsKeepTheLinkUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipes(), nil)
-		bot, feishu := r.ready()
-		for range 100 {
-			time.Sleep(2 * time.Minute)
-			bot.ping()
-			feishu.want(pingFrame())
-			time.Sleep(20 * time.Second)
-			feishu.write(pongFrame(""))
-			bot.want(pongFrame(""))
-		}
-	})
-}
-
 func TestAtMost64Connections(t *testing.T) {
 	r := newRig(t, tcp(t), nil)
 	for range 64 {

@@ -2,11 +2,8 @@ package link_test
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/coder/websocket"
 
@@ -40,36 +37,6 @@ func TestFramesPassByteForByte(t *testing.T) {
 			t.Errorf("to Feishu: got %.200q, want %.200q", got.data, f)
 		}
 	}
-}
-
-func TestAStuckTapDoesNotHoldUpTheBot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		finish := make(chan struct{})
-		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte) {
-			<-finish
-			return feishu.Pass, nil
-		}))
-		bot, up := r.ready()
-		f := eventFrame("m1", event("e1"))
-		up.write(f)
-		bot.want(f)
-		bot.write(ackOf(f, 200))
-		up.want(ackOf(f, 200))
-		if r.counted("tap_slow") != 1 {
-			t.Error("not counted")
-		}
-		for i := range 7 { // and does not hold up the next ones for long
-			up.write(eventFrame(fmt.Sprint("slow", i), event(fmt.Sprint("slow", i))))
-			bot.frame()
-		}
-		at := time.Now()
-		up.write(eventFrame("m9", event("e9")))
-		bot.frame()
-		if time.Since(at) != 0 || r.counted("untapped") != 1 {
-			t.Errorf("held up for %v", time.Since(at))
-		}
-		close(finish)
-	})
 }
 
 // Feishu repeats what it has no acknowledgement of, at times in another event. The bot gets it once, unless it went

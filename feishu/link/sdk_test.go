@@ -91,22 +91,6 @@ func TestSDKReceivesAndAcknowledges(t *testing.T) {
 	}
 }
 
-func TestSDKReceivesPieces(t *testing.T) {
-	r := newRig(t, tcp(t), nil)
-	bot := r.sdkBot()
-	feishu := r.feishu.next()
-	feishu.want(pingFrame())
-	whole := event("e1")
-	feishu.write(pieceFrame("m1", whole[40:], 2, 1))
-	feishu.write(pieceFrame("m1", whole[:40], 2, 0))
-	if got := <-bot.events; got != whole {
-		t.Errorf("got %s", got)
-	}
-	if got := messageID(feishu.frame()); got != "m1" {
-		t.Errorf("acknowledged %s", got)
-	}
-}
-
 func TestSDKComesBack(t *testing.T) {
 	r := newRig(t, tcp(t), nil)
 	bot := r.sdkBot()
