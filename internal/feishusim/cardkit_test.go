@@ -89,7 +89,7 @@ func TestStreamingEndsByItself(t *testing.T) {
 		}
 		text := "late"
 		for _, want := range []error{errStreamOver, errStreamOff, errStreamOff} {
-			if got := setContent(k, &cardChange{ID: "content", Content: &text}); got != want {
+			if got := setContent(k, &cardChange{Element: "content", Content: &text}); got != want {
 				t.Errorf("a text after that: %v, want %v", got, want)
 			}
 		}

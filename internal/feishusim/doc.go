@@ -11,7 +11,7 @@
 //   - Identity: an open_id belongs to the app that sees it, union_id and app_id to
 //     all; tenant tokens that expire; permission errors by the app's scopes.
 //   - Messages: text, post, cards (inline, template, CardKit entity with streaming),
-//     files; reply, topic, edit, PATCH, recall, forward, reactions, uuid; the codes
+//     files; reply, topic, edit, PATCH, recall, reactions, uuid; the codes
 //     of errors. Contents are converted to their received form: at-tags to
 //     @_user_N and mentions, posts without their locale, cards with user_dsl.
 //   - Groups: an owner and managers, who may recall messages of others.

@@ -65,18 +65,17 @@ func (m *message) mentioned(entity string) bool {
 
 // draft is a message to be created.
 type draft struct {
-	chat      *chat
-	sender    string
-	msgType   string
-	content   string
-	mention   []string // entities to mention, in users' texts
-	reply     *message
-	inThread  bool    // the reply opens a topic
-	thread    *thread // the topic to post to without a reply
-	card      *card
-	forwarded *message // the message whose received form is copied
-	children  []string
-	literal   bool // typed by a person: tags are plain text, "@Name" is a mention
+	chat     *chat
+	sender   string
+	msgType  string
+	content  string
+	mention  []string // entities to mention, in users' texts
+	reply    *message
+	inThread bool    // the reply opens a topic
+	thread   *thread // the topic to post to without a reply
+	card     *card
+	children []string
+	literal  bool // typed by a person: tags are plain text, "@Name" is a mention
 }
 
 // create makes the message of d, announces it to watchers, and delivers it to
@@ -91,10 +90,7 @@ func (s *Server) create(d draft) (*message, error) {
 	if s.apps[d.sender] != nil {
 		m.SenderType = senderApp
 	}
-	if d.forwarded != nil {
-		m.Content, m.received, m.card = d.forwarded.Content, d.forwarded.received, d.forwarded.card.clone()
-		m.Text, m.mentions = d.forwarded.Text, d.forwarded.mentions
-	} else if err := s.fill(m, d); err != nil {
+	if err := s.fill(m, d); err != nil {
 		return nil, err
 	}
 	d.chat.newest = at

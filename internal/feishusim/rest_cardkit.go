@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -17,59 +16,19 @@ var cardRoutes = []route{
 	{pattern: "POST " + cardsPath + "/id_convert", scopes: cardScopes, run: with(convertCardID)},
 	{pattern: "PUT " + cardsPath + "/{card}", scopes: cardScopes, run: change(replaceCard)},
 	{pattern: "PATCH " + cardsPath + "/{card}/settings", scopes: cardScopes, run: change(setCard)},
-	{pattern: "POST " + cardsPath + "/{card}/batch_update", scopes: cardScopes, run: change(batchCard)},
-	{pattern: "POST " + cardsPath + "/{card}/elements", scopes: cardScopes, run: change(addElements)},
-	{pattern: "PUT " + cardsPath + "/{card}/elements/{element}", scopes: cardScopes, run: change(replaceElement)},
-	{pattern: "PATCH " + cardsPath + "/{card}/elements/{element}", scopes: cardScopes, run: change(patchElement)},
-	{pattern: "DELETE " + cardsPath + "/{card}/elements/{element}", scopes: cardScopes, run: change(deleteElements)},
 	{pattern: "PUT " + cardsPath + "/{card}/elements/{element}/content", scopes: cardScopes, run: change(setContent)},
-}
-
-// batched are the actions of a batch.
-var batched = map[string]func(*card, *cardChange) error{
-	"partial_update_setting": setCard,
-	"add_elements":           addElements,
-	"delete_elements":        deleteElements,
-	"update_element":         replaceElement,
-	"partial_update_element": patchElement,
 }
 
 // maxContent is the most characters of one element's text (docs/feishu.md 5.2).
 const maxContent = 100_000
 
-// cardChange is the body of all calls that change a card, and the parameters of an action of a batch.
+// cardChange is the body of all calls that change a card.
 type cardChange struct {
 	Sequence int64    `json:"sequence"`
 	Card     cardData `json:"card"`
-	Settings jsonText `json:"settings"`
-	Actions  jsonText `json:"actions"`
-	Type     string   `json:"type"`
-	Target   string   `json:"target_element_id"`
-	Elements jsonText `json:"elements"`
-	Element  jsonText `json:"element"`
-	Partial  jsonText `json:"partial_element"`
+	Settings string   `json:"settings"`
 	Content  *string  `json:"content"`
-	ID       string   `json:"element_id"`  // of a batch, else from the path
-	IDs      jsonText `json:"element_ids"` // of a batch
-}
-
-// jsonText is JSON in a string, or in a batch JSON itself.
-type jsonText string
-
-// UnmarshalJSON takes both.
-func (t *jsonText) UnmarshalJSON(data []byte) error {
-	if json.Unmarshal(data, (*string)(t)) != nil {
-		*t = jsonText(data)
-	}
-	return nil
-}
-
-// object reads an object that is not too deep.
-func (t jsonText) object() (v map[string]any, err error) {
-	if json.Unmarshal([]byte(t), &v) != nil || v == nil || depth(v) > maxCardDepth {
-		return nil, errField
-	}
-	return v, nil
+	Element  string   `json:"-"` // from the path
 }
 
 type cardData struct {
@@ -152,7 +111,7 @@ func change(do func(*card, *cardChange) error) func(*call) (any, error) {
 		case k.app != c.app.ID:
 			return nil, errCardApp
 		}
-		in.ID = c.r.PathValue("element")
+		in.Element = c.r.PathValue("element")
 		if in.Sequence <= k.sequence {
 			return nil, errSequence
 		}
@@ -183,9 +142,9 @@ func replaceCard(k *card, in *cardChange) error {
 // setCard accepts the settings with and without their "config" (docs/feishu.md
 // 5.2).
 func setCard(k *card, in *cardChange) error {
-	settings, err := in.Settings.object()
-	if err != nil {
-		return err
+	var settings map[string]any
+	if json.Unmarshal([]byte(in.Settings), &settings) != nil || settings == nil || depth(settings) > maxCardDepth {
+		return errField
 	}
 	if inner, ok := settings["config"].(map[string]any); ok {
 		settings = inner
@@ -214,7 +173,7 @@ func setContent(k *card, in *cardChange) error {
 	case !k.streams():
 		return errStreamOff
 	}
-	e := k.find(in.ID)
+	e := k.find(in.Element)
 	if e == nil {
 		return errElement
 	}
@@ -226,113 +185,6 @@ func (k *card) find(id string) map[string]any {
 	for _, e := range k.elements() {
 		if str(e["element_id"]) == id && id != "" {
 			return e
-		}
-	}
-	return nil
-}
-
-func replaceElement(k *card, in *cardChange) error { return k.merge(in.ID, in.Element, true) }
-
-func patchElement(k *card, in *cardChange) error { return k.merge(in.ID, in.Partial, false) }
-
-// merge writes fields into an element, in place of all that it has or beside it.
-func (k *card) merge(id string, fields jsonText, replace bool) error {
-	next, err := fields.object()
-	if err != nil {
-		return err
-	}
-	e := k.find(id)
-	if e == nil {
-		return errElement
-	}
-	if replace {
-		clear(e)
-	}
-	maps.Copy(e, next)
-	return k.duplicate()
-}
-
-// deleteElements deletes one element, or those of a batch.
-func deleteElements(k *card, in *cardChange) error {
-	ids := []string{in.ID}
-	if in.IDs != "" && json.Unmarshal([]byte(in.IDs), &ids) != nil {
-		return errField
-	}
-	for _, id := range ids {
-		if !k.splice(id, func(list []any, at int) []any { return slices.Delete(list, at, at+1) }) {
-			return errElement
-		}
-	}
-	return nil
-}
-
-func addElements(k *card, in *cardChange) error {
-	var more []any
-	if json.Unmarshal([]byte(in.Elements), &more) != nil || depth(more) > maxCardDepth {
-		return errField
-	}
-	if len(k.elements())+len(more) > maxCardElements {
-		return errCardBig
-	}
-	switch in.Type {
-	case "insert_before", "insert_after":
-		after := 0
-		if in.Type == "insert_after" {
-			after = 1
-		}
-		if !k.splice(in.Target, func(list []any, at int) []any { return slices.Insert(list, at+after, more...) }) {
-			return errElement
-		}
-	case "append":
-		holder := k.find(in.Target)
-		if in.Target == "" {
-			holder, _ = k.tree["body"].(map[string]any)
-		}
-		if holder == nil {
-			return errElement
-		}
-		list, _ := holder["elements"].([]any)
-		holder["elements"] = append(list, more...)
-	default:
-		return errField
-	}
-	return k.duplicate()
-}
-
-// splice changes the list that holds the element.
-func (k *card) splice(id string, change func(list []any, at int) []any) bool {
-	done := false
-	walk(k.tree, func(n map[string]any) {
-		for _, key := range []string{"elements", "columns", "actions"} {
-			list, _ := n[key].([]any)
-			at := slices.IndexFunc(list, func(e any) bool {
-				m, _ := e.(map[string]any)
-				return id != "" && str(m["element_id"]) == id
-			})
-			if at >= 0 && !done {
-				n[key], done = change(list, at), true
-			}
-		}
-	})
-	return done
-}
-
-// batchCard makes several changes in one call.
-func batchCard(k *card, in *cardChange) error {
-	var actions []struct {
-		Action string     `json:"action"`
-		Params cardChange `json:"params"`
-	}
-	if json.Unmarshal([]byte(in.Actions), &actions) != nil {
-		return errField
-	}
-	for _, a := range actions {
-		do := batched[a.Action]
-		if do == nil {
-			return errField
-		}
-		if err := do(k, &a.Params); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -26,13 +26,9 @@ var messageRoutes = []route{
 	{pattern: "PUT " + messagesPath + "/{id}", scopes: updateScopes, run: onOwn(editMessage)},
 	{pattern: "PATCH " + messagesPath + "/{id}", scopes: updateScopes, run: onOwn(patchCard)},
 	{pattern: "DELETE " + messagesPath + "/{id}", scopes: recallScopes, run: onMessage(recallMessage)},
-	{pattern: "POST " + messagesPath + "/{id}/forward", scopes: sendScopes, run: onMessage(forwardMessage)},
-	{pattern: "POST /open-apis/im/v1/threads/{id}/forward", scopes: sendScopes, run: with(forwardThread)},
-	{pattern: "POST " + messagesPath + "/merge_forward", scopes: sendScopes, run: with(mergeForward)},
 	{pattern: "POST " + messagesPath + "/{id}/reactions", scopes: reactionScopes, run: onMessage(addReaction)},
 	{pattern: "DELETE " + messagesPath + "/{id}/reactions/{reaction}", scopes: reactionScopes,
 		run: onMessage(deleteReaction)},
-	{pattern: "GET " + messagesPath + "/{id}/reactions", scopes: reactionsRead, run: onMessage(listReactions)},
 }
 
 // sentOnce is the message for which a uuid was used.

@@ -28,15 +28,13 @@ const (
 var mediaRoutes = []route{
 	{pattern: "POST /open-apis/im/v1/images", scopes: mediaScopes, upload: true, run: uploader("image", imagePrefix, "image_key")},
 	{pattern: "POST /open-apis/im/v1/files", scopes: mediaScopes, upload: true, run: uploader("file", filePrefix, "file_key")},
-	{pattern: "GET /open-apis/im/v1/images/{key}", scopes: mediaScopes, run: ownFile},
-	{pattern: "GET /open-apis/im/v1/files/{key}", scopes: mediaScopes, run: ownFile},
 	{pattern: "GET " + messagesPath + "/{id}/resources/{key}", scopes: resourceScopes, run: onMessage(readResource)},
 }
 
 // file is an uploaded file.
 type file struct {
-	key, name, app string
-	data           []byte
+	key, name string
+	data      []byte
 }
 
 // uploader returns a route that stores the multipart part called field.
@@ -50,14 +48,14 @@ func uploader(field, prefix, answer string) func(*call) (any, error) {
 		if err != nil {
 			return nil, errNoFile
 		}
-		f := c.s.keepFile(prefix, cmp.Or(c.r.FormValue("file_name"), header.Filename), c.app.ID, data)
+		f := c.s.keepFile(prefix, cmp.Or(c.r.FormValue("file_name"), header.Filename), data)
 		return map[string]any{answer: f.key}, nil
 	}
 }
 
 // keepFile stores a file. The caller holds s.mu.
-func (s *Server) keepFile(prefix, name, app string, data []byte) *file {
-	f := &file{newID(prefix, 16), name, app, data}
+func (s *Server) keepFile(prefix, name string, data []byte) *file {
+	f := &file{newID(prefix, 16), name, data}
 	s.files = append(s.files, f)
 	s.fileBytes += len(data)
 	for s.fileBytes > maxFilesBytes {
@@ -85,16 +83,7 @@ func (s *Server) AddFile(name string, data []byte) (key string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keepFile(prefix, name, "", data).key
-}
-
-// ownFile returns a file that the app uploaded.
-func ownFile(c *call) (any, error) {
-	f := c.s.file(c.r.PathValue("key"))
-	if f == nil || f.app != c.app.ID {
-		return nil, errNoFile
-	}
-	return f, nil
+	return s.keepFile(prefix, name, data).key
 }
 
 // readResource returns a file of a message.

@@ -30,14 +30,6 @@ func deleteReaction(c *call, m *message, _ *struct{}) (any, error) {
 	return c.s.restReaction(c.app, c.s.unreact(m, at), ""), nil
 }
 
-func listReactions(c *call, m *message, _ *struct{}) (any, error) {
-	all := slices.Clone(m.Reactions)
-	if emoji := c.query("reaction_type"); emoji != "" {
-		all = slices.DeleteFunc(all, func(r Reaction) bool { return r.Emoji != emoji })
-	}
-	return paged(c, all, 20, 50, func(r Reaction) any { return c.s.restReaction(c.app, r, c.query("user_id_type")) })
-}
-
 // React adds a person's reaction to a message, for example "THUMBSUP". A repeat
 // of the same emoji changes nothing.
 func (s *Server) React(messageID, user, emoji string) error {

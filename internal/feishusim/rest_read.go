@@ -11,6 +11,9 @@ var readRoutes = []route{
 	{pattern: "GET " + messagesPath + "/mget", scopes: readScopes, run: readMessages},
 }
 
+// maxRead is how many messages one call may ask for.
+const maxRead = 100
+
 // read is the parameters with which a caller reads messages.
 type read struct {
 	cardType string // card_msg_content_type
@@ -101,7 +104,7 @@ func readMessage(c *call) (any, error) {
 func readMessages(c *call) (any, error) {
 	q := c.r.URL.Query()
 	ids := slices.Concat(q["message_ids"], q["message_ids[]"])
-	if len(ids) == 0 || len(ids) > maxForwarded {
+	if len(ids) == 0 || len(ids) > maxRead {
 		return nil, errField
 	}
 	items := []any{}

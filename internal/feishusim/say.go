@@ -26,6 +26,9 @@ type Utterance struct {
 	Children []Utterance `json:"children,omitempty"`
 }
 
+// merged is the content of a merged forward.
+const merged = `{"content":"Merged and Forwarded Message"}`
+
 // Say sends a person's text to a group, and returns the message's id.
 func (s *Server) Say(chat, user, text string, mentions ...string) (string, error) {
 	return s.Post(Utterance{Chat: chat, User: user, Text: text, Mentions: mentions})
