@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/cockroachdb/datadriven"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/content"
@@ -114,85 +114,23 @@ const threeElements = `{"schema":"2.0","body":{"elements":[
 	{"tag":"column_set","element_id":"set","columns":[{"tag":"column","element_id":"col","elements":[{"tag":"div","element_id":"b","text":{"tag":"plain_text","content":"b"}}]}]},
 	{"tag":"interactive_container","element_id":"c","header":{"title":{"tag":"plain_text","element_id":"t","content":"t"}},"elements":[]}]}}`
 
+// calls are those of CardKit, by their names in testdata.
+var calls = map[string]string{"content": "PUT /elements/{element}/content", "replace": "PUT /elements/{element}",
+	"patch": "PATCH /elements/{element}", "add": "POST /elements", "delete": "DELETE /elements/{element}",
+	"batch": "POST /batch_update", "settings": "PATCH /settings", "card": "PUT "}
+
 func TestCardEdits(t *testing.T) {
-	for _, tt := range []struct {
-		name, call, element, body string
-		want                      string // lines, or what they are after an error if it begins with "!"
-	}{
-		{"content of a div", "PUT /elements/{element}/content", "b", `{"content":"B"}`, "a\nB\nt"},
-		{"content of a title", "PUT /elements/{element}/content", "t", `{"content":"T"}`, "a\nb\nT"},
-		{"content of an unknown element", "PUT /elements/{element}/content", "new", `{"content":"n"}`, "a\nb\nt\nn"},
-		{"content of an element without an id", "PUT /elements/{element}/content", "",
-			`{"content":"n"}`, "a\nb\nt\nn"},
-		{"replace", "PUT /elements/{element}", "b",
-			`{"element":"{\"tag\":\"markdown\",\"content\":\"R\"}"}`, "a\nR\nt"},
-		{"replace a title", "PUT /elements/{element}", "t",
-			`{"element":"{\"tag\":\"plain_text\",\"content\":\"R\"}"}`, "a\nb\nR"},
-		{"replace an unknown element", "PUT /elements/{element}", "new",
-			`{"element":{"tag":"markdown","content":"R"}}`, "a\nb\nt\nR"},
-		{"replace by a list", "PUT /elements/{element}", "a", `{"element":"[]"}`, "!a\nb\nt"},
-		{"patch", "PATCH /elements/{element}", "a", `{"partial_element":"{\"content\":\"P\"}"}`, "P\nb\nt"},
-		{"patch what lies deeper", "PATCH /elements/{element}", "b",
-			`{"partial_element":"{\"text\":{\"content\":\"P\"}}"}`, "a\nP\nt"},
-		{"patch an unknown element", "PATCH /elements/{element}", "new",
-			`{"partial_element":"{\"content\":\"P\"}"}`, "a\nb\nt\nP"},
-		{"patch with nonsense", "PATCH /elements/{element}", "a", `{"partial_element":"7"}`, "!a\nb\nt"},
-		{"before", "POST /elements", "",
-			`{"type":"insert_before","target_element_id":"a","elements":"[{\"tag\":\"markdown\",\"content\":\"1\"},{\"tag\":\"markdown\",\"content\":\"2\"}]"}`, "1\n2\na\nb\nt"},
-		{"after", "POST /elements", "",
-			`{"type":"insert_after","target_element_id":"b","elements":"[{\"tag\":\"markdown\",\"content\":\"1\"}]"}`, "a\nb\n1\nt"},
-		{"append", "POST /elements", "",
-			`{"type":"append","elements":"{\"tag\":\"markdown\",\"content\":\"1\"}"}`, "a\nb\nt\n1"},
-		{"append inside", "POST /elements", "",
-			`{"type":"append","target_element_id":"c","elements":[{"tag":"markdown","content":"1"}]}`, "a\nb\nt\n1"},
-		{"append a column", "POST /elements", "",
-			`{"type":"append","target_element_id":"set","elements":[{"tag":"column","elements":[{"tag":"markdown","content":"1"}]}]}`, "a\nb\n1\nt"},
-		{"beside an unknown element", "POST /elements", "",
-			`{"type":"insert_before","target_element_id":"gone","elements":[{"tag":"markdown","content":"1"}]}`, "a\nb\nt\n1"},
-		{"beside a title", "POST /elements", "",
-			`{"type":"insert_before","target_element_id":"t","elements":[{"tag":"markdown","content":"1"}]}`, "a\nb\nt\n1"},
-		{"add nonsense", "POST /elements", "", `{"type":"append","elements":"7"}`, "!a\nb\nt"},
-		{"add torn", "POST /elements", "", `{"type":"append","elements":"[{"}`, "!a\nb\nt"},
-		{"delete", "DELETE /elements/{element}", "a", `{}`, "b\nt"},
-		{"delete, without a body", "DELETE /elements/{element}", "a", ``, "b\nt"},
-		{"delete a title", "DELETE /elements/{element}", "t", `{}`, "a\nb"},
-		{"delete a container", "DELETE /elements/{element}", "set", `{}`, "a\nt"},
-		{"delete nothing", "DELETE /elements/{element}", "", `{}`, "a\nb\nt"},
-		{"batch", "POST /batch_update", "",
-			`{"actions":[{"action":"partial_update_setting","params":{"settings":{"config":{"streaming_mode":true}}}},
-				{"action":"add_elements","params":{"type":"insert_before","target_element_id":"b","elements":[{"tag":"markdown","element_id":"n","content":"n"}]}},
-				{"action":"delete_elements","params":{"element_ids":["a"]}},
-				{"action":"partial_update_element","params":{"element_id":"b","partial_element":{"text":{"content":"P"}}}},
-				{"action":"update_element","params":{"element_id":"c","element":{"tag":"markdown","content":"U"}}}]}`, "n\nP\nU"},
-		{"batch of JSON strings", "POST /batch_update", "",
-			`{"actions":"[{\"action\":\"update_element\",\"params\":\"{\\\"element_id\\\":\\\"a\\\",\\\"element\\\":{\\\"tag\\\":\\\"markdown\\\",\\\"content\\\":\\\"U\\\"}}\"}]"}`, "U\nb\nt"},
-		{"batch with the reference's other names", "POST /batch_update", "",
-			`{"actions":[{"action":"partial_update_setting","params":{"config":{"streaming_mode":true}}},
-				{"action":"add_elements","params":{"type":"append","element_list":[{"tag":"markdown","content":"n"}]}},
-				{"action":"delete_elements","params":{"element_id_list":["a","b"]}}]}`, "t\nn"},
-		{"batch with an unknown action", "POST /batch_update", "",
-			`{"actions":[7,{"action":"paint"},{"action":"update_element","params":{"element":7}},{"action":"partial_update_element"},{"action":"add_elements"},{"action":"delete_elements","params":{"element_id":"a"}}]}`, "!b\nt"},
-		{"batch of nonsense", "POST /batch_update", "", `{"actions":"{}"}`, "!a\nb\nt"},
-		{"settings of nonsense", "PATCH /settings", "", `{"settings":"[]"}`, "!a\nb\nt"},
-		{"settings leave the text", "PATCH /settings", "",
-			`{"settings":"{\"config\":{\"x\":1},\"card_link\":{\"url\":\"u\"}}"}`, "a\nb\nt"},
-		{"the whole card", "PUT ", "",
-			`{"card":{"type":"card_json","data":"{\"elements\":[{\"tag\":\"markdown\",\"content\":\"new\"}]}"}}`, "new"},
-		{"no JSON", "PUT ", "", `x`, "!a\nb\nt"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := newCard(t, threeElements)
-			err := c.Apply(tt.call, tt.element, []byte(tt.body))
-			want, fails := strings.CutPrefix(tt.want, "!")
-			if (err != nil) != fails {
-				t.Errorf("error %v", err)
-			}
-			if diff := cmp.Diff(shown(c), want); diff != "" {
-				t.Errorf("text (-got +want):\n%s", diff)
-			}
-			roundTrip(t, c)
-		})
-	}
+	datadriven.RunTest(t, "testdata/cards/edits.txt", func(t *testing.T, d *datadriven.TestData) string {
+		c := newCard(t, threeElements)
+		element := ""
+		d.MaybeScanArgs(t, "element", &element)
+		err := c.Apply(calls[d.Cmd], element, []byte(d.Input))
+		roundTrip(t, c)
+		if err != nil {
+			return "error\n" + shown(c)
+		}
+		return shown(c)
+	})
 }
 
 // An element keeps its id when it is replaced.

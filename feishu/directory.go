@@ -124,12 +124,8 @@ func load[T any](value json.RawMessage, learn func(T)) {
 func (d *Directory) Forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, id := range d.chats.Keys() {
-		d.chats.Remove(id) // which deletes its record
-	}
-	for _, id := range d.names.Keys() {
-		d.names.Remove(id)
-	}
+	d.chats.Purge() // which deletes the records
+	d.names.Purge()
 	d.self, d.bots = Self{}, nil
 	d.changed(kindSelf, "", nil)
 	d.changed(kindBots, "", nil)

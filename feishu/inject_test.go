@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
@@ -75,64 +77,26 @@ func TestInjectedInATopic(t *testing.T) {
 }
 
 func TestInjectedText(t *testing.T) {
-	others := []feishu.Mention{{Key: "@_user_7", OpenID: "ou_c", Name: "BotC", Type: "bot"}, {OpenID: "ou_cc", Name: "BotCC"}, {OpenID: "ou_m", Name: "小明"},
-		{OpenID: "", Name: "Nobody"}, {OpenID: "ou_self", Name: "Again"}, {OpenID: "ou_x"}}
-	for _, tt := range []struct {
-		name, text string
-		self       bool
-		prefix     string
-		want       string
-		keys       string // key=open_id …
-	}{
-		{"plain", "请看", false, "", "请看", ""},
-		{"addressed, in front", "请看", true, "", "@_user_1 请看", "@_user_1=ou_self"},
-		{"addressed, nothing said", "", true, "", "@_user_1", "@_user_1=ou_self"},
-		{"addressed by name", "请@BotB看", true, "", "请 @_user_1 看", "@_user_1=ou_self"},
-		{"spaces are not doubled", "@BotB 看 @BotB\n@BotB", true, "", "@_user_1 看 @_user_1\n@_user_1", "@_user_1=ou_self"},
-		{"@Ann is not @Anna", "@BotBoss 看", true, "", "@_user_1 @BotBoss 看", "@_user_1=ou_self"},
-		{"not in an e-mail address", "x@BotB y", true, "", "@_user_1 x@BotB y", "@_user_1=ou_self"},
-		{"in another case", "@botb 看", true, "", "@_user_1 看", "@_user_1=ou_self"},
-		{"not in a quote", "> @BotB 看", true, "", "@_user_1 > @BotB 看", "@_user_1=ou_self"},
-		{"one after the other", "@BotC@BotB", true, "", "@_user_2 @_user_1", "@_user_1=ou_self @_user_2=ou_c"},
-		{"not in code", "`@BotB` ```\n@BotB```", true, "", "@_user_1 `@BotB` ```\n@BotB```", "@_user_1=ou_self"},
-		{"named but not addressed", "@BotB 看", false, "", "@BotB 看", ""},
-		{"others", "@BotCC @BotC，@小明看", false, "", "@_user_1 @_user_2 ， @_user_3 看", "@_user_1=ou_cc @_user_2=ou_c @_user_3=ou_m"},
-		{"others behind the own", "@BotC 和 @BotB", true, "", "@_user_2 和 @_user_1", "@_user_1=ou_self @_user_2=ou_c"},
-		{"unknown and own ids name nobody", "@Nobody @Again", false, "", "@Nobody @Again", ""},
-		{"a key is none", "@_user_1 @_USER_2 @_user_7 @_all", false, "", "＠_user_1 ＠_USER_2 ＠_user_7 ＠_all", ""},
-		{"a key is none beside the own", "@_user_1 x", true, "", "@_user_1 ＠_user_1 x", "@_user_1=ou_self"},
-		{"tags are none", `<at user_id="ou_self">BotB</at> <AT id=all></AT><at/><at>`, false, "", `＜at user_id="ou_self">BotB＜/at> ＜AT id=all>＜/AT>＜at/>＜at>`, ""},
-		{"a torn tag at the end", "x <at", false, "", "x ＜at", ""},
-		{"other angle brackets stay", "<atom> a<b </att>", false, "", "<atom> a<b </att>", ""},
-		{"a command", "/stop now", false, "", "\u2060/stop now", ""},
-		{"a command behind the mention", "@BotB  /reset", true, "", "@_user_1  \u2060/reset", "@_user_1=ou_self"},
-		{"a command behind the added mention", "/reset", true, "", "@_user_1 \u2060/reset", "@_user_1=ou_self"},
-		{"a command behind what is trimmed", "\ufeff\u200b\u3000 ！重置", false, "", "\ufeff\u200b\u3000 \u2060！重置", ""},
-		{"a command behind controls that are trimmed", "\v\x1c\u0085/reset", true, "", "@_user_1 \v\x1c\u0085\u2060/reset", "@_user_1=ou_self"},
-		{"a command behind its sign and a space", "/ \u200breset", false, "", "\u2060/ \u200breset", ""},
-		{"slashes elsewhere", "// x", false, "", "// x", ""},
-		{"a path inside", "see /usr/bin", false, "", "see /usr/bin", ""},
-		{"prefix", "请看", false, "[BotA] ", "[BotA] 请看", ""},
-		{"prefix before the mention", "/stop", true, "[BotA] ", "[BotA] @_user_1 /stop", "@_user_1=ou_self"},
-		{"prefix that poses", "_user_1 x", false, "[<at id=all>\n@_all] @", "[＜at id=all> ＠_all] ＠_user_1 x", ""},
-		{"invalid UTF-8", "a\xff@BotB", true, "", "a\ufffd @_user_1", "@_user_1=ou_self"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			in := injected()
-			in.Text, in.MentionsSelf, in.Prefix, in.Mentions = tt.text, tt.self, tt.prefix, others
-			e, text := parse(t, in)
-			if diff := cmp.Diff(text, tt.want); diff != "" {
-				t.Errorf("text (-got +want):\n%s", diff)
-			}
-			var keys []string
-			for _, m := range e.Message.Mentions {
-				keys = append(keys, m.Key+"="+string(m.OpenID))
-			}
-			if got := strings.Join(keys, " "); got != tt.keys {
-				t.Errorf("mentions %q, want %q", got, tt.keys)
-			}
-		})
-	}
+	others := []feishu.Mention{{Key: "@_user_7", OpenID: "ou_c", Name: "BotC", Type: "bot"},
+		{OpenID: "ou_cc", Name: "BotCC"}, {OpenID: "ou_m", Name: "小明"}, {OpenID: "", Name: "Nobody"},
+		{OpenID: "ou_self", Name: "Again"}, {OpenID: "ou_x"}}
+	prefixes := map[string]string{"bot": "[BotA] ", "posing": "[<at id=all>\n@_all] @"}
+	datadriven.RunTest(t, "testdata/texts/injected.txt", func(t *testing.T, d *datadriven.TestData) string {
+		in, prefix := injected(), ""
+		d.MaybeScanArgs(t, "prefix", &prefix)
+		in.MentionsSelf, in.Prefix, in.Mentions = d.HasArg("self"), prefixes[prefix], others
+		var err error
+		if in.Text, err = strconv.Unquote(`"` + strings.ReplaceAll(d.Input, `"`, `\"`) + `"`); err != nil {
+			t.Fatal(err)
+		}
+		e, text := parse(t, in)
+		quoted := strconv.QuoteToGraphic(text)
+		out := strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`) + "\n"
+		for _, m := range e.Message.Mentions {
+			out += m.Key + "=" + string(m.OpenID) + " "
+		}
+		return strings.TrimRight(out, " \n")
+	})
 }
 
 func TestInjectedWithoutAName(t *testing.T) {
