@@ -333,17 +333,13 @@ func lifeEnds(e mailbox.Envelope) time.Time {
 // then moved to processed. It is done even when ctx ends meanwhile.
 func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) error {
 	return a.end(context.WithoutCancel(ctx), m, mailbox.Taken, func() error {
-		asked := ""
-		if e.Type.Asks() {
-			asked = askedKey(e.From, e.ID)
-		}
-		a.note(e.ID, append(a.toldEnd(e), marks(kindSeen, asked, m.key, givenKey(m.name))...)...)
+		a.note(e.ID, append(a.toldEnd(e), marks(kindSeen, m.key, givenKey(m.name))...)...)
 		if !e.Type.AboutTask() {
 			if err := a.answer(a.receipt(e)); err != nil {
 				a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
 			}
 		}
-		a.forwardable.Add(m.name, origin{e.Hops, e.Trace, e.ID})
+		a.forwardable.Add(m.name, origin{e.Hops, e.Trace})
 		a.opts.Trace("settling")
 		a.observe(EventDelivered, e, "")
 		return nil

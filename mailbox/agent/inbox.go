@@ -82,24 +82,17 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 	var list []mailbox.Envelope
 	room := drainBytes
 	a.mu.Lock()
-	ready := a.queue.ready(min(limit, maxDrain), goal)
+	waiting := slices.DeleteFunc(a.queue.of(goal), func(m *queued) bool { return m.busy })
 	a.mu.Unlock()
-	for _, m := range ready {
-		var e mailbox.Envelope
-		var ok bool
-		if room > 0 {
-			var err error
-			if e, ok, err = a.fetch(ctx, m); err != nil {
-				a.log.Warn("mail cannot be read and waits", "message_id", m.id, "err", err)
-			}
+	for _, m := range waiting {
+		if room <= 0 || len(list) >= min(limit, maxDrain) {
+			break
 		}
-		a.mu.Lock()
-		if m.busy = false; ok {
-			m.hold = time.Now().Add(handedOutFor)
+		e, ok, err := a.fetch(ctx, m)
+		if err != nil {
+			a.log.Warn("mail cannot be read and waits", "message_id", m.id, "err", err)
 		}
-		a.queue.notify()
-		a.mu.Unlock()
-		if ok {
+		if ok && a.handOut(m) {
 			room -= m.size
 			names, list = append(names, m.name), append(list, e)
 			d.Messages = append(d.Messages, mailOf(m, e))
@@ -112,13 +105,18 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 	d.Rendered = mailbox.Render(list)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, m := range a.queue.list {
-		if goal == "" || m.session == goal {
-			d.Waiting++
-		}
-	}
-	d.Waiting = max(0, d.Waiting-len(list))
+	d.Waiting = max(0, len(a.queue.of(goal))-len(list))
 	return d, nil
+}
+
+// handOut keeps m from being delivered for a while, unless that has begun.
+func (a *Agent) handOut(m *queued) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !m.busy {
+		m.hold = time.Now().Add(handedOutFor)
+	}
+	return !m.busy && a.queue.has(m)
 }
 
 // awaitChannel waits, at most drainWait, for what a channel has not been given yet: if it is closed, the message is to

@@ -137,7 +137,7 @@ func (a *Agent) unwanted(e mailbox.Envelope) *mailbox.Error {
 func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) {
 	m := queued{keys: []string{item.Key}, stamps: []string{a.stamp(e)}, size: len(item.Raw), id: e.ID, key: messageKey(e),
 		name: e.ID, session: cmp.Or(e.Metadata.Goal, string(a.opts.Self)), from: e.From, priority: e.Priority,
-		sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From), asks: e.Type.Asks(),
+		sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From),
 		buffered: e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck && e.Metadata.Goal != ""}
 	if c := a.conversation(e); c != nil {
 		m.inChat, m.conversation = true, c.Channel+"/"+c.Chat()
@@ -156,10 +156,14 @@ func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) {
 		a.observe(EventDuplicate, e, "")
 		return
 	}
+	var noted []book.Record
 	if limited(e.Type) {
-		_, counted := a.exchanged(e.From, m.key, 0) // it is not refused, only what follows is
-		a.note(e.ID, counted...)
+		_, noted = a.exchanged(e.From, m.key, 0) // it is not refused, only what follows is
 	}
+	if e.Type.Asks() {
+		noted = append(noted, marks(kindSeen, askedKey(e.From, e.ID))...)
+	}
+	a.note(e.ID, noted...)
 	a.observe(EventReceived, e, "")
 }
 

@@ -31,7 +31,7 @@ func closedKey(key string, sent time.Time) string {
 // message that the bot gave the id behind it, for that message.
 func sentKey(id string) string { return ":sent/" + id }
 
-// askedKey is for a question or task that the bot was given, and answeredKey for one whose
+// askedKey is for a question or task that came for the bot, and answeredKey for one whose
 // result was sent.
 func askedKey(from mailbox.AgentID, id string) string { return fmt.Sprintf(":asked/%s/%s", from, id) }
 
@@ -83,12 +83,10 @@ func limited(t mailbox.Type) bool { return !t.Answers() && !t.Control() }
 // or "": then e counts as an exchange.
 func (a *Agent) asked(e mailbox.Envelope) string {
 	id := cmp.Or(e.ReplyTo, e.Metadata.CorrelationID)
-	key := answeredKey(e.To, id)
-	waits := func(m *queued) bool { return m.asks && m.from == e.To && m.id == id }
-	if !botResult(e.Type) || a.seen(key) || !slices.ContainsFunc(a.queue.list, waits) && !a.seen(askedKey(e.To, id)) {
-		return ""
+	if key := answeredKey(e.To, id); botResult(e.Type) && a.seen(askedKey(e.To, id)) && !a.seen(key) {
+		return key
 	}
-	return key
+	return ""
 }
 
 // exchange is a message that counts.

@@ -192,13 +192,8 @@ func (l ledger) get(dir Direction, peer mailbox.AgentID, id string) (task, bool)
 }
 
 // newest returns the newest task that want picks; the zero task: none.
-func (l ledger) newest(want func(*task) bool) (newest task) {
-	for _, t := range l {
-		if want(&t) && (newest.ID == "" || byAge(t, newest) < 0) {
-			newest = t
-		}
-	}
-	return newest
+func (l ledger) newest(want func(*task) bool) task {
+	return append(l.list(want), task{})[0]
 }
 
 // byAge orders tasks, the newest first.

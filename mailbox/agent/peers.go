@@ -59,18 +59,13 @@ func (a *Agent) unreachable(c mailbox.Card) string {
 	return ""
 }
 
-// trimmed is the name of an agent as a model wrote it, without spaces around it.
-func trimmed(id mailbox.AgentID) mailbox.AgentID {
-	return mailbox.AgentID(strings.TrimSpace(string(id)))
-}
-
 // SendToPeer sends a message to each live goal of an agent, or of all with "*".
 // It fails for what is wrong with the call; who cannot be reached is in the
 // answer (docs/protocol.md 6.7). A correlation that is no UUID is left out: other programs
 // drop a message with one.
 func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, error) {
 	out := PeerResult{DeliveredTo: []string{}, UnreachableReasons: []string{}}
-	m.To, m.CorrelationID = trimmed(m.To), mailbox.UUID(m.CorrelationID)
+	m.To, m.CorrelationID = mailbox.AgentID(strings.TrimSpace(string(m.To))), mailbox.UUID(m.CorrelationID)
 	switch {
 	case m.To == "":
 		return out, mailbox.Invalid("to", "must not be empty: name the agent_id of a peer")

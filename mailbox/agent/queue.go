@@ -23,7 +23,6 @@ type queued struct {
 	size     int    // of the envelope
 	session  string // the goal that it is for, the agent's name where it names no goal
 	buffered bool   // it came by send_to_peer for a goal, and may be dropped
-	asks     bool   // a result may answer it
 	inChat   bool   // it belongs in a conversation: those and the others do not wait for each other
 
 	conversation string   // the next message of it waits until this one is written, or answered
@@ -163,15 +162,9 @@ func (q *queue) next(now time.Time) (_ *queued, at time.Time) {
 	return nil, at
 }
 
-// ready returns the messages for a goal, "" for any, that nobody delivers, marked as busy, at most n.
-func (q *queue) ready(n int, goal string) (out []*queued) {
-	for _, m := range q.list {
-		if !m.busy && len(out) < n && (goal == "" || m.session == goal) {
-			m.busy = true
-			out = append(out, m)
-		}
-	}
-	return out
+// of returns the messages for a goal, "" for any.
+func (q *queue) of(goal string) []*queued {
+	return slices.DeleteFunc(slices.Clone(q.list), func(m *queued) bool { return goal != "" && m.session != goal })
 }
 
 // overflow returns the oldest buffered messages of each goal beyond most.

@@ -45,10 +45,7 @@ func (a *Agent) senderID(id string, to mailbox.AgentID) string {
 	if m := a.queue.byName[id]; m != nil {
 		return m.id
 	}
-	if was, ok := a.forwardable.Get(id); ok {
-		return was.id
-	}
-	// After a restart: an id and the fingerprint behind it ([mailbox.Envelope.UniqueID]).
+	// Of one that was delivered: an id and the fingerprint behind it ([mailbox.Envelope.UniqueID]).
 	if i := strings.LastIndexByte(id, '_'); i > 0 && a.seen(string(to)+"/"+id[:i]+"#"+id[i+1:]) {
 		return id[:i]
 	}
@@ -136,9 +133,6 @@ func (a *Agent) taskToGive(e mailbox.Envelope) *mailbox.Task {
 func (a *Agent) checkReceiver(to mailbox.AgentID) error {
 	if to == "" {
 		return mailbox.Invalid("to", "required: the agent_id of another agent")
-	}
-	if err := mailbox.CheckAgent(to); err != nil {
-		return mailbox.Invalid("to", "%s", asRefusal(err).Message)
 	}
 	if to == a.opts.Self {
 		return mailbox.Invalid("to", "is this agent itself")
@@ -273,7 +267,6 @@ func (a *Agent) route(e *mailbox.Envelope, forwardOf string) error {
 type origin struct {
 	hops  int
 	trace []mailbox.AgentID
-	id    string // of the envelope; the bot may know it by another
 }
 
 // asksGiver reports whether e is a message about a task to the agent that gave it.
@@ -296,7 +289,7 @@ func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bo
 			forwardOf != "" && (r.ID == forwardOf || mailbox.Names(forwardOf, r.MessageID)))
 	})
 	if r.ID != "" || forwardOf == "" {
-		return origin{r.Hops, r.Trace, r.MessageID}, r.ID != "", nil
+		return origin{r.Hops, r.Trace}, r.ID != "", nil
 	}
 	if was, ok := a.forwardable.Get(forwardOf); ok {
 		return was, true, nil

@@ -38,8 +38,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 )
@@ -60,8 +58,6 @@ type Store struct {
 	mu     sync.Mutex
 	counts map[mailbox.AgentID]*count // guarded by mu
 	named  int64                      // the time in the newest name of ours, in nanoseconds; guarded by mu
-
-	turn *semaphore.Weighted // of who changes the registry
 }
 
 var _ mailbox.Store = (*Store)(nil)
@@ -75,7 +71,6 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 		recheck:  recheck,
 		lockWait: lockWait,
 		counts:   map[mailbox.AgentID]*count{},
-		turn:     semaphore.NewWeighted(1),
 	}
 	if _, err := s.dir.Open(true); err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)

@@ -116,7 +116,7 @@ func load(ctx context.Context, root *os.Root) (all entries, info fs.FileInfo, er
 	}
 }
 
-// change rewrites the registry with c, under the lock that our processes change it under. The caller has the turn.
+// change rewrites the registry with c, under the lock that our processes change it under.
 func (s *Store) change(ctx context.Context, c mailbox.Card) error {
 	lock := jsonl.Log{Folder: &s.dir, Name: registryLock}
 	defer lock.Close()
@@ -232,10 +232,6 @@ func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
 	if err := checkAgent("the", c.AgentID); err != nil {
 		return err
 	}
-	if err := s.turn.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer s.turn.Release(1)
 	if err := s.change(ctx, c); err != nil {
 		return fmt.Errorf("set the card of %s: %w", c.AgentID, err)
 	}
