@@ -50,15 +50,16 @@ type app struct {
 	changed bool
 }
 
-func openApp(b *base, c *chats) (*app, error) {
-	a := &app{base: b, chats: c, api: feishu.NewAPI(b.cfg.BaseURL.String(), b.cfg.AppID, string(b.cfg.AppSecret))}
+func (s *Sidecar) openApp() error {
+	b := s.base
+	a := &app{base: b, chats: s.chats, api: feishu.NewAPI(b.cfg.BaseURL.String(), b.cfg.AppID, string(b.cfg.AppSecret))}
 	root, err := b.folder("feishu", b.name())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	store, err := feishu.OpenStore(root.Name(), b.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b.onClose(store.Close)
 	a.book = feishu.NewDirectory(store, a.api, b.log)
@@ -71,7 +72,8 @@ func openApp(b *base, c *chats) (*app, error) {
 		a.changed = true
 	}
 	a.book.LearnSelf(feishu.Self{AppID: b.cfg.AppID, Name: b.cfg.BotName, OpenID: b.cfg.BotOpenID})
-	return a, nil
+	s.app = a
+	return nil
 }
 
 // self is who the bot is: as configured, else as Feishu says.

@@ -32,33 +32,21 @@ const (
 	doorStream  = "stream"
 )
 
-// openChannels makes the channels; the gateway listens later.
-func (s *Sidecar) openChannels() {
+// openChannels makes the channels, and lists them in the order in which they are tried; the gateway listens later.
+func (s *Sidecar) openChannels() (list []core.Channel) {
 	if s.cfg.Gateway.Addr != "" {
 		s.channels.gateway = newGatewayDoor(s)
+		list = append(list, s.channels.gateway)
 	}
 	if s.cfg.InjectURL != "" {
 		s.channels.webhook = newWebhook(s.cfg.InjectURL, s.cfg.InjectSecret)
-		return
+		return append(list, s.channels.webhook)
 	}
 	s.channels.stream = httpapi.NewStream(func(id relay.MessageID) {
 		s.core.Acknowledge(id)
 		s.events.Publish(httpapi.Event{Type: httpapi.EventReceipt, RelayMsgID: id, Door: doorStream})
 	})
-}
-
-// list lists them for the core.
-func (d *channels) list() (list []core.Channel) {
-	if d.gateway != nil {
-		list = append(list, d.gateway)
-	}
-	if d.webhook != nil {
-		list = append(list, d.webhook)
-	}
-	if d.stream != nil {
-		list = append(list, streamDoor{d.stream})
-	}
-	return list
+	return append(list, streamDoor{s.channels.stream})
 }
 
 // connected tells of each channel whether the bot is there.
@@ -133,7 +121,10 @@ func (s *Sidecar) openJudge() (err error) {
 			Model: s.cfg.Judge.Model, Timeout: s.cfg.Limits.Timeout, Logger: s.log})
 		s.judge = countedJudge{s.llm, s.metrics}
 	}
-	return err
+	if err != nil {
+		return &setting{err}
+	}
+	return nil
 }
 
 // limits are the judge's.
@@ -149,8 +140,8 @@ func (s *Sidecar) limits() policy.Limits {
 const rulesWithin = time.Hour
 
 func (s *Sidecar) openCore(given []core.Channel) (err error) {
-	if given == nil {
-		given = s.channels.list()
+	if all := s.openChannels(); given == nil {
+		given = all
 	}
 	o := core.Options{Agent: s.cfg.Agent, Role: s.cfg.Role, Dir: s.bookDir(),
 		Sync: s.cfg.Sync, Secret: string(s.cfg.RelaySecret), MaxAge: s.cfg.MaxAge,
@@ -184,7 +175,7 @@ func (s *Sidecar) openCore(given []core.Channel) (err error) {
 			}
 			return nil
 		},
-		Bots: s.lanes.bots, People: s.lanes.people, Side: s.lanes.side,
+		Bots: s.lanes[core.Outbound], People: s.lanes[core.Inbound], Side: s.lanes[core.Side],
 		Transcripts: s.chats.transcript, Channels: given, Feishu: inFeishu{s}, GivesPeople: s.cfg.Connector,
 		Watch: s, Noted: s.chats.noted, Trace: s.trace, Logger: s.log,
 		Judge: func() (policy.Limits, policy.Judge) { return s.limits(), s.judge }}

@@ -42,22 +42,23 @@ type talk struct {
 	At        relay.Millis    `json:"at"`
 }
 
-func openChats(b *base) (*chats, error) {
+func (s *Sidecar) openChats() (err error) {
+	b := s.base
 	c := &chats{base: b, talks: map[string]talk{}, peers: newPeers(b)}
-	var err error
 	if c.transcript, err = transcript.Open(b.cfg.TranscriptDir, &transcript.Options{Logger: b.log}); err != nil {
-		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("TRANSCRIPT_DIR", b.cfg.TranscriptDir), err)
+		return fmt.Errorf("%s: %w", b.cfg.setBy("TRANSCRIPT_DIR", b.cfg.TranscriptDir), err)
 	}
 	b.onClose(c.transcript.Close)
 	c.groups = groups.New(b.cfg.GroupsFile, b.log)
 	if err := c.groups.Load(); err != nil {
-		return nil, &setting{fmt.Errorf("GROUPS_FILE: %w", err)}
+		return &setting{fmt.Errorf("GROUPS_FILE: %w", err)}
 	}
 	if !c.enforced() && b.cfg.MembershipCheck != "off" {
 		b.log.Warn("every chat on the relay reaches this bot: no groups are known. " +
 			"Name them with their members under \"groups\" in GROUPS_FILE, or set MEMBERSHIP_CHECK=off to say that this is meant")
 	}
-	return c, nil
+	s.chats = c
+	return nil
 }
 
 // group is what the groups file says of a chat.

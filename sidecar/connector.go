@@ -20,8 +20,7 @@ type speaker struct {
 	connector *link.Connector
 }
 
-// newSpeaker returns nil without a connector.
-func newSpeaker(s *Sidecar) *speaker {
+func (s *Sidecar) openSpeaker() error {
 	if !s.cfg.Connector {
 		return nil
 	}
@@ -29,7 +28,8 @@ func newSpeaker(s *Sidecar) *speaker {
 	gateway.Hear(events, s.app.book, host{Sidecar: s})
 	conn := link.NewConnector(s.cfg.BaseURL, s.cfg.AppID, string(s.cfg.AppSecret), events,
 		func(err error) { s.problems.set("connector", err) })
-	return &speaker{Sidecar: s, out: send.New(s.app.api, s.app.book, s.metrics.gatewayEvent), connector: conn}
+	s.speak = &speaker{Sidecar: s, out: send.New(s.app.api, s.app.book, s.metrics.gatewayEvent), connector: conn}
+	return nil
 }
 
 func (s *speaker) say(ctx context.Context, what httpapi.Saying) (answer httpapi.Said, err error) {

@@ -47,34 +47,34 @@ type front struct {
 	webhook *server // nil where it shares the gateway's address
 }
 
-// openFront listens for the bot; it returns nil without a gateway.
-func openFront(s *Sidecar) (*front, error) {
+// openFront listens for the bot.
+func (s *Sidecar) openFront() error {
 	if s.cfg.Gateway.Addr == "" {
-		return nil, nil
+		return nil
 	}
 	root, err := s.folder("gateway", s.name())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	f, h, door := &front{}, host{Sidecar: s}, s.channels.gateway
-	if h.peers, err = openPeerMail(s); err != nil {
-		return nil, err
+	if err := s.openPeerMail(); err != nil {
+		return err
 	}
-	opts := gateway.Options{Book: s.app.book, API: s.app.api, Host: h, Sending: s.app.selfSoon, Logger: s.log,
+	f, door := &front{}, s.channels.gateway
+	opts := gateway.Options{Book: s.app.book, API: s.app.api, Host: host{s}, Sending: s.app.selfSoon, Logger: s.log,
 		Counter: s.metrics.gatewayEvent}
-	if h.peers != nil {
-		s.mail.peers, opts.Peers = h.peers, h.peers.chats
+	if s.peers != nil {
+		opts.Peers = s.peers.chats
 	}
 	if opts.Answered, err = dedup.Open(root, "answered.jsonl", max(s.cfg.DedupSize, maxAnswered)); err != nil {
-		return nil, fmt.Errorf("the answered events: %w", err)
+		return fmt.Errorf("the answered events: %w", err)
 	}
 	s.onClose(opts.Answered.Close)
 	s.onClose(f.close)
 	if err := f.open(&s.cfg, opts, s.api.failures); err != nil {
-		return nil, &setting{err}
+		return &setting{err}
 	}
-	door.gateway, door.answered = f.gateway, opts.Answered
-	return f, nil
+	s.front, door.gateway, door.answered = f, f.gateway, opts.Answered
+	return nil
 }
 
 // open listens, and makes the gateway as the environment says.

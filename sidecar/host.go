@@ -24,10 +24,7 @@ import (
 )
 
 // host is the sidecar as its gateway sees it.
-type host struct {
-	*Sidecar
-	peers *peerMail // nil where mail does not come by the gateway
-}
+type host struct{ *Sidecar }
 
 var _ gateway.Host = host{}
 

@@ -18,25 +18,18 @@ const (
 	maxSideFile = 8 << 20
 )
 
-// lanes are the queues between the sidecars.
-type lanes struct{ bots, people, side relay.Backend }
-
-// laneNames are their names, in the order in which they are shown.
+// laneNames are the queues between the sidecars, in the order in which they are shown.
 var laneNames = []string{core.Outbound, core.Inbound, core.Side}
 
-func (l *lanes) of(name string) relay.Backend {
-	return map[string]relay.Backend{core.Outbound: l.bots, core.Inbound: l.people, core.Side: l.side}[name]
-}
-
-func openLanes(b *base) (l *lanes, err error) {
-	l = &lanes{}
-	for name, to := range map[string]*relay.Backend{core.Outbound: &l.bots, core.Inbound: &l.people, core.Side: &l.side} {
-		if *to, err = b.openQueue(name); err != nil {
-			return nil, err
+func (s *Sidecar) openLanes() (err error) {
+	s.lanes = map[string]relay.Backend{}
+	for _, name := range laneNames {
+		if s.lanes[name], err = s.openQueue(name); err != nil {
+			return err
 		}
-		b.onClose((*to).Close)
+		s.onClose(s.lanes[name].Close)
 	}
-	return l, nil
+	return nil
 }
 
 func (b *base) openQueue(name string) (relay.Backend, error) {

@@ -17,26 +17,24 @@ type mail struct {
 	*Sidecar
 	agent *agent.Agent
 	doors *mailDoors
-	peers *peerMail // nil where mail does not come by the gateway as private chats
 }
 
-// openMail returns nil with MAILBOX=off.
-func openMail(sidecar *Sidecar) (*mail, error) {
-	b, c := sidecar.base, sidecar.cfg.Mailbox
+func (s *Sidecar) openMail() error {
+	b, c := s.base, s.cfg.Mailbox
 	if !c.On {
-		return nil, nil
+		return nil
 	}
-	m, p := &mail{Sidecar: sidecar}, sidecar.presence
+	m, p := &mail{Sidecar: s}, s.presence
 	m.doors = newMailDoors(m)
 	self := mailbox.AgentID(m.cfg.Agent)
 	shared, err := safefile.OpenDir(c.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("MAILBOX_DIR", c.Dir), err)
+		return fmt.Errorf("%s: %w", b.cfg.setBy("MAILBOX_DIR", c.Dir), err)
 	}
 	m.onClose(shared.Close)
 	own, err := safefile.OpenSub(shared, string(self))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("MAILBOX_DIR", c.Dir), err)
+		return fmt.Errorf("%s: %w", b.cfg.setBy("MAILBOX_DIR", c.Dir), err)
 	}
 	m.onClose(own.Close)
 	m.agent, err = agent.New(agent.Options{Self: self, Description: m.cfg.Role, Capabilities: m.cfg.Capabilities,
@@ -56,10 +54,11 @@ func openMail(sidecar *Sidecar) (*mail, error) {
 			c.Queues = new(m.queues())
 		}})
 	if err != nil {
-		return nil, fmt.Errorf("mailbox: %w", err)
+		return fmt.Errorf("mailbox: %w", err)
 	}
 	m.onClose(m.agent.Close)
-	return m, nil
+	s.mail = m
+	return nil
 }
 
 // run works until ctx is done.
@@ -88,7 +87,7 @@ func (s *Sidecar) queues() (q mailbox.Queues) {
 	waits, _ := s.deliveryCounts()
 	q.Unsettled = waits.Items
 	for _, name := range laneNames[:2] {
-		st := s.lanes.of(name).Status()
+		st := s.lanes[name].Status()
 		q.Lag += st.Lag
 		q.Unsettled += st.Unsettled
 		q.Outbox += s.core.Lane(name).Pending

@@ -39,7 +39,7 @@ func (s states) Collect(out chan<- prometheus.Metric) {
 		zeroOne(st.Ready))
 	for name, q := range st.Queues { // a lag has the unit that the backend has
 		gauge("backend_connected", "1 while the queue's backend answers.", zeroOne(q.Connected), "queue", name)
-		if _, ok := s.lanes.of(name).(*redisrelay.Queue); ok {
+		if _, ok := s.lanes[name].(*redisrelay.Queue); ok {
 			gauge("queue_lag_entries", "Entries of the queue's stream that are still to be read.", float64(q.Lag), "queue", name)
 		} else {
 			gauge("queue_lag_bytes", "Bytes of the queue's files that are still to be read.", float64(q.Lag), "queue", name)

@@ -36,16 +36,15 @@ type peerMail struct {
 	mu sync.Mutex // held while an answer is sent: the next one sees what it did to the task
 }
 
-// openPeerMail returns nil where mail does not come by the gateway.
-func openPeerMail(s *Sidecar) (*peerMail, error) {
+func (s *Sidecar) openPeerMail() (err error) {
 	if s.mail == nil || !s.cfg.Mailbox.Gateway {
-		return nil, nil
+		return nil
 	}
 	p := &peerMail{base: s.base, agent: s.mail.agent, observe: s.mailed}
-	var err error
 	p.chats, err = peerchat.Open(peerchat.Options{Store: s.app.book.Store(), Self: s.app.self,
 		SenderType: s.cfg.InjectSenderType, Needed: p.needed, Logger: s.log, Trace: s.trace})
-	return p, err
+	s.peers = p
+	return err
 }
 
 // mailInfo is what is kept with a message that an agent wrote.

@@ -42,20 +42,20 @@ const (
 	presenceWait  = 200 * time.Millisecond // how long the start waits for the first reading
 )
 
-func openPresence(s *Sidecar) (*presence, error) {
+func (s *Sidecar) openPresence() (err error) {
 	p, c := &presence{Sidecar: s, first: make(chan struct{})}, &s.cfg.Mailbox
+	s.presence = p
 	p.seen.Store(&seenCards{})
 	if !c.On && (c.Heartbeat == 0 || mailbox.CheckAgent(mailbox.AgentID(s.cfg.Agent)) != nil) {
 		close(p.first)
-		return p, nil
+		return nil
 	}
-	var err error
 	if p.store, err = s.openMailStore(); err != nil {
-		return nil, err
+		return err
 	}
 	p.shared = s.cfg.Shared(s.version)
 	s.onClose(p.store.Close)
-	return p, nil
+	return nil
 }
 
 // signing is how mail is signed and verified.

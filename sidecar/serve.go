@@ -25,13 +25,15 @@ type localAPI struct {
 	signedOut *dedup.Window      // sessions of browsers
 }
 
-func openAPI(b *base) (*localAPI, error) {
-	ended, err := b.window(".sessions.jsonl", httpapi.MaxEnded)
-	return &localAPI{failures: attempts.New(), signedOut: ended}, err
+func (s *Sidecar) openAPI() (err error) {
+	s.api = &localAPI{failures: attempts.New()}
+	s.api.signedOut, err = s.window(".sessions.jsonl", httpapi.MaxEnded)
+	return err
 }
 
-// listen binds the listener for what options serve.
-func (a *localAPI) listen(b *base, o httpapi.Options) (err error) {
+// listen binds the listener of the local API.
+func (s *Sidecar) listen() (err error) {
+	a, b, o := s.api, s.base, s.served()
 	o.Token, o.AdminToken, o.Ended, o.Failures = string(b.cfg.APIToken), string(b.cfg.AdminToken), a.signedOut, a.failures
 	o.Name, o.Metrics, o.Logger = string(b.cfg.Agent)+" "+b.cfg.ListenAddr, b.metrics.handler(), b.log
 	if a.server, err = listenOn("LISTEN_ADDR", b.cfg.ListenAddr, httpapi.New(o), b.log); err != nil {

@@ -53,8 +53,8 @@ type Sidecar struct {
 	chats    *chats
 	app      *app // the bot's app in Feishu, and the ids of others
 	core     *core.Core
-	lanes    *lanes
-	channels channels // to the bot
+	lanes    map[string]relay.Backend // by name
+	channels channels                 // to the bot
 	presence *presence
 	events   *httpapi.Events
 	judge    policy.Judge
@@ -62,6 +62,7 @@ type Sidecar struct {
 	front    *front     // nil without a gateway
 	speak    *speaker   // nil without a connector
 	mail     *mail      // nil with MAILBOX=off
+	peers    *peerMail  // nil where mail does not come by the gateway as private chats
 	api      *localAPI
 
 	away   atomic.Bool // the last delivery of all failed
@@ -106,49 +107,14 @@ func New(cfg Config, opts Options) (*Sidecar, error) {
 	}
 }
 
-func open(cfg Config, opts Options) (_ *Sidecar, err error) {
-	b := newBase(cfg, opts)
-	s := &Sidecar{base: b, started: time.Now(), events: &httpapi.Events{}, copies: newCopies()}
+func open(cfg Config, opts Options) (*Sidecar, error) {
+	s := &Sidecar{base: newBase(cfg, opts), started: time.Now(), events: &httpapi.Events{}, copies: newCopies()}
 	s.passed, _ = lru.New[relay.MessageID, struct{}](maxCopies) // fails only for a size below 1
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.close())
+	for _, open := range []func() error{s.openFolders, s.openChats, s.openApp, s.openPresence, s.openLanes, s.openJudge,
+		func() error { return s.openCore(opts.channels) }, s.openMail, s.openAPI, s.openFront, s.openSpeaker, s.listen} {
+		if err := open(); err != nil {
+			return nil, errors.Join(err, s.close())
 		}
-	}()
-	if err := b.openFolders(); err != nil {
-		return nil, err
-	}
-	if s.chats, err = openChats(b); err != nil {
-		return nil, err
-	}
-	if s.app, err = openApp(b, s.chats); err != nil {
-		return nil, err
-	}
-	if s.presence, err = openPresence(s); err != nil {
-		return nil, err
-	}
-	if s.lanes, err = openLanes(b); err != nil {
-		return nil, err
-	}
-	if err := s.openJudge(); err != nil {
-		return nil, &setting{err}
-	}
-	s.openChannels()
-	if err := s.openCore(opts.channels); err != nil {
-		return nil, err
-	}
-	if s.mail, err = openMail(s); err != nil {
-		return nil, err
-	}
-	if s.api, err = openAPI(b); err != nil {
-		return nil, err
-	}
-	if s.front, err = openFront(s); err != nil {
-		return nil, err
-	}
-	s.speak = newSpeaker(s)
-	if err := s.api.listen(b, s.served()); err != nil {
-		return nil, err
 	}
 	relayDir := cfg.setBy("RELAY_DIR", cfg.RelayDir)
 	s.probe.dirs = []setFolder{{relayDir, cfg.RelayDir}, {cfg.setBy("TRANSCRIPT_DIR", cfg.TranscriptDir), cfg.TranscriptDir},

@@ -169,7 +169,7 @@ func (s *Sidecar) Status() Status {
 		st.Door.Connected = new(is[st.Door.Name])
 	}
 	for _, name := range laneNames {
-		q := s.lanes.of(name)
+		q := s.lanes[name]
 		st.Queues[name] = QueueStatus{q.Status(), s.core.Lane(name), counted(q)}
 	}
 	if s.front != nil {
@@ -237,7 +237,7 @@ func (s *Sidecar) steering() SteeringStatus {
 func (s *Sidecar) Ready() error {
 	var errs []error
 	for _, name := range laneNames {
-		switch st := s.lanes.of(name).Status(); {
+		switch st := s.lanes[name].Status(); {
 		case !st.Connected:
 			errs = append(errs, fmt.Errorf("%s queue: the %s backend does not answer: %s", name, s.cfg.Backend,
 				cmp.Or(st.Error, "not yet connected")))
