@@ -63,38 +63,36 @@ func Known[T any](ctx context.Context, d *Directory, key string, within time.Dur
 	}
 }
 
-// AskSelf learns who the bot is.
-func (d *Directory) AskSelf(ctx context.Context, within time.Duration) error {
-	return d.Ask(ctx, "self", within, func(ctx context.Context) error {
-		self, err := d.api.BotInfo(ctx)
+// learn asks a question, and passes the answer to learned unless there is an error.
+func learn[T any](ctx context.Context, d *Directory, key string, within time.Duration,
+	ask func(context.Context) (T, error), learned func(T)) error {
+	return d.Ask(ctx, key, within, func(ctx context.Context) error {
+		answer, err := ask(ctx)
 		if err == nil {
-			d.LearnSelf(self)
+			learned(answer)
 		}
 		return err
 	})
 }
 
+// AskSelf learns who the bot is.
+func (d *Directory) AskSelf(ctx context.Context, within time.Duration) error {
+	return learn(ctx, d, "self", within, d.api.BotInfo, d.LearnSelf)
+}
+
 // AskChat learns the kind and the name of a chat, and whether it is dissolved.
 func (d *Directory) AskChat(ctx context.Context, id relay.ChatID, within time.Duration) error {
-	return d.Ask(ctx, "chat "+string(id), within, func(ctx context.Context) error {
-		chat, err := d.api.Chat(ctx, id)
-		if err == nil {
-			d.LearnSelf(Self{Tenant: chat.Tenant})
-			d.SetChat(chat)
-		}
-		return err
+	ask := func(ctx context.Context) (Chat, error) { return d.api.Chat(ctx, id) }
+	return learn(ctx, d, "chat "+string(id), within, ask, func(chat Chat) {
+		d.LearnSelf(Self{Tenant: chat.Tenant})
+		d.SetChat(chat)
 	})
 }
 
 // AskBots learns the bots of a chat.
 func (d *Directory) AskBots(ctx context.Context, chat relay.ChatID, within time.Duration) error {
-	return d.Ask(ctx, botsOf(chat), within, func(ctx context.Context) error {
-		bots, err := d.api.ChatBots(ctx, chat)
-		if err == nil {
-			d.LearnChatBots(bots)
-		}
-		return err
-	})
+	ask := func(ctx context.Context) ([]Bot, error) { return d.api.ChatBots(ctx, chat) }
+	return learn(ctx, d, botsOf(chat), within, ask, d.LearnChatBots)
 }
 
 // botsOf is the key of the question who a chat's bots are.
@@ -102,22 +100,19 @@ func botsOf(chat relay.ChatID) string { return "bots " + string(chat) }
 
 // AskPeople learns the names of a chat's people by their open_id, union_id or user_id.
 func (d *Directory) AskPeople(ctx context.Context, chat relay.ChatID, idType string, within time.Duration) error {
-	return d.Ask(ctx, "people "+idType+" "+string(chat), within, func(ctx context.Context) error {
-		names, err := d.api.ChatMembers(ctx, chat, idType)
+	ask := func(ctx context.Context) (map[string]string, error) { return d.api.ChatMembers(ctx, chat, idType) }
+	return learn(ctx, d, "people "+idType+" "+string(chat), within, ask, func(names map[string]string) {
 		for id, name := range names {
 			d.LearnName(id, Who{Name: name})
 		}
-		return err
 	})
 }
 
 // AskPerson learns the name of a person.
 func (d *Directory) AskPerson(ctx context.Context, id relay.OpenID, within time.Duration) error {
-	return d.Ask(ctx, "person "+string(id), within, func(ctx context.Context) error {
-		name, err := d.api.User(ctx, id)
-		d.LearnName(string(id), Who{Name: name})
-		return err
-	})
+	ask := func(ctx context.Context) (string, error) { return d.api.User(ctx, id) }
+	return learn(ctx, d, "person "+string(id), within, ask,
+		func(name string) { d.LearnName(string(id), Who{Name: name}) })
 }
 
 // AskMember learns whether the bot is in a chat, in two ways, since each needs another scope. An error is no answer;

@@ -160,64 +160,61 @@ type wireEvent struct {
 // ParseEvent reads an event of the 2.0 schema, of any type and at most 4 MiB;
 // of one in the 1.0 schema it returns the type only. Errors wrap [ErrNotEvent] and quote
 // nothing; a message without usable ids is one.
-func ParseEvent(data []byte) (Event, error) {
+func ParseEvent(data []byte) (e Event, err error) {
+	defer func() {
+		if err != nil {
+			e, err = Event{}, fmt.Errorf("%w: %w", ErrNotEvent, err)
+		}
+	}()
 	var w wireEvent
-	if err := lenient(data, &w); err != nil {
-		return Event{}, fmt.Errorf("%w: it %w", ErrNotEvent, err)
-	}
-	if w.Type == "event_callback" && w.Header.EventType == "" {
+	switch err := lenient(data, &w); {
+	case err != nil:
+		return e, fmt.Errorf("it %w", err)
+	case w.Type == "event_callback" && w.Header.EventType == "":
 		return Event{Type: w.Event.Type}, nil
+	case w.Header.EventType == "":
+		return e, errors.New("it has no event_type")
 	}
-	if w.Header.EventType == "" {
-		return Event{}, fmt.Errorf("%w: it has no event_type", ErrNotEvent)
-	}
-	e := Event{
+	e = Event{
 		ID: w.Header.EventID, Type: w.Header.EventType, AppID: w.Header.AppID, TenantKey: w.Header.TenantKey,
 		Token: w.Header.Token, CreateTime: relay.Millis(w.Header.CreateTime), ChatID: relay.ChatID(w.Event.ChatID),
 	}
-	err := checkIDs("event_id", e.ID, "event_type", e.Type, "app_id", e.AppID, "chat_id", w.Event.ChatID,
+	err = checkIDs("event_id", e.ID, "event_type", e.Type, "app_id", e.AppID, "chat_id", w.Event.ChatID,
 		"message_id", w.Event.MessageID)
-	if err != nil {
-		return Event{}, fmt.Errorf("%w: %w", ErrNotEvent, err)
-	}
-	switch id := relay.MessageID(w.Event.MessageID); e.Type {
-	case MessageReceived:
-	case EventRecalled:
-		if id != "" {
-			e.Recall = &Recall{ID: id, At: cmp.Or(relay.Millis(w.Event.RecallTime), e.CreateTime)}
+	switch id := relay.MessageID(w.Event.MessageID); {
+	case err != nil:
+	case e.Type == MessageReceived:
+		e.Message, err = w.message()
+		if err == nil {
+			e.ChatID = e.Message.ChatID
+			e.Streaming = e.Message.Type == "interactive" && e.Message.Doc().Streaming
 		}
-		return e, nil
-	case EventReacted, EventReactionEnded:
-		if id != "" {
-			e.Reaction = &Reaction{ID: id, Emoji: w.Event.ReactionType.Emoji, ByApp: w.Event.OperatorType == SenderApp}
-		}
-		return e, nil
-	default:
-		return e, nil
+	case id == "":
+	case e.Type == EventRecalled:
+		e.Recall = &Recall{ID: id, At: cmp.Or(relay.Millis(w.Event.RecallTime), e.CreateTime)}
+	case e.Type == EventReacted, e.Type == EventReactionEnded:
+		e.Reaction = &Reaction{ID: id, Emoji: w.Event.ReactionType.Emoji, ByApp: w.Event.OperatorType == SenderApp}
 	}
+	return e, err
+}
+
+// message returns the message of an event.
+func (w *wireEvent) message() (*Message, error) {
 	if w.Event.Message == nil {
-		return Event{}, fmt.Errorf("%w: it has no message", ErrNotEvent)
+		return nil, errors.New("it has no message")
 	}
 	m, err := w.Event.Message.message()
 	m.Sender = w.Event.Sender.sender()
 	switch {
 	case err != nil:
+		return nil, err
 	case m.ID == "":
-		err = errors.New("message_id is missing")
+		return nil, errors.New("message_id is missing")
 	case m.ChatID == "":
-		err = errors.New("chat_id is missing")
-	default:
-		err = checkIDs("sender open_id", string(m.Sender.OpenID), "sender union_id", m.Sender.UnionID,
-			"sender user_id", m.Sender.UserID)
+		return nil, errors.New("chat_id is missing")
 	}
-	if err != nil {
-		return Event{}, fmt.Errorf("%w: %w", ErrNotEvent, err)
-	}
-	e.Message, e.ChatID = &m, m.ChatID
-	if m.Type == "interactive" {
-		e.Streaming = m.Doc().Streaming
-	}
-	return e, nil
+	return &m, checkIDs("sender open_id", string(m.Sender.OpenID), "sender union_id", m.Sender.UnionID,
+		"sender user_id", m.Sender.UserID)
 }
 
 // checkIDs takes names and values in turn and returns an error for the first invalid value.
