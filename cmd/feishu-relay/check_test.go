@@ -87,9 +87,6 @@ func TestCheckUsage(t *testing.T) {
 	if code, stdout, stderr := program(t, "check", "--help"); code != 0 || !strings.Contains(stdout, "feishu-relay [OPTIONS] check [check-OPTIONS]") || stderr != "" {
 		t.Errorf("--help: status %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	if code, _, stderr := program(t, "check", "bots.yaml"); code != 2 || !strings.Contains(stderr, "up --try bots.yaml") {
-		t.Errorf("a file of bots: status %d, %s", code, stderr)
-	}
 	if code, stdout, stderr := program(t, "check", "all"); code != 2 || stdout != "" || !strings.Contains(stderr, "unexpected argument") {
 		t.Errorf("an argument: status %d, stdout %q, stderr %q", code, stdout, stderr)
 	}

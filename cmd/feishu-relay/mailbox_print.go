@@ -33,31 +33,23 @@ func (c *client) printWaiting(b *strings.Builder, answer struct {
 	Messages []agent.Mail
 	Total    int
 }) {
-	c.printMail(b, answer.Messages)
-	if rest := answer.Total - len(answer.Messages); len(answer.Messages) == 0 {
-		b.WriteString("Nothing waits for this bot.\n")
-	} else if rest > 0 {
-		fmt.Fprintf(b, "\n%s; --limit shows more at once\n", counted(rest, "more waits", "more wait"))
-	}
+	c.printMail(b, answer.Messages, answer.Total-len(answer.Messages))
 }
 
 func (c *client) printDrained(b *strings.Builder, d agent.Drained) {
-	c.printMail(b, d.Messages)
+	c.printMail(b, d.Messages, d.Waiting)
 	if d.Dropped > 0 {
 		fmt.Fprintf(b, "\n%s dropped, since the buffer was full\n", counted(d.Dropped, "older one was", "older ones were"))
-	}
-	if d.Waiting > 0 {
-		fmt.Fprintf(b, "\n%s\n", counted(d.Waiting, "more waits", "more wait"))
-	}
-	if b.Len() == 0 {
-		b.WriteString("Nothing waits for this bot.\n")
 	}
 }
 
 // printMail writes of each message a line that says what it is, then its text, each line of which is marked, so that
-// none passes for another message.
-func (c *client) printMail(b *strings.Builder, list []agent.Mail) {
+// none passes for another message; and how many more wait.
+func (c *client) printMail(b *strings.Builder, list []agent.Mail, more int) {
 	p := c.paint
+	if len(list)+more == 0 {
+		b.WriteString("Nothing waits for this bot.\n")
+	}
 	for i, mail := range list {
 		if i > 0 {
 			b.WriteByte('\n')
@@ -85,6 +77,9 @@ func (c *client) printMail(b *strings.Builder, list []agent.Mail) {
 				c.writeQuoted(b, string(part.Data))
 			}
 		}
+	}
+	if more > 0 {
+		fmt.Fprintf(b, "\n%s\n", counted(more, "more waits", "more wait"))
 	}
 }
 

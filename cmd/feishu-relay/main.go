@@ -143,11 +143,7 @@ func (p *cli) do(args []string) (name string, err error) {
 		does = &runCommand{}
 	}
 	if _, takes := does.(takesArgs); !takes && len(rest) > 0 {
-		hint := ""
-		if strings.HasSuffix(rest[0], ".yaml") || strings.HasSuffix(rest[0], ".yml") {
-			hint = "; bots of a file are tried by `feishu-relay up --try " + rest[0] + "`"
-		}
-		return name, p.misused("unexpected argument %q%s", rest[0], hint)
+		return name, p.misused("unexpected argument %q", rest[0])
 	}
 	if p.EnvFile != "" {
 		if p.notices, err = loadEnvFile(string(p.EnvFile)); err != nil {

@@ -162,17 +162,15 @@ func (c *client) agents(s *sidecar.Status) string {
 	var names []string
 	for _, a := range s.Agents[:min(len(s.Agents), maxStatus)] {
 		name := neutral(string(a.Agent))
-		if a.Name != "" && a.Name != string(a.Agent) {
-			name = fmt.Sprintf("%s (%s)", runes.Fit(neutral(a.Name), 64), name)
-		}
 		switch {
 		case a.Online && a.Bot != nil && !a.Bot.Connected:
-			names = append(names, c.paint.text(yellow, "◐")+" "+c.say("agent away", name, moment(a.Bot.Since)))
+			name = c.paint.text(yellow, "◐") + " " + c.say("agent away", name, moment(a.Bot.Since))
 		case a.Online:
-			names = append(names, c.paint.text(green, "●")+" "+name)
+			name = c.paint.text(green, "●") + " " + name
 		default:
-			names = append(names, c.paint.text(dim, "○ "+c.say("agent offline", name)))
+			name = c.paint.text(dim, "○ "+c.say("agent offline", name))
 		}
+		names = append(names, name)
 	}
 	if more := len(s.Agents) - maxStatus; more > 0 {
 		names = append(names, c.say("more agents", more))

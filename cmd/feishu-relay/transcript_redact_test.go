@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/internal/sse"
 	"feishu-relay/internal/test/redistest"
 )
 
@@ -61,15 +63,30 @@ func (h *redactHost) says(addr, id, text string) {
 	h.post(addr, "/v1/outbound", map[string]any{"chat_id": "oc_x", "content": text, "message_id": id, "ts": time.Now().UnixMilli()})
 }
 
-// waits waits for what a sidecar answers to hold want.
-func (h *redactHost) waits(url, want string) {
+// waits waits for what a sidecar answers to hold want: it looks at each of the sidecar's events.
+func (h *redactHost) waits(addr, route, want string) {
 	h.t.Helper()
-	late := time.Now().Add(30 * time.Second)
-	for !strings.Contains(h.get(url), want) {
-		if time.Now().After(late) {
-			h.t.Fatalf("%s: no %q in %s", url, want, h.get(url))
+	ctx, end := context.WithTimeout(h.t.Context(), 30*time.Second)
+	defer end()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/v1/events", nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	events, err := http.DefaultClient.Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer events.Body.Close()
+	if strings.Contains(h.get("http://"+addr+route), want) {
+		return
+	}
+	for _, err := range sse.Read(events.Body) {
+		if strings.Contains(h.get("http://"+addr+route), want) {
+			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		if err != nil {
+			h.t.Fatalf("%v; no %q in %s", err, want, h.get("http://"+addr+route))
+		}
 	}
 }
 
@@ -156,6 +173,7 @@ func redactEnvironment(t *testing.T, set map[string]string) *redactHost {
 // The command takes a text out of the transcripts and queues of stopped and running sidecars, and changes
 // nothing else; the sidecars go on as before, without it.
 func TestRedactByCommand(t *testing.T) {
+	const transcript = "/v1/transcripts/feishu/oc_x"
 	for name, set := range map[string]map[string]string{
 		"files": {"RELAY_SECRET": "0123456789abcdef0123456789abcdef"},
 		"redis": {"RELAY_SECRET": "0123456789abcdef0123456789abcdef", "REDIS_URL": "start"},
@@ -168,14 +186,13 @@ func TestRedactByCommand(t *testing.T) {
 			both := []string{"agent_a", "agent_b"}
 			h.lives("said", both, func(h *redactHost, addr map[string]string) {
 				a, b := addr["agent_a"], addr["agent_b"]
-				h.waits("http://"+b+"/v1/groups/oc_x", `"agent_a"`)
 				h.post(a, "/v1/inbound", map[string]any{"chat_id": "oc_x", "content": "papaya please", "sender": "Tom", "message_id": "om_0",
 					"ts": time.Now().UnixMilli()})
 				h.says(a, "om_1", "hello")
 				h.says(a, "om_2", "the kiwi is ripe")
 				h.says(a, "om_3", "the mango stops")
 				h.says(a, "om_4", "about kiwis, in reply to om_2")
-				h.waits("http://"+b+"/v1/transcripts/feishu/oc_x", "in reply to om_2")
+				h.waits(b, transcript, "in reply to om_2")
 			})
 			before := h.lines()
 			for id, word := range map[string]string{"om_0": "papaya", "om_2": "kiwi is", "om_3": "mango"} {
@@ -198,24 +215,24 @@ func TestRedactByCommand(t *testing.T) {
 				h.unchanged(before, "papaya", "kiwi is", "mango")
 			}
 			h.lives("after", both, func(h *redactHost, addr map[string]string) {
-				a, page := addr["agent_a"], "http://"+addr["agent_b"]+"/v1/transcripts/feishu/oc_x"
+				a, b := addr["agent_a"], addr["agent_b"]
 				h.says(a, "om_6", "the last")
-				h.waits(page, "the last")
-				if all := h.get(page) + h.get("http://"+a+"/v1/transcripts/feishu/oc_x"); strings.Contains(all, "kiwi is") {
+				h.waits(b, transcript, "the last")
+				if all := h.get("http://"+b+transcript) + h.get("http://"+a+transcript); strings.Contains(all, "kiwi is") {
 					t.Errorf("it is shown: %s", all)
 				}
 				// While they run.
 				h.says(a, "om_7", "an orange")
-				h.waits(page, "an orange")
+				h.waits(b, transcript, "an orange")
 				h.redact("om_7")
-				for late := time.Now().Add(30 * time.Second); h.having("orange") != nil; time.Sleep(10 * time.Millisecond) {
-					if time.Now().After(late) {
-						t.Fatalf("it is in %q", h.having("orange"))
-					}
+				for _, addr := range addr {
+					h.waits(addr, transcript, `"content":"","sender":"agent_a","message_id":"om_7"`)
 				}
-				h.waits(page, `"message_id":"om_7"`)
+				if files := h.having("orange"); files != nil {
+					t.Errorf("it is in %q", files)
+				}
 				h.says(a, "om_8", "the end")
-				h.waits(page, "the end")
+				h.waits(b, transcript, "the end")
 			})
 		})
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -67,9 +66,7 @@ type versionCommand struct {
 
 func (c *versionCommand) run(p *cli, _ []string) error {
 	if c.JSON {
-		out := json.NewEncoder(p.stdout)
-		out.SetIndent("", "  ")
-		return out.Encode(thisBuild())
+		return writeLine(p.stdout, thisBuild())
 	}
 	_, err := fmt.Fprintln(p.stdout, thisBuild())
 	return err
