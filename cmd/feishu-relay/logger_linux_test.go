@@ -15,35 +15,40 @@ import (
 	"github.com/creack/pty"
 )
 
-// starts runs the program on a terminal or with its output in a pipe. next returns its next line that
-// matches.
-func starts(t *testing.T, terminal bool, args ...string) (cmd *exec.Cmd, next func(pattern string) string) {
+// attached starts a program on a terminal, which it returns as well, or with its output in a pipe.
+func attached(t *testing.T, cmd *exec.Cmd, terminal bool) (out io.Reader, tty *os.File) {
 	t.Helper()
-	cmd = exec.Command("feishu-relay", args...)
-	var out io.Reader
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
 	if terminal {
 		tty, err := pty.Start(cmd)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = tty.Close() })
-		out = tty
-	} else {
-		read, written, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd.Stdout, cmd.Stderr, out = written, written, read
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		_ = written.Close()
-		t.Cleanup(func() { _ = read.Close() })
+		return tty, tty
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	read, written, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = written, written
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = written.Close()
+	t.Cleanup(func() { _ = read.Close() })
+	return read, nil
+}
+
+// starts runs the program on a terminal or with its output in a pipe. next returns its next line that
+// matches.
+func starts(t *testing.T, terminal bool, args ...string) (cmd *exec.Cmd, next func(pattern string) string) {
+	t.Helper()
+	cmd = exec.Command("feishu-relay", args...)
+	out, _ := attached(t, cmd, terminal)
 	lines := bufio.NewScanner(out)
 	return cmd, func(pattern string) string {
 		t.Helper()

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,30 +39,7 @@ func startUp(t *testing.T, terminal bool) (up *upRun, tty *os.File) {
 	}
 	write(t, file, text.String()+"  agent_e: {INJECT_MENTION: sometimes}\n")
 	up = &upRun{cmd: exec.Command("feishu-relay", "up", file), lines: make(chan string, 1000), addrs: map[string]string{}}
-	var out io.Reader
-	if terminal {
-		var err error
-		if tty, err = pty.Start(up.cmd); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = tty.Close() })
-		out = tty
-	} else {
-		read, written, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		up.cmd.Stdout, up.cmd.Stderr, out = written, written, read
-		if err := up.cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		_ = written.Close()
-		t.Cleanup(func() { _ = read.Close() })
-	}
-	t.Cleanup(func() {
-		_ = up.cmd.Process.Kill() // its sidecars end with it
-		_ = up.cmd.Wait()
-	})
+	out, tty := attached(t, up.cmd, terminal) // its sidecars end with it
 	go func() {
 		defer close(up.lines)
 		for in := bufio.NewScanner(out); in.Scan(); {
