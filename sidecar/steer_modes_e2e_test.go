@@ -25,7 +25,6 @@ type four struct {
 	botA, botB *sdkBot
 	botC, botD *worker
 	forD       map[string]bool // people's messages that BotD was told are for it
-	sent       int             // messages of BotC and BotD
 }
 
 func newFour(t *testing.T) *four {
@@ -43,41 +42,23 @@ func newFour(t *testing.T) *four {
 	f.sides["D"] = n.start(cfg)
 	f.botA.introduce(t)
 	f.botB.introduce(t)
-	f.says(feishusim.Utterance{Text: "hello"})
-	f.agrees("all know each other", func(g shownGroup) bool {
-		return len(g.Bots) == 4 && g.Bots[0].Online && g.Bots[1].Online && g.Bots[2].Online && g.Bots[3].Online
-	})
+	f.says("hello")
+	for _, s := range f.sides {
+		f.until("all know each other", func() bool {
+			bots := f.group(s, f.chat).Bots
+			return len(bots) == 4 && bots[0].Online && bots[1].Online && bots[2].Online && bots[3].Online
+		})
+	}
 	return f
 }
 
-// agrees waits until the group is as it should be at all sidecars.
-func (f *four) agrees(what string, is func(shownGroup) bool) {
-	f.t.Helper()
-	f.until(what, func() bool {
-		for _, s := range f.sides {
-			var g shownGroup
-			must(f.t, json.Unmarshal([]byte(f.get(s, "/v1/groups/"+f.chat)), &g))
-			if !is(g) {
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // says lets a person say something, which BotD reports.
-func (f *four) says(u feishusim.Utterance) feishusim.Message {
+func (f *four) says(text string) string {
 	f.t.Helper()
-	u.Chat = f.chat
-	if u.User == "" {
-		u.User = f.user.ID
-	}
-	id, err := f.Post(u)
-	must(f.t, err)
+	id := f.tenant.says(text)
 	answer := f.told(f.sides["D"], id)
 	f.forD[id] = answer.ForMe != nil && *answer.ForMe
-	m, _ := f.Message(id)
-	return m
+	return id
 }
 
 // told has a bot on the local API report a message of a person, and returns the answer.
@@ -92,34 +73,6 @@ func (n *tenant) told(s *running, id string) (answer relay.Sent) {
 		n.t.Fatalf("POST /v1/inbound of %q is answered %d: %s", m.Text, status, said)
 	}
 	return answer
-}
-
-// speaks lets a bot answer a message, and returns what it said.
-func (f *four) speaks(bot string, to feishusim.Message, text string) feishusim.Message {
-	f.t.Helper()
-	f.sent++
-	text = fmt.Sprintf("%s, number %d", text, f.sent)
-	switch bot {
-	case "A":
-		f.reply(f.botA, heard{ID: to.ID}, "", text)
-	case "B":
-		f.reply(f.botB, heard{ID: to.ID}, "", text)
-	case "C":
-		status, answer := f.posts(f.sides["C"], "/v1/send", fmt.Sprintf(`{"chat_id":%q,"content":%q,"reply_to":%q}`, f.chat, text, to.ID))
-		if status != http.StatusOK {
-			f.t.Fatalf("POST /v1/send is answered %d: %s", status, answer)
-		}
-	}
-	said, err := f.Wait(limited(f.t), func(m feishusim.Message) bool { return m.ParentID == to.ID && strings.Contains(m.Text, text) })
-	must(f.t, err)
-	for other := range strings.SplitSeq("ABCD", "") { // its own sidecar knows it
-		if other != bot {
-			f.until("Bot"+other+"'s sidecar has decided on "+text, func() bool {
-				return f.given(other, said.ID) > 0 || f.stoppedAs("agent_"+strings.ToLower(other), said.ID) != ""
-			})
-		}
-	}
-	return said
 }
 
 func (f *four) given(bot, id string) int {
@@ -137,127 +90,46 @@ func (f *four) given(bot, id string) int {
 	return f.botD.ids()[id]
 }
 
-// stoppedAs is why a message was not given to an agent's bot, as the outcomes say.
-func (f *four) stoppedAs(agent, id string) relay.Reason { return f.became(agent, id).Stopped }
-
-// became is what became of a message at an agent's bot, as the outcomes say.
-func (f *four) became(agent, id string) (o httpapi.Outcome) {
+// became is what became of a message at a bot, as the outcomes say.
+func (f *four) became(bot, id string) (o httpapi.Outcome) {
 	var list struct{ Outcomes []httpapi.Outcome }
 	must(f.t, json.Unmarshal([]byte(f.get(f.sides["A"], "/v1/outcomes?channel=feishu&chat_id="+f.chat)), &list))
 	for _, o := range list.Outcomes {
-		if string(o.Agent) == agent && string(o.RelayMsgID) == id {
+		if string(o.Agent) == "agent_"+strings.ToLower(bot) && string(o.RelayMsgID) == id {
 			return o
 		}
 	}
 	return o
 }
 
-// isFor checks which bots are given a message, once each, with an outcome that says so, that the others have the outcome
-// not_for_me, and that their sidecars say so if asked.
-func (f *four) isFor(m feishusim.Message, want string) {
-	f.t.Helper()
-	for _, bot := range []string{"A", "B", "C", "D"} {
-		agent := "agent_" + strings.ToLower(bot)
-		if m.SenderName == "Bot"+bot {
-			continue
-		}
-		wanted := strings.Contains(want, bot)
-		f.until(fmt.Sprintf("it is known whether Bot%s is given %q, which is for %q", bot, m.Text, want), func() bool {
-			return f.given(bot, m.ID) > 0 || f.stoppedAs(agent, m.ID) != ""
-		})
-		if got := f.given(bot, m.ID); wanted && got != 1 || !wanted && got > 0 {
-			f.t.Errorf("Bot%s was given %q, which is for %q, %d times", bot, m.Text, want, got)
-		}
-		if wanted {
-			f.until(fmt.Sprintf("the outcomes say that Bot%s was given %q", bot, m.Text), func() bool {
-				return f.became(agent, m.ID).Delivered != 0
-			})
-			continue
-		}
-		if why := f.stoppedAs(agent, m.ID); why != relay.NotForMe {
-			f.t.Errorf("Bot%s was not given %q because of %q", bot, m.Text, why)
-		}
-		question := map[string]any{"chat_id": f.chat, "content": m.Text, "sender": m.SenderName, "role": "user", "message_id": m.ID,
-			"parent_id": m.ParentID, "root_id": m.RootID, "thread_id": m.ThreadID}
-		if m.SenderType == "app" {
-			delete(question, "role")
-			question["sender_agent_name"] = "agent_" + strings.ToLower(strings.TrimPrefix(m.SenderName, "Bot"))
-		}
-		body, err := json.Marshal(question)
-		must(f.t, err)
-		status, answer := f.posts(f.sides[bot], "/v1/decide", string(body))
-		if status != http.StatusOK || !strings.Contains(answer, `"allow":false`) || !strings.Contains(answer, `"reason":"not_for_me"`) {
-			f.t.Errorf("of %q, which is for %q, Bot%s's sidecar says %d: %s", m.Text, want, bot, status, answer)
-		}
-	}
-}
-
-// Who gets a message in the modes: the same over gateway, webhook, connector and local API.
+// Who gets a message: the same over gateway, webhook, connector and local API, once each, with an outcome that says so.
 func TestWhoGetsAMessage(t *testing.T) {
 	t.Parallel()
 	f := newFour(t)
-	ann := f.AddUser("Ann")
-	must(t, f.Join(f.chat, ann.ID))
-	mode := func(settings string, is func(shownGroup) bool) {
+	say := func(want, text string) {
 		t.Helper()
-		f.patch(f.sides["A"], settings)
-		f.agrees(settings, is)
-	}
-	answers := func(how, bot string) func(shownGroup) bool {
-		return func(g shownGroup) bool { return g.Settings.Answer == how && g.Settings.DefaultBot == bot }
-	}
-	is := func(want string, u feishusim.Utterance) feishusim.Message {
-		t.Helper()
-		m := f.says(u)
-		f.isFor(m, want)
-		return m
-	}
-	say := func(want, text string) feishusim.Message {
-		t.Helper()
-		return is(want, feishusim.Utterance{Text: text})
+		id := f.says(text)
+		for _, bot := range []string{"A", "B", "C", "D"} {
+			f.until(fmt.Sprintf("the outcomes say whether Bot%s is given %q", bot, text), func() bool {
+				o := f.became(bot, id)
+				return o.Delivered != 0 || o.Stopped != ""
+			})
+			wanted := strings.Contains(want, bot)
+			if got := f.given(bot, id); wanted && got != 1 || !wanted && (got > 0 || f.became(bot, id).Stopped != relay.NotForMe) {
+				t.Errorf("Bot%s was given %q, which is for %q, %d times: %+v", bot, text, want, got, f.became(bot, id))
+			}
+		}
 	}
 	say("A B C D", "who is there?")
-
-	mode(`{"answer":"named"}`, answers("named", ""))
+	f.patch(f.sides["A"], `{"answer":"named"}`)
+	for _, s := range f.sides {
+		f.until("the mode holds", func() bool { return f.group(s, f.chat).Settings.Answer == "named" })
+	}
 	say("", "who is there?")
 	say("A", "@BotA are you there?")
 	say("B C", "@BotB and @BotC, are you there?")
 	say("D", "@BotD are you there?")
-	say("", "@Ann are you there?")
-	say("A", "@Ann and @BotA, are you there?")
 	say("B D", "@all are you there?") // those with MENTION_ALL
-	asked := say("C", "@BotC what is the plan?")
-	plan := f.speaks("C", asked, "the plan is this")
-	f.isFor(plan, "") // bots' messages that name nobody are for nobody
-	is("C", feishusim.Utterance{Text: "why?", ReplyTo: plan.ID})
-	is("A", feishusim.Utterance{Text: "@BotA and you?", ReplyTo: plan.ID}) // who is named comes first
-	is("", feishusim.Utterance{Text: "me too", ReplyTo: asked.ID})         // a reply to a person
-	f.isFor(f.speaks("C", asked, "@BotA what do you say to that?"), "A")
-
-	topic := is("B", feishusim.Utterance{Text: "@BotB open a topic", ReplyTo: asked.ID, InThread: true})
-	is("B", feishusim.Utterance{Text: "more of that", Thread: topic.ThreadID})
-	is("A", feishusim.Utterance{Text: "@BotA go on", Thread: topic.ThreadID})
-	is("A", feishusim.Utterance{Text: "what else?", Thread: topic.ThreadID})
-	reply := f.speaks("B", topic, "here I am.")
-	if reply.ThreadID != topic.ThreadID {
-		t.Errorf("BotB's answer is in the topic %q", reply.ThreadID)
-	}
-	is("B", feishusim.Utterance{Text: "and then?", Thread: topic.ThreadID}) // who said the newest line
-	say("", "who is there?")                                                // outside of the topic
-
-	mode(`{"answer":"default"}`, answers("default", ""))
-	say("", "who is there?")
-	mode(`{"default_bot":"agent_d"}`, answers("default", "agent_d"))
-	say("D", "who is there?")
-	say("A", "@BotA not by default?")
-	is("C", feishusim.Utterance{Text: "why?", ReplyTo: plan.ID})
-
-	mode(`{"answer":"one","default_bot":null}`, answers("one", ""))
-	f.speaks("B", f.says(feishusim.Utterance{Text: "@BotB hi"}), "hi.") // BotB has spoken to the person last
-	say("B", "who answers?")
-	is("A", feishusim.Utterance{User: ann.ID, Text: "who answers me?"}) // none has spoken to her: the first
-	mode(`{"answer":"all"}`, answers("all", ""))
-	say("A B C D", "the end")
 }
 
 // Only the group's owner and managers may steer it where STEER_BY says so; the others are told who may.
