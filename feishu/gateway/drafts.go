@@ -446,32 +446,28 @@ var (
 // due time. What was published is shown to readers when it changes, and given to other bots if it became another answer
 // that the bot does not go on with. drafts.mu is held, and released meanwhile.
 func (g *Gateway) settle(ctx context.Context, d *draft) {
-	now, touched, expires := time.Now(), d.Touched, d.expires()
+	now, touched, next, first := time.Now(), d.Touched, d.expires(), d.Shown == ""
 	out, sum, quiet := d.finished(), d.doc().Sum(), touched.Time().Add(editQuiet)
-	due := func(at time.Time) {
-		if d.Touched == touched { // else a write has set it
-			d.Due = relay.MillisOf(at)
-		}
-		g.keep(d)
-	}
-	first := d.Shown == ""
 	news := d.ready() && (first || d.Given != "" && content.Another(d.Given, out.Text))
-	shows := d.ready() && !first && sum != d.Shown && !d.toPeer()
-	switch {
-	case news && (first || d.Ended || !now.Before(quiet)):
+	if news && (first || d.Ended || !now.Before(quiet)) {
 		g.decide(ctx, d, out)
-	case shows || news:
-		if d.Shown = sum; shows {
-			g.unlocked(func() { g.show(out) })
-		}
-		if due(expires); news {
-			due(quiet)
-		}
-	case now.Before(expires):
-		due(expires)
-	default:
-		g.drop(d, "draft_expired", first, "it never got a text")
+		return
 	}
+	switch shows := d.ready() && !first && sum != d.Shown; {
+	case shows:
+		d.Shown = sum
+		g.unlocked(func() { g.show(out) })
+	case !news && !now.Before(next):
+		g.drop(d, "draft_expired", first, "it never got a text")
+		return
+	}
+	if news {
+		next = quiet
+	}
+	if d.Touched == touched { // else a write has set it
+		d.Due = relay.MillisOf(next)
+	}
+	g.keep(d)
 }
 
 // decide publishes d as out, unless it is not known where to, or it may not be.
@@ -563,7 +559,7 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 // show shows readers the text of a published message.
 func (g *Gateway) show(out Sent) {
 	defer g.caught("edited")
-	if g.recent.gone.Contains(out.EditOf) {
+	if g.recent.gone.Contains(out.EditOf) || peerchat.IsID(out.ChatID) {
 		return
 	}
 	out.ID = out.EditOf

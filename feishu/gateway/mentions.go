@@ -119,20 +119,6 @@ func (g *Gateway) named(mentions []feishu.Mention) []feishu.Mention {
 	return out
 }
 
-// asWritten sets m's content to what the bot wrote, if that mentions a bot by an id that the sidecar has made up:
-// Feishu does not know the id, and leaves it out of its answer.
-func (g *Gateway) asWritten(m *feishu.Message, t *call) {
-	written := t.sendRequest().Content
-	for _, one := range content.Parse(m.Type, written, nil).Mentions() {
-		if slices.ContainsFunc(m.Mentions, func(o feishu.Mention) bool { return o.Same(&one) }) {
-			continue
-		}
-		if who, _ := g.opts.Book.Name(string(one.OpenID)); who.Agent != "" {
-			m.Content, m.Mentions = written, append(m.Mentions, one)
-		}
-	}
-}
-
 // nameless returns the ids that out mentions and whose names Feishu can be asked for.
 func (g *Gateway) nameless(out *Sent) []string {
 	var ids []string

@@ -63,7 +63,7 @@ func TestNamesOfAnswersAreRemembered(t *testing.T) {
 	say := func(content, mentions string) {
 		r.up.say("POST /open-apis/im/v1/messages", 200, fmt.Sprintf(`{"code":0,"data":{"message_id":"om_m","chat_id":"%s","msg_type":"text",
 			"sender":{"id":"%s","id_type":"app_id","sender_type":"app"},"body":{"content":%s},"mentions":%s}}`, group, r.app, js(content), mentions))
-		r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{}"}`)
+		r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{\"text\":\"hi.\"}"}`)
 		r.said()
 		r.up.on("POST /open-apis/im/v1/messages", nil)
 	}

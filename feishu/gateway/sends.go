@@ -71,15 +71,9 @@ func (g *Gateway) sent(t *call) {
 	if g.recent.sent.Contains(m.ID) || g.drafts.holds(m.ID) {
 		return // the same send again, by its uuid
 	}
-	if m.Type == typeCard || m.Type == "" || m.Content == "" { // cards are simplified in answers
-		m.Type, m.Content = cmp.Or(m.Type, req.MsgType), cmp.Or(req.Content, m.Content)
-	} else {
-		g.asWritten(&m, t)
-	}
 	d := &draft{Message: m}
-	if m.Type == typeCard {
-		d.setCard(m.Content)
-	}
+	d.Message.Type = cmp.Or(m.Type, req.MsgType)
+	d.write(cmp.Or(req.Content, m.Content))
 	g.keepSent(d)
 }
 
@@ -101,11 +95,15 @@ func (g *Gateway) keepSent(d *draft) {
 	}
 }
 
-// setCard sets the card of a message from its content. One of CardKit is empty for now.
-func (d *draft) setCard(content string) {
-	if d.CardID = feishu.CardID(content); d.CardID != "" {
-		d.Card = &feishu.Card{}
-	} else if card, err := feishu.NewCard([]byte(content)); err == nil {
+// write makes content, as the bot wrote it, what d says. Feishu's answers show cards simplified, and no mention of an
+// id that the sidecar has made up. A card of CardKit is empty for now.
+func (d *draft) write(written string) {
+	d.Message.Content = written
+	if d.Message.Type != typeCard {
+		d.Message.Mentions = content.Parse(d.Message.Type, written, nil).Mentions()
+	} else if id := feishu.CardID(written); id != "" {
+		d.CardID, d.Card = id, &feishu.Card{}
+	} else if card, err := feishu.NewCard([]byte(written)); err == nil {
 		d.Card = card
 	}
 }
@@ -118,48 +116,30 @@ func (g *Gateway) edited(t *call) {
 		return
 	}
 	req := t.sendRequest()
-	if req.Content == "" {
+	m, _ := feishu.ParseSent(t.answer) // to PATCH it has none
+	if req.Content == "" || m.Sender.AppID != "" && !g.ours(t, m.Sender) {
 		return
 	}
-	var m feishu.Message
-	if t.http.Method == http.MethodPut {
-		var err error
-		if m, err = feishu.ParseSent(t.answer); err == nil && m.Sender.AppID != "" && !g.ours(t, m.Sender) {
-			return
-		}
-		g.opts.Book.LearnMentions(m.Mentions)
-		g.asWritten(&m, t)
-	}
+	g.opts.Book.LearnMentions(m.Mentions)
 	change := func(d *draft) {
 		streamed := d.streaming()
-		d.Patched, d.Cut = true, 0
-		switch {
-		case d.Card != nil:
-			if card, err := feishu.NewCard([]byte(req.Content)); err == nil {
-				d.Card, d.Message.Content, d.Streams = card, req.Content, 0
-				d.Message.Mentions = nil // they were those of the card before
-			}
-		case m.Content != "":
-			d.Message.Content, d.Message.Mentions = m.Content, m.Mentions
-		default:
-			d.Message.Content = req.Content
-			d.Message.Mentions = content.Parse(d.Message.Type, req.Content, nil).Mentions()
-		}
+		d.Patched, d.Cut, d.Streams = true, 0, 0
+		d.Message.Mentions = nil // they were those of the message before
+		d.write(req.Content)
 		g.touch(d, false, streamed)
 	}
 	if g.drafts.change(t.message, "", change) || g.recent.gone.Contains(t.message) {
 		return
 	}
-	was, _ := g.recent.sent.Get(t.message)
-	d := &draft{Message: m, Shown: unknownSum} // it was published at once, or long ago
-	if d.Message.ID = t.message; was.Content != "" {
-		d.Message = was
+	was, known := g.recent.sent.Get(t.message) // it was published at once, or long ago
+	d := &draft{Message: was, Shown: unknownSum}
+	if !known {
+		d.Message = m
+		d.Message.Type = cmp.Or(m.Type, req.MsgType)
+	} else if was.Content != "" {
+		d.write(was.Content)
 		doc := d.doc()
 		d.Given, d.Shown = doc.Text(), doc.Sum()
-	}
-	d.Message.ChatID = cmp.Or(m.ChatID, was.ChatID)
-	if d.Message.Type = cmp.Or(d.Message.Type, req.MsgType); d.Message.Type == typeCard {
-		d.setCard(d.Message.Content)
 	}
 	if g.kind(d.Message.ChatID) == feishu.ChatGroup {
 		g.add(context.Background(), d)
