@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/feishu"
@@ -49,41 +50,13 @@ func TestParseEventReadsAMessage(t *testing.T) {
 }
 
 func TestParseEventOtherTypes(t *testing.T) {
-	header := func(event string) string {
-		return `{"schema":"2.0","header":{"event_id":"e","event_type":"` + event + `","app_id":"cli_a"},"event":`
-	}
-	for _, tt := range []struct {
-		name, data string
-		want       feishu.Event
-	}{
-		{"bot added", header("im.chat.member.bot.added_v1") + `{"chat_id":"oc_1","name":"群"}}`,
-			feishu.Event{ID: "e", Type: "im.chat.member.bot.added_v1", AppID: "cli_a", ChatID: "oc_1"}},
-		{"disbanded", header("im.chat.disbanded_v1") + `{"chat_id":"oc_1"}}`,
-			feishu.Event{ID: "e", Type: "im.chat.disbanded_v1", AppID: "cli_a", ChatID: "oc_1"}},
-		{"recalled", header("im.message.recalled_v1") + `{"chat_id":"oc_1","message_id":"om_1"}}`,
-			feishu.Event{ID: "e", Type: "im.message.recalled_v1", AppID: "cli_a", ChatID: "oc_1", Recall: &feishu.Recall{ID: "om_1"}}},
-		{"recalled at a time", header("im.message.recalled_v1") + `{"message_id":"om_1","recall_time":"1700000000000"}}`,
-			feishu.Event{ID: "e", Type: "im.message.recalled_v1", AppID: "cli_a", Recall: &feishu.Recall{ID: "om_1", At: 1700000000000}}},
-		{"recalled, of no message", header("im.message.recalled_v1") + `{"chat_id":"oc_1"}}`,
-			feishu.Event{ID: "e", Type: "im.message.recalled_v1", AppID: "cli_a", ChatID: "oc_1"}},
-		{"reaction of a bot", header("im.message.reaction.created_v1") + `{"message_id":"om_1","reaction_type":{"emoji_type":"OK"},"operator_type":"app","app_id":"cli_b"}}`,
-			feishu.Event{ID: "e", Type: "im.message.reaction.created_v1", AppID: "cli_a", Reaction: &feishu.Reaction{ID: "om_1", Emoji: "OK", ByApp: true}}},
-		{"reaction of a person", header("im.message.reaction.deleted_v1") + `{"message_id":"om_1","reaction_type":{"emoji_type":"OK"},"operator_type":"user","user_id":{"open_id":"ou_u"}}}`,
-			feishu.Event{ID: "e", Type: "im.message.reaction.deleted_v1", AppID: "cli_a", Reaction: &feishu.Reaction{ID: "om_1", Emoji: "OK"}}},
-		{"unknown, with an event that is a list", header("x.y_v9") + `[1,2]}`, feishu.Event{ID: "e", Type: "x.y_v9", AppID: "cli_a"}},
-		{"without an event", `{"schema":"2.0","header":{"event_type":"x"}}`, feishu.Event{Type: "x"}},
-		{"old schema", `{"ts":"1","uuid":"u","token":"t","type":"event_callback","event":{"type":"message","open_chat_id":"oc"}}`, feishu.Event{Type: "message"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := feishu.ParseEvent([]byte(tt.data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(got, tt.want); diff != "" {
-				t.Errorf("event (-got +want):\n%s", diff)
-			}
-		})
-	}
+	datadriven.RunTest(t, "testdata/events/others.txt", func(t *testing.T, d *datadriven.TestData) string {
+		e, err := feishu.ParseEvent([]byte(d.Input))
+		if err != nil {
+			t.Error(err)
+		}
+		return fmt.Sprintf("%s %s %s %s %+v %+v", e.ID, e.Type, e.AppID, e.ChatID, e.Recall, e.Reaction)
+	})
 }
 
 // What is not essential does not cost a message.
