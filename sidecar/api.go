@@ -50,17 +50,14 @@ func (s *Sidecar) Decide(ctx context.Context, q relay.Question) (policy.Decision
 		MsgType: cmp.Or(q.MsgType, "text"), Mentions: q.Mentions, SenderID: q.SenderID, ParentID: q.ParentID,
 		RootID: q.RootID, ThreadID: q.ThreadID,
 		TS: q.TS, UserTS: q.UserTS, Metadata: relay.Metadata{}}
-	if entries, err := s.chats.transcript.Tail(of.Channel, string(of.ID), decideTail); err == nil {
-		for _, e := range entries { // which knows more of it than the caller
-			if q.MessageID != "" && e.MessageID == string(q.MessageID) && q.Role != relay.RoleUser {
-				m.TS, m.UserTS, m.ParentID, m.RootID, m.ThreadID = relay.Millis(e.TS), relay.Millis(e.UserTS),
-					relay.MessageID(e.ParentID), relay.MessageID(e.RootID), e.ThreadID
-				if e.PartOf != "" {
-					m.Metadata[group.MetaPartOf] = quote(e.PartOf)
-				}
+	s.core.Group(of, func(g *group.State) {
+		if l := g.Line(q.MessageID); l != nil && q.MessageID != "" && q.Role != relay.RoleUser { // it knows more of it
+			m.TS, m.UserTS, m.ParentID, m.RootID, m.ThreadID = l.TS, l.UserTS, l.Parent, l.Root, l.Thread
+			if l.PartOf != "" {
+				m.Metadata[group.MetaPartOf] = quote(string(l.PartOf))
 			}
 		}
-	}
+	})
 	m.TS = cmp.Or(m.TS, relay.MillisOf(time.Now()))
 	m.RelayMsgID = cmp.Or(m.RelayMsgID, "decide")
 	e := group.Event{Kind: group.Arrived, At: time.Now(), Msg: m, Names: group.NamesOf(s.app.directory(), m)}
@@ -91,9 +88,6 @@ func (s *Sidecar) Decide(ctx context.Context, q relay.Question) (policy.Decision
 	}
 	return d, nil
 }
-
-// decideTail is how far back a message that is asked about is looked for in the transcript.
-const decideTail = 200
 
 // depths are the depths of a chat's lines, 0 where they are not known.
 func (s *Sidecar) depths(channel, chat string, entries []transcript.Entry) []int {

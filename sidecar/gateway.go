@@ -104,9 +104,10 @@ func (f *front) open(cfg *Config, o gateway.Options, failures *attempts.Failures
 	}
 	base := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(cfg.BaseURL.Host), ":443"), ":80")
 	open := func(host string) bool { return host == base || feishu.IsOpenHost(host) }
-	if f.entry, err = entry.New(entry.Options{Open: open, Mode: cmp.Or(c.TLS, "off"), CertFile: c.CertFile, KeyFile: c.KeyFile, DataDir: cfg.DataDir, Names: names,
-		Token: string(cfg.APIToken), Loopback: loopback, Allow: c.Allow, Handler: f.gateway.Handler(), Failures: failures,
-		Logger: o.Logger, Counter: o.Counter}); err != nil {
+	f.entry, err = entry.New(entry.Options{Open: open, Mode: cmp.Or(c.TLS, "off"), CertFile: c.CertFile, KeyFile: c.KeyFile,
+		DataDir: cfg.DataDir, Names: names, Token: string(cfg.APIToken), Loopback: loopback, Allow: c.Allow,
+		Handler: f.gateway.Handler(), Failures: failures, Logger: o.Logger, Counter: o.Counter})
+	if err != nil {
 		return fmt.Errorf("GATEWAY_TLS: %w", err)
 	}
 	return nil
@@ -138,9 +139,12 @@ func (f *front) serve(fail func(error)) {
 	}
 }
 
-// stop lets requests under way end and closes the long connections: the bot
-// connects again as soon as somebody listens.
+// stop lets requests under way end and closes the long connections: the bot connects again as soon as somebody listens.
+// Without a gateway f is nil.
 func (f *front) stop() {
+	if f == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishGateway)
 	defer cancel()
 	var ending sync.WaitGroup

@@ -54,10 +54,10 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	s.api.stop()
 	wait.Group(&reading, finishDelivery)
 	stopCore()
-	ending := time.AfterFunc(finishDelivery, s.stopFront)
+	ending := time.AfterFunc(finishDelivery, s.front.stop)
 	working.Wait()
 	ending.Stop()
-	s.stopFront()
+	s.front.stop()
 	serving.Wait()
 	if err := s.close(); err != nil {
 		s.log.Error("close", keyErr, err)
@@ -74,13 +74,6 @@ func (s *Sidecar) Run(ctx context.Context) error {
 const deliveryGrace = finishDelivery * 4 / 5
 
 var errListener = errors.New("listener failed")
-
-// stopFront ends the bot's calls and connections.
-func (s *Sidecar) stopFront() {
-	if s.front != nil {
-		s.front.stop()
-	}
-}
 
 // runFeishu starts what listens to Feishu, and to the bot's SDK.
 func (s *Sidecar) runFeishu(ctx context.Context, serving, reading *sync.WaitGroup, fail func(error)) {

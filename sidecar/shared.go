@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"fmt"
 
 	"feishu-relay/internal/safefile"
@@ -41,13 +42,6 @@ type SecretError struct {
 }
 
 func (e *SecretError) Error() string {
-	text := fmt.Sprintf("%s has another RELAY_SECRET (fingerprint %.8s, here %s), so neither bot is given what the other says",
-		e.Agent, e.Other, e.Own)
-	switch {
-	case e.Other == "":
-		text = fmt.Sprintf("%s has no RELAY_SECRET, so this bot is not given what its bot says", e.Agent)
-	case e.Own == "":
-		text = fmt.Sprintf("%s has a RELAY_SECRET and this sidecar has none, so its bot gets nothing from here", e.Agent)
-	}
-	return text + ": set the same at both and restart them"
+	return fmt.Sprintf("%s has another RELAY_SECRET (fingerprint %.8s, here %.8s), so a bot is not given what the other "+
+		"says: set the same at both and restart them", e.Agent, cmp.Or(e.Other, "none"), cmp.Or(e.Own, "none"))
 }
