@@ -118,17 +118,13 @@ func (c *checking) localAPI(ctx context.Context) []selftest.Finding {
 	}
 	soon, end := context.WithTimeout(ctx, healthWithin)
 	defer end()
-	var health struct{ Status string }
-	if err := c.api.get(soon, "/healthz", &health); err != nil || health.Status != "alive" {
-		return c.found(selftest.Fail, "local API", "address taken", taken, "LISTEN_ADDR")
-	}
 	var running sidecar.Status
-	err := c.api.get(ctx, "/v1/status", &running)
+	err := c.api.get(soon, "/v1/status", &running)
 	switch agent := running.Identity.Agent; {
 	case errors.Is(err, errToken):
 		return c.found(selftest.Warn, "local API", "other token", addr)
-	case err != nil:
-		return c.found(selftest.Warn, "local API", "no status", addr, err)
+	case err != nil || agent == "":
+		return c.found(selftest.Fail, "local API", "address taken", taken, "LISTEN_ADDR")
 	case agent != c.cfg.Agent:
 		return c.found(selftest.Fail, "local API", "other agent", agent, addr)
 	}

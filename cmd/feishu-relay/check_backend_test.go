@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -68,39 +67,6 @@ func TestCheckRedisRights(t *testing.T) {
 			_, found := checked(t)
 			wants(t, found, tt.check, tt.status, tt.says)
 		})
-	}
-}
-
-// With the rights that the mend names, and no others, the check is content, and
-// so is a sidecar.
-func TestRightsThatTheMendNamesAreEnough(t *testing.T) {
-	verify.Only(t)
-	for _, channel := range []string{"nanobot:feishu:outbound", "team"} {
-		configured(t)
-		srv := redistest.Start(t)
-		client := redis.NewClient(&redis.Options{Addr: srv.Addr()})
-		defer client.Close()
-		users := map[string]string{"nanobot:feishu:outbound": "nanobot:feishu:inbound", "team": "team:inbound"}[channel]
-		if err := client.Do(t.Context(), "ACL", "SETUSER", "joe", "on", ">pw", "+@all", "~"+channel+":*", "~"+users+":*", "~nanobot:mailbox:*",
-			"resetchannels", "&"+channel, "&"+users, "&agent.inbox.*").Err(); err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv("REDIS_URL", "redis://joe:pw@"+srv.Addr())
-		t.Setenv("RELAY_CHANNEL", channel)
-		code, found := checked(t)
-		if code != 0 {
-			t.Errorf("status %d: %v", code, found)
-		}
-		stop := beside(t, versionText())
-		for deadline := time.Now().Add(20 * time.Second); ; {
-			if _, found = checked(t); len(found["sidecar"]) > 0 && found["sidecar"][0].Status == selftest.OK {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %+v", channel, found["sidecar"])
-			}
-		}
-		stop()
 	}
 }
 
