@@ -173,9 +173,11 @@ func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Enve
 	a.log.Debug("mail is set aside", "key", item.Key)
 	badSignature := a.observeBroken(e, why)
 	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on without end
-	if !badSignature && nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self &&
-		mailbox.CheckAgent(e.From) == nil {
-		if err := a.answerNow(new(a.nack(e, asRefusal(why)))); err != nil {
+	if !badSignature && nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != "" && e.From != a.opts.Self {
+		a.mu.Lock()
+		err := a.answer(new(a.nack(e, asRefusal(why))))
+		a.mu.Unlock()
+		if err != nil {
 			return err
 		}
 	}
@@ -233,13 +235,6 @@ func (a *Agent) settle(ctx context.Context, key string, how mailbox.Outcome, sta
 		a.mu.Unlock()
 	}
 	return a.opts.Store.Settle(ctx, a.opts.Self, key, how)
-}
-
-// answerNow is answer for who does not have mu.
-func (a *Agent) answerNow(e *mailbox.Envelope) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.answer(e)
 }
 
 // answer sends another agent what became of its mail; nil: nothing. Where too much waits to be sent, it gets no answer:
