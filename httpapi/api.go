@@ -28,8 +28,8 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
-	"feishu-relay/dedup"
 	"feishu-relay/internal/attempts"
 	"feishu-relay/internal/web"
 	"feishu-relay/internal/webapi"
@@ -59,10 +59,11 @@ type Mail interface {
 
 // Options of the API. All functions are required.
 type Options struct {
-	Token       string        // "" on loopback only
-	AdminToken  string        // for people; "": Token is theirs, too
-	Name        string        // of the sidecar; the session cookie is named after it
-	Ended       *dedup.Window // signed-out sessions, at least [MaxEnded]; nil: in memory only
+	Token       string                // "" on loopback only
+	AdminToken  string                // for people; "": Token is theirs, too
+	Name        string                // of the sidecar; the session cookie is named after it
+	SignedOut   time.Time             // when somebody signed out last: sessions that began by then are over
+	SignOut     func(time.Time) error // stores that; nil: it is in memory only
 	Send        func(context.Context, relay.Outbound) (relay.Sent, error)
 	Hear        func(ctx context.Context, h relay.Heard, steers bool) (relay.Sent, error) // false: h is no command
 	Decide      func(context.Context, relay.Question) (policy.Decision, error)
@@ -100,7 +101,7 @@ type api struct {
 func New(o Options) http.Handler {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Failures = cmp.Or(o.Failures, attempts.New())
-	a := &api{Options: o, sessions: newSessions(cmp.Or(o.AdminToken, o.Token), o.Name, o.Ended),
+	a := &api{Options: o, sessions: newSessions(cmp.Or(o.AdminToken, o.Token), &o),
 		web: &webapi.API{MaxBody: maxBody, Invalid: relay.CodeInvalidRequest, Logger: o.Logger,
 			Other: relay.Errorf(web.CodeInternal, "see the sidecar's log")}}
 	mux, guarded := http.NewServeMux(), http.NewServeMux()
@@ -114,14 +115,15 @@ const bearer = "Bearer " // before a token
 // guard serves authorised requests and refuses others.
 func (a *api) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		session, forged := "", false
+		var live context.Context
+		forged := false
 		if a.Token != "" {
 			given, ok := strings.CutPrefix(r.Header.Get("Authorization"), bearer)
 			if !ok {
-				session, forged = a.sessions.of(r)
+				live, forged = a.sessions.of(r)
 			}
 			switch {
-			case ok && (isToken(given, a.Token) || isToken(given, a.sessions.token)), session != "":
+			case ok && (isToken(given, a.Token) || isToken(given, a.sessions.token)), live != nil:
 			case (ok || forged) && a.tooMany(w, r):
 				if forged && wantsPage(r) {
 					a.signInPage(w, r, http.StatusTooManyRequests, "")
@@ -152,8 +154,8 @@ func (a *api) guard(next http.Handler) http.Handler {
 			web.WriteError(w, errCrossOrigin)
 			return
 		}
-		if session != "" {
-			a.sessions.serve(next, w, r, session)
+		if live != nil {
+			serve(next, w, r, live)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/text/language"
 
-	"feishu-relay/dedup"
 	"feishu-relay/internal/web"
 	"feishu-relay/internal/weborigin"
 	"feishu-relay/relay"
@@ -28,32 +27,28 @@ import (
 // session at once.
 const sessionLife = 30 * 24 * time.Hour
 
-// MaxEnded is how many signed-out sessions are remembered; only a caller with
-// the token can begin and end more.
-const MaxEnded = 1000
-
 // sessions authorises browsers that have sent the token once. A session is a
-// cookie with its end, a random id and, as a proof, the HMAC of both under the
-// token. Only signed-out sessions are stored.
+// cookie with its end, a random text and, as a proof, the HMAC of both under the
+// token. Signing out in one browser ends all sessions, so that only that time is stored.
 type sessions struct {
 	token  string // of people; "": every caller on this host is authorised
 	cookie string // its name
-	ended  *dedup.Window
-	now    func() time.Time
+	store  func(time.Time) error
 
-	mu   sync.Mutex
-	live map[string]map[*http.Request]context.CancelFunc // running requests by session id; guarded by mu
+	mu    sync.Mutex
+	ended time.Time       // sessions that began by then are over; guarded by mu
+	live  context.Context // of the requests of the others; guarded by mu
+	stop  context.CancelFunc
 }
 
 // newSessions names the cookie after the sidecar: browsers share cookies between
 // all ports of a host.
-func newSessions(token, name string, ended *dedup.Window) *sessions {
-	if ended == nil {
-		ended = dedup.Memory(MaxEnded)
-	}
-	sum := sha256.Sum256([]byte(name))
-	return &sessions{token: token, cookie: "feishu_relay_" + hex.EncodeToString(sum[:4]), ended: ended, now: time.Now,
-		live: map[string]map[*http.Request]context.CancelFunc{}}
+func newSessions(token string, o *Options) *sessions {
+	sum := sha256.Sum256([]byte(o.Name))
+	s := &sessions{token: token, cookie: "feishu_relay_" + hex.EncodeToString(sum[:4]), ended: o.SignedOut,
+		store: o.SignOut}
+	s.live, s.stop = context.WithCancel(context.Background())
+	return s
 }
 
 func (s *sessions) mac(text string) string {
@@ -64,65 +59,51 @@ func (s *sessions) mac(text string) string {
 
 // begin returns the value of a new session's cookie.
 func (s *sessions) begin() string {
-	claims := strconv.FormatInt(s.now().Add(sessionLife).Unix(), 10) + "." + rand.Text()
+	claims := strconv.FormatInt(time.Now().Add(sessionLife).UnixNano(), 10) + "." + rand.Text()
 	return claims + "." + s.mac(claims)
 }
 
-// of returns the id of the live session of r, or "". forged reports that the
+// of returns a context that lasts as long as the session of r, or nil. forged reports that the
 // session's proof was not made with the token, which may have changed.
-func (s *sessions) of(r *http.Request) (id string, forged bool) {
+func (s *sessions) of(r *http.Request) (live context.Context, forged bool) {
 	c, err := r.Cookie(s.cookie)
 	if err != nil || c.Value == "" {
-		return "", false
+		return nil, false
 	}
 	dot := strings.LastIndexByte(c.Value, '.')
 	claims, proof := c.Value[:max(0, dot)], c.Value[dot+1:]
-	end, id, _ := strings.Cut(claims, ".")
+	text, _, _ := strings.Cut(claims, ".")
 	if !hmac.Equal([]byte(proof), []byte(s.mac(claims))) {
-		return "", true
+		return nil, true
 	}
-	seconds, err := strconv.ParseInt(end, 10, 64)
-	if err != nil || s.now().Unix() >= seconds || s.ended.Seen(id) {
-		return "", false
+	end, err := strconv.ParseInt(text, 10, 64)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || time.Now().UnixNano() >= end || !time.Unix(0, end).Add(-sessionLife).After(s.ended) {
+		return nil, false
 	}
-	return id, false
+	return s.live, false
 }
 
-// serve serves r, a request of the session id, until the session is signed out.
-func (s *sessions) serve(next http.Handler, w http.ResponseWriter, r *http.Request, id string) {
+// serve serves r, a request of a session, until that is over.
+func serve(next http.Handler, w http.ResponseWriter, r *http.Request, live context.Context) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	s.mu.Lock()
-	if s.ended.Seen(id) { // signed out since the request came
-		cancel()
-	}
-	if s.live[id] == nil {
-		s.live[id] = map[*http.Request]context.CancelFunc{}
-	}
-	s.live[id][r] = cancel
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if delete(s.live[id], r); len(s.live[id]) == 0 {
-			delete(s.live, id)
-		}
-	}()
+	defer context.AfterFunc(live, cancel)()
 	next.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// end ends a session, now and after a restart.
-func (s *sessions) end(id string) error {
-	if s.ended.Claim(id) != dedup.New {
+// end ends all sessions, now and after a restart.
+func (s *sessions) end() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+	s.live, s.stop = context.WithCancel(context.Background())
+	s.ended = time.Now()
+	if s.store == nil {
 		return nil
 	}
-	err := s.ended.Settle(id, true)
-	s.mu.Lock()
-	for _, cancel := range s.live[id] {
-		cancel()
-	}
-	s.mu.Unlock()
-	return err
+	return s.store(s.ended)
 }
 
 // isToken reports whether given is the token, in constant time.
@@ -173,20 +154,20 @@ func (a *api) signIn(w http.ResponseWriter, r *http.Request) {
 	toPage(w)
 }
 
-// signOut serves POST /sign-out: it ends this browser's session.
+// signOut serves POST /sign-out: it ends the sessions of all browsers.
 func (a *api) signOut(w http.ResponseWriter, r *http.Request) {
 	if weborigin.Foreign(nil, r) {
 		web.WriteError(w, errCrossOrigin)
 		return
 	}
-	id, forged := a.sessions.of(r)
+	live, forged := a.sessions.of(r)
 	if a.Token != "" && forged && a.tooMany(w, r) {
 		web.WriteError(w, errTooMany)
 		return
 	}
-	if a.Token != "" && id != "" {
-		if err := a.sessions.end(id); err != nil {
-			a.Logger.Error("a signed-out session cannot be stored; it is valid again after a restart", "err", err)
+	if a.Token != "" && live != nil {
+		if err := a.sessions.end(); err != nil {
+			a.Logger.Error("signing out cannot be stored; the sessions are valid again after a restart", "err", err)
 		}
 		a.sessions.set(w, r, "", -time.Second)
 	}

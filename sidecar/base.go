@@ -9,7 +9,6 @@ import (
 	"os"
 
 	"feishu-relay/core"
-	"feishu-relay/dedup"
 	"feishu-relay/internal/safefile"
 )
 
@@ -84,13 +83,4 @@ func (b *base) openFolders() (err error) {
 			"use Redis instead", "folder", b.cfg.RelayDir, "filesystem", fs)
 	}
 	return nil
-}
-
-// window opens a window of ids below the folder processed.
-func (b *base) window(name string, size int) (*dedup.Window, error) {
-	w, err := dedup.Open(b.processed, b.name()+name, size)
-	if err == nil {
-		b.onClose(w.Close)
-	}
-	return w, err
 }

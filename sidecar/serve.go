@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -11,30 +12,32 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"feishu-relay/dedup"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/attempts"
+	"feishu-relay/internal/safefile"
 	"feishu-relay/mailapi"
 )
 
 // localAPI is the server of the local API.
 type localAPI struct {
 	*server
-	failures  *attempts.Failures // wrong tokens, of the API and of tunnels
-	lines     mailapi.Lines      // of a bot at /v1/mailbox/ws
-	signedOut *dedup.Window      // sessions of browsers
-}
-
-func (s *Sidecar) openAPI() (err error) {
-	s.api = &localAPI{failures: attempts.New()}
-	s.api.signedOut, err = s.window(".sessions.jsonl", httpapi.MaxEnded)
-	return err
+	failures *attempts.Failures // wrong tokens, of the API and of tunnels
+	lines    mailapi.Lines      // of a bot at /v1/mailbox/ws
 }
 
 // listen binds the listener of the local API.
 func (s *Sidecar) listen() (err error) {
 	a, b, o := s.api, s.base, s.served()
-	o.Token, o.AdminToken, o.Ended, o.Failures = string(b.cfg.APIToken), string(b.cfg.AdminToken), a.signedOut, a.failures
+	o.Token, o.AdminToken, o.Failures = string(b.cfg.APIToken), string(b.cfg.AdminToken), a.failures
+	signedOut := b.name() + ".signed-out"
+	if text, err := safefile.ReadFile(b.processed, signedOut); err == nil {
+		_ = o.SignedOut.UnmarshalText(text) // else never
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	o.SignOut = func(at time.Time) error {
+		return safefile.Replace(b.processed, signedOut, at.AppendFormat(nil, time.RFC3339Nano))
+	}
 	o.Name, o.Metrics, o.Logger = string(b.cfg.Agent)+" "+b.cfg.ListenAddr, b.metrics.handler(), b.log
 	if a.server, err = listenOn("LISTEN_ADDR", b.cfg.ListenAddr, httpapi.New(o), b.log); err != nil {
 		return &setting{err}

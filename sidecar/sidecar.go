@@ -28,6 +28,7 @@ import (
 	"feishu-relay/book"
 	"feishu-relay/core"
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/attempts"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailapi"
 	"feishu-relay/mcptools"
@@ -108,10 +109,11 @@ func New(cfg Config, opts Options) (*Sidecar, error) {
 }
 
 func open(cfg Config, opts Options) (*Sidecar, error) {
-	s := &Sidecar{base: newBase(cfg, opts), started: time.Now(), events: &httpapi.Events{}, copies: newCopies()}
+	s := &Sidecar{base: newBase(cfg, opts), started: time.Now(), events: &httpapi.Events{}, copies: newCopies(),
+		api: &localAPI{failures: attempts.New()}}
 	s.passed, _ = lru.New[relay.MessageID, struct{}](maxCopies) // fails only for a size below 1
 	for _, open := range []func() error{s.openFolders, s.openChats, s.openApp, s.openPresence, s.openLanes, s.openJudge,
-		func() error { return s.openCore(opts.channels) }, s.openMail, s.openAPI, s.openFront, s.openSpeaker, s.listen} {
+		func() error { return s.openCore(opts.channels) }, s.openMail, s.openFront, s.openSpeaker, s.listen} {
 		if err := open(); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
