@@ -113,6 +113,7 @@ type Core struct {
 
 	lanes   [3]*lane
 	edits   *dedup.Window // ids of edits that came
+	shares  shares
 	texts   texts
 	writes  writes
 	heard   waiting[relay.Reason] // by message: who reported it waits for what becomes of it
@@ -136,6 +137,7 @@ func Open(o Options) (*Core, error) {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.notes.wake, c.notes.list = make(chan struct{}, 1), map[string]json.RawMessage{}
 	c.texts.list, c.writes.list = map[string][]loop.Effect{}, map[uint64]context.CancelFunc{}
+	c.shares.list = map[loop.Chat][]*group.Effect{}
 	for i, q := range []relay.Backend{o.Bots, o.People, o.Side} {
 		c.lanes[i] = &lane{name: []string{Outbound, Inbound, Side}[i], queue: q}
 	}

@@ -95,7 +95,7 @@ func (l *lane) offered(lines [][]byte, err error) {
 type published struct {
 	line []byte
 	of   loop.Chat
-	done string
+	done []string // keys of effects
 }
 
 type keptLine struct {
@@ -226,36 +226,44 @@ func (c *Core) repeated(id relay.MessageID) bool {
 	return false
 }
 
-// sideLine is a record on the side lane.
+// sideLine is records on the side lane.
 type sideLine struct {
 	Channel string          `json:"channel"`
 	ChatID  relay.ChatID    `json:"chat_id"`
 	Agent   relay.AgentName `json:"agent"`
-	Record  *group.Record   `json:"record"`
+	Records []*group.Record `json:"records"`
+}
+
+// isWhole reports whether a line has its records; a command and a notice count by their ids.
+func (s *sideLine) isWhole() bool {
+	return len(s.Records) > 0 && !slices.ContainsFunc(s.Records, func(r *group.Record) bool {
+		return r == nil || r.ID == "" && r.Text+string(r.Act) != ""
+	})
 }
 
 // RecallLine is a line of the side lane that a message was recalled, as an agent says it.
 func RecallLine(of loop.Chat, agent relay.AgentName, id relay.MessageID, secret string) ([]byte, error) {
 	r := group.Record{Kind: group.KindRecall, Agent: agent, Of: id, TS: relay.MillisOf(time.Now())}
-	line, err := relay.Marshal(sideLine{of.Channel, of.ID, agent, &r})
+	line, err := relay.Marshal(sideLine{of.Channel, of.ID, agent, []*group.Record{&r}})
 	if err == nil && secret != "" {
 		line, err = relay.Sign(line, secret)
 	}
 	return line, err
 }
 
-// isRefusal reports whether a record only says that a sidecar with another secret has refused a message for that.
+// isRefusal reports whether a line only says that a sidecar with another secret has refused messages for that.
 func (c *Core) isRefusal(s *sideLine) bool {
-	v := s.Record.Verdict
-	return s.Record.Kind == group.KindVerdict && v != nil && v.Stopped == relay.BadSignature && c.Foreign(s.Agent) != nil
+	return c.Foreign(s.Agent) != nil && !slices.ContainsFunc(s.Records, func(r *group.Record) bool {
+		return r.Kind != group.KindVerdict || r.Verdict == nil || r.Verdict.Stopped != relay.BadSignature
+	})
 }
 
 // takeRecord takes in a line of the side lane.
 func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
 	var s sideLine
 	err := json.Unmarshal(d.Line, &s)
-	if err == nil && (s.Record == nil || s.Record.ID == "" && s.Record.Text+string(s.Record.Act) != "") {
-		err = relay.ErrMalformed // a command and a notice count by their ids
+	if err == nil && !s.isWhole() {
+		err = relay.ErrMalformed
 	}
 	part := l.name
 	if err == nil && c.Secret != "" && !c.isRefusal(&s) {
@@ -269,11 +277,15 @@ func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
 		return
 	}
 	of := loop.Chat{Channel: s.Channel, ID: s.ChatID}
-	s.Record.Agent = s.Agent
+	for _, r := range s.Records {
+		r.Agent = s.Agent
+	}
 	c.member(ctx, of, false)
-	if c.loop.Post(ctx, loop.Event{Chat: of, Group: &group.Event{Kind: group.Side, Record: s.Record},
+	if c.loop.Post(ctx, loop.Event{Chat: of, Group: &group.Event{Kind: group.Side, Records: s.Records},
 		Saved: d.Settle}) == nil {
-		c.Watch.Took(of, s.Record)
+		for _, r := range s.Records {
+			c.Watch.Took(of, r)
+		}
 	}
 }
 
@@ -335,7 +347,7 @@ func (c *Core) publish(l *lane) {
 			c.Trace("published")
 		}
 		for _, p := range batch {
-			c.done(p.of, p.done)
+			c.done(p.of, p.done...)
 		}
 		l.out.drop(len(batch))
 	}
@@ -409,6 +421,7 @@ func (c *Core) noted(key string, value json.RawMessage) {
 func (c *Core) drain(d time.Duration) {
 	ctx, cancel := context.WithTimeout(c.ctx, d)
 	defer cancel()
+	c.publishShares()
 	_ = wait.Until(ctx, 5*time.Millisecond, func(context.Context) (bool, error) {
 		return !slices.ContainsFunc(c.lanes[:], func(l *lane) bool { return l.out.size() > 0 }), nil
 	})
@@ -425,24 +438,68 @@ func (c *Core) send(of loop.Chat, f *group.Effect) {
 	l.seq++
 	m.Seq = l.seq
 	text, err := m.Encode()
-	c.put(l, of, f, text, err)
+	c.put(l, of, text, err, f.Key)
 }
 
-// share has a record published.
+// shares are the records that are to be published soon, those of a chat in one line: else each message of a bot would
+// cost the others as much again for what became of it.
+type shares struct {
+	mu   sync.Mutex
+	list map[loop.Chat][]*group.Effect // guarded by mu
+}
+
+// What the verdicts on a chat's messages wait for further ones, and how many go in a line.
+const (
+	shareAfter = 20 * time.Millisecond
+	maxShares  = 100
+)
+
+// share has a record published: a verdict after shareAfter, others at once.
 func (c *Core) share(of loop.Chat, f *group.Effect) {
-	text, err := relay.Marshal(sideLine{of.Channel, of.ID, c.Agent, f.Record})
-	c.put(c.lanes[2], of, f, text, err)
+	c.shares.mu.Lock()
+	defer c.shares.mu.Unlock()
+	isVerdict := f.Record.Kind == group.KindVerdict
+	if waiting := len(c.shares.list[of]); waiting == maxShares || waiting > 0 && !isVerdict {
+		c.publishSharesOf(of)
+	}
+	if c.shares.list[of] = append(c.shares.list[of], f); !isVerdict {
+		c.publishSharesOf(of)
+	} else if len(c.shares.list) == 1 && len(c.shares.list[of]) == 1 {
+		time.AfterFunc(shareAfter, c.publishShares)
+	}
 }
 
-func (c *Core) put(l *lane, of loop.Chat, f *group.Effect, text []byte, err error) {
+// publishShares has all records published that wait for that.
+func (c *Core) publishShares() {
+	c.shares.mu.Lock()
+	defer c.shares.mu.Unlock()
+	for of := range c.shares.list {
+		c.publishSharesOf(of)
+	}
+}
+
+// publishSharesOf is for a caller that has locked c.shares.
+func (c *Core) publishSharesOf(of loop.Chat) {
+	line := sideLine{Channel: of.Channel, ChatID: of.ID, Agent: c.Agent}
+	var keys []string
+	for _, f := range c.shares.list[of] {
+		line.Records, keys = append(line.Records, f.Record), append(keys, f.Key)
+	}
+	delete(c.shares.list, of)
+	text, err := relay.Marshal(line)
+	c.put(c.lanes[2], of, text, err, keys...)
+}
+
+// put has a line published; then the effects with these keys are done.
+func (c *Core) put(l *lane, of loop.Chat, text []byte, err error, keys ...string) {
 	if err == nil && c.Secret != "" {
 		text, err = relay.Sign(text, c.Secret)
 	}
 	if err != nil {
 		c.Watch.Problem("publish", err)
-		c.work.Go(func() { c.done(of, f.Key) })
+		c.work.Go(func() { c.done(of, keys...) })
 		return
 	}
 	l.change(func(st *LaneStatus) { st.Pending, st.Bytes = st.Pending+1, st.Bytes+int64(len(text)) })
-	l.out.add(published{text, of, f.Key})
+	l.out.add(published{text, of, keys})
 }

@@ -107,9 +107,9 @@ func (w *waiting[T]) tell(key string, v T) {
 	delete(w.list, key)
 }
 
-// done reports that an effect has its result.
-func (c *Core) done(of loop.Chat, key string) {
-	c.result(of, group.Event{Kind: group.Done, Key: key})
+// done reports that effects were done.
+func (c *Core) done(of loop.Chat, keys ...string) {
+	_ = c.loop.Post(c.ctx, loop.Event{Chat: of, Did: keys})
 }
 
 func (c *Core) result(of loop.Chat, e group.Event) {

@@ -43,7 +43,7 @@ func TestBounds(t *testing.T) {
 			apply(Event{Kind: Recalled, ID: relay.MessageID(fmt.Sprintf("om_%d", n/2))})
 		case n%17 == 0:
 			apply(Event{Kind: Side,
-				Record: &Record{Kind: KindVerdict, Agent: "b", Of: id + "_later", Verdict: &Verdict{At: m.TS}}})
+				Records: []*Record{{Kind: KindVerdict, Agent: "b", Of: id + "_later", Verdict: &Verdict{At: m.TS}}}})
 		default:
 			for _, e := range apply(Event{Kind: Arrived, Msg: &m}) {
 				if e.Do == Deliver || e.Do == Append || e.Do == Share {

@@ -58,7 +58,7 @@ const (
 	// Native is Msg, Names: another bot's message that Feishu itself delivered to this bot. It waits until TS Until for
 	// the relay's copy, an Arrived, which has the final text.
 	Native EventKind = "native"
-	Side   EventKind = "side" // Record: of another sidecar
+	Side   EventKind = "side" // Records: of another sidecar, in their order
 	// Delivered is ID: the bot has the message, or (Verdict.Stopped, Detail) will not get it; Verdict.Door.
 	Delivered    EventKind = "delivered"
 	Acknowledged EventKind = "acknowledged" // ID: the bot has confirmed a message that was delivered
@@ -86,7 +86,7 @@ type Event struct {
 	Reason   relay.Reason      `json:"reason,omitempty"`   // why Msg stops, if its reader says so: a bad signature
 	User     bool              `json:"user,omitempty"`     // Feishu calls the sender a user: only users can command
 	MayEdit  bool              `json:"may_edit,omitempty"` // as far as this sidecar knows, the sender may change settings
-	Record   *Record           `json:"record,omitempty"`
+	Records  []*Record         `json:"records,omitempty"`
 	ID       relay.MessageID   `json:"id,omitempty"`
 	TS       relay.Millis      `json:"ts,omitempty"`
 	Until    relay.Millis      `json:"until,omitempty"`

@@ -79,7 +79,7 @@ var faults = []fault{
 	{name: "the transcript keeps what was recalled", want: "transcript",
 		effect: func(_ *node, e *Effect) bool { return e.Do != Redact }},
 	{name: "a recall is not heard", want: "still has", apply: func(n *node, e *Event) bool {
-		return n.agent != "b" || e.Kind != Recalled && (e.Kind != Side || e.Record.Kind != KindRecall)
+		return n.agent != "b" || e.Kind != Recalled && (e.Kind != Side || e.Records[0].Kind != KindRecall)
 	}},
 }
 
@@ -432,7 +432,7 @@ func (n *node) run(e *Effect) {
 	case Share:
 		for _, o := range w.nodes {
 			if o != n {
-				o.send(n.agent+" side", Event{Kind: Side, Record: e.Record})
+				o.send(n.agent+" side", Event{Kind: Side, Records: []*Record{e.Record}})
 			}
 		}
 	case Deliver:

@@ -137,7 +137,9 @@ func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 	case Native:
 		s.native(&e)
 	case Side:
-		s.fold(e.Record)
+		for _, r := range e.Records {
+			s.fold(r)
+		}
 	case Delivered:
 		s.delivered(e.ID, *e.Verdict)
 	case Acknowledged:

@@ -58,6 +58,7 @@ type Event struct {
 	Chat    Chat           // of Group; zero: each chat that is known
 	Group   *group.Event   // may be nil
 	Deliver *deliver.Event // may be nil
+	Did     []string       // keys of effects of the Chat that were done: [group.Done] of each, without anything else
 	// TextOf and Text are what the bot gets for an item, with its Take or when its text has changed; "": nothing new.
 	TextOf string
 	Text   json.RawMessage
@@ -192,6 +193,9 @@ func (c *Core) Step(now time.Time, e Event) (records []book.Record, effects []Ef
 			r.Value = e.Value
 		}
 		c.records = append(c.records, r)
+	}
+	for _, key := range e.Did {
+		c.toChat(e.Chat, group.Event{Kind: group.Done, Key: key})
 	}
 	switch {
 	case e.Group == nil:

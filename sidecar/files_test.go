@@ -331,7 +331,7 @@ func TestFilesOfWhatWasRecalled(t *testing.T) {
 	})
 	queue := queueEnd{path: filepath.Join(n.dir, "relay", "outbound.jsonl")}
 	must(t, queue.put(t.Context(), "side", fmt.Sprintf(`{"channel":"feishu","chat_id":%q,"agent":"operator",`+
-		`"record":{"kind":"recall","of":%q,"ts":%d}}`+"\n", n.chat, picture, time.Now().UnixMilli())))
+		`"records":[{"kind":"recall","of":%q,"ts":%d}]}`+"\n", n.chat, picture, time.Now().UnixMilli())))
 	n.until("it is recalled", func() bool { return n.shownOf(b, picture).Recalled })
 	n.refused(b, picture, key, http.StatusGone, "recalled")
 }

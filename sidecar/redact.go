@@ -189,13 +189,13 @@ func (e *eraser) has(line []byte) bool {
 		Channel    string          `json:"channel"`
 		ChatID     relay.ChatID    `json:"chat_id"`
 		Metadata   relay.Metadata  `json:"metadata"`
-		Record     group.Record    `json:"record"` // of the side lane
+		Records    []group.Record  `json:"records"` // of the side lane
 	}
 	_ = json.Unmarshal(line, &l) // a field of another type is left out
 	if l.Channel != "" && l.Channel != e.of.Channel || l.ChatID != "" && l.ChatID != e.of.ID {
 		return false
 	}
-	said := l.Record.Text != "" || l.Record.Answer != ""
-	return said && (l.Record.Message == e.id || l.Record.Of == e.id) ||
+	says := func(r group.Record) bool { return r.Text+r.Answer != "" && (r.Message == e.id || r.Of == e.id) }
+	return slices.ContainsFunc(l.Records, says) ||
 		l.MessageID == e.id || l.RelayMsgID == e.id || l.Metadata.Text(group.MetaEditOf) == string(e.id)
 }

@@ -180,12 +180,17 @@ func recordsIn(lines []string, chat string) (all []group.Record) {
 	known := map[string]bool{}
 	for _, line := range lines {
 		var s struct {
-			ChatID string       `json:"chat_id"`
-			Record group.Record `json:"record"`
+			ChatID  string         `json:"chat_id"`
+			Records []group.Record `json:"records"`
 		}
-		if json.Unmarshal([]byte(line), &s) == nil && s.ChatID == chat && (s.Record.ID == "" || !known[s.Record.ID]) {
-			known[s.Record.ID] = true
-			all = append(all, s.Record)
+		if json.Unmarshal([]byte(line), &s) != nil || s.ChatID != chat {
+			continue
+		}
+		for _, r := range s.Records {
+			if r.ID == "" || !known[r.ID] {
+				known[r.ID] = true
+				all = append(all, r)
+			}
 		}
 	}
 	return all

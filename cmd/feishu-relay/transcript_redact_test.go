@@ -271,8 +271,8 @@ func TestRedactReports(t *testing.T) {
 	for name, content := range map[string]string{
 		"outbound.jsonl":                      line + `{"relay_msg_id":"om_1","content":"the kiwi` + line[:20] + `om_2","content":"stays","chat_id":"oc_x"}` + "\n",
 		"outbound.00000000000000000001.jsonl": line + line,
-		"side/side.jsonl": `{"channel":"feishu","chat_id":"oc_x","agent":"agent_a","record":{"id":"command/om_1","kind":"command",` +
-			`"message_id":"om_1","of":"om_1","text":"/relay limit 5 the kiwi","ts":1}}` + "\n",
+		"side/side.jsonl": `{"channel":"feishu","chat_id":"oc_x","agent":"agent_a","records":[{"id":"command/om_1","kind":"command",` +
+			`"message_id":"om_1","of":"om_1","text":"/relay limit 5 the kiwi","ts":1}]}` + "\n",
 	} {
 		path := filepath.Join(relay, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
