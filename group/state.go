@@ -108,7 +108,9 @@ func (s *State) UnmarshalJSON(snapshot []byte) error {
 // changed s need not be there. Equal events make equal States.
 func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 	s.clock, s.now, s.effects, s.changed = e.At, relay.MillisOf(e.At), nil, e.Kind != Tick || len(e.Did) > 0
-	maps.DeleteFunc(s.d.Todo, func(key string, _ *Effect) bool { return slices.Contains(e.Did, key) })
+	for _, key := range e.Did {
+		delete(s.d.Todo, key)
+	}
 	switch e.Kind {
 	case Start:
 		s.start(e.Config)
