@@ -90,7 +90,7 @@ type Watch interface {
 	Read(lane string)
 	Malformed(line []byte, err error)
 	Arrived(lane string, d *relay.Delivery, m *relay.Message)
-	Recorded(m *relay.Message, e transcript.Entry, added bool)
+	Recorded(m *relay.Message, e transcript.Entry, depth int, added bool)
 	Said(m *relay.Message)
 	Decided(m *relay.Message, d policy.Decision, mentioned bool)
 	Stopped(s Stop)

@@ -131,8 +131,8 @@ func (c *Core) do(e loop.Effect) {
 	case group.Append, group.Retext:
 		c.inOrder(e.Chat.String(), e)
 	case group.Redact:
-		c.work.Go(func() { c.Watch.Recalled(e.Chat, f.ID) })
 		c.inOrder(e.Chat.String(), e)
+		c.work.Go(func() { c.Watch.Recalled(e.Chat, f.ID) })
 	case group.Publish:
 		if f.Msg.Role == relay.RoleUser && f.Msg.SenderName == "" { // behind its line, where its sender has a name
 			c.inOrder(e.Chat.String(), e)
@@ -290,6 +290,15 @@ func (t *texts) next(order string, done bool) (e loop.Effect, ok bool) {
 	return t.list[order][0], true
 }
 
+// recalls reports whether one of these messages is to be redacted.
+func (t *texts) recalls(order string, ids ...relay.MessageID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.list[order], func(e loop.Effect) bool {
+		return e.Group.Do == group.Redact && slices.Contains(ids, e.Group.ID)
+	})
+}
+
 // writeTexts does what is to be done in an order.
 func (c *Core) writeTexts(order string) {
 	pauses := wait.NewBackoff(retryFirst, retryMost)
@@ -337,7 +346,10 @@ func (c *Core) append(of loop.Chat, f *group.Effect) error {
 		return nil
 	}
 	if err == nil {
-		c.Watch.Recorded(f.Msg, e, added)
+		if c.texts.recalls(of.String(), f.ID, group.EditOf(f.Msg)) {
+			e.Content, e.Recalled = "", true
+		}
+		c.Watch.Recorded(f.Msg, e, f.Depth, added)
 		if f.Msg.SenderAgentName == c.Agent && f.Msg.Role != relay.RoleUser {
 			c.Trace("recorded")
 		}

@@ -135,6 +135,7 @@ type Effect struct {
 	Nr        uint64           `json:"nr,omitempty"`  // the order of effects
 	ID        relay.MessageID  `json:"id,omitempty"`
 	Msg       *relay.Message   `json:"msg,omitempty"`
+	Depth     int              `json:"depth,omitempty"`     // of an Append
 	Mentioned bool             `json:"mentioned,omitempty"` // of a Deliver and an Ask: it addresses this bot
 	Record    *Record          `json:"record,omitempty"`
 	Reason    relay.Reason     `json:"reason,omitempty"`

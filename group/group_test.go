@@ -278,7 +278,9 @@ func (c *conversation) said(kind EventKind, d *datadriven.TestData) Event {
 	return Event{Kind: kind, Msg: &m, Names: NamesOf(directory(), &m)}
 }
 
-func (c *conversation) side(t *testing.T, r Record) { c.apply(t, Event{Kind: Side, Records: []*Record{&r}}) }
+func (c *conversation) side(t *testing.T, r Record) {
+	c.apply(t, Event{Kind: Side, Records: []*Record{&r}})
+}
 
 func (c *conversation) member(t *testing.T, in bool) {
 	if in {

@@ -23,10 +23,12 @@ func (s *State) bounded(e *Event) *relay.Message {
 
 // record adds a message to the lines and to the transcript.
 func (s *State) record(l *Line, m *relay.Message) {
+	depth := 0
 	if l != nil {
 		s.insert(l)
+		depth = l.Depth
 	}
-	s.do(Effect{Do: Append, Key: "append/" + string(m.ID()), ID: m.ID(), Msg: m})
+	s.do(Effect{Do: Append, Key: "append/" + string(m.ID()), ID: m.ID(), Msg: m, Depth: depth})
 }
 
 // ignore ends an event that changes nothing.

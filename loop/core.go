@@ -100,6 +100,7 @@ type chat struct {
 	log  log
 	did  []string  // for the next event
 	note time.Time // when did is to be in the book at the latest; zero: it is empty
+	due  time.Time // when State wants a Tick; zero: never
 }
 
 // log is the events of a state in the book.
@@ -219,7 +220,7 @@ func (c *Core) Tick(now time.Time) (records []book.Record, effects []Effect) {
 		c.toBot(deliver.Event{Kind: deliver.Tick})
 	}
 	for _, of := range c.Chats() {
-		if x := c.chats[of]; isDue(x.Next()) || isDue(x.note) {
+		if x := c.chats[of]; isDue(x.due) || isDue(x.note) {
 			c.toChat(of, group.Event{Kind: group.Tick})
 		}
 	}
@@ -240,7 +241,7 @@ func (c *Core) Stop() (records []book.Record) {
 func (c *Core) Next() time.Time {
 	next := c.bot.Next()
 	for _, x := range c.chats {
-		for _, at := range [...]time.Time{x.Next(), x.note} {
+		for _, at := range [...]time.Time{x.due, x.note} {
 			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
@@ -290,7 +291,7 @@ func (c *Core) toChat(of Chat, e group.Event) {
 	}
 	e.At, e.Did = c.now, x.did
 	effects, changed := x.Apply(e)
-	if changed {
+	if x.due = x.Next(); changed {
 		x.did, x.note = nil, time.Time{}
 		c.record(&x.log, x.State, e)
 	}

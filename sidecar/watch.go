@@ -82,20 +82,12 @@ func (s *Sidecar) Said(m *relay.Message) {
 }
 
 // Recorded shows watchers a message.
-func (s *Sidecar) Recorded(m *relay.Message, e transcript.Entry, added bool) {
+func (s *Sidecar) Recorded(m *relay.Message, e transcript.Entry, depth int, added bool) {
 	s.metrics.recorded(e.Role, added)
 	shown := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID,
 		RelayMsgID: cmp.Or(group.EditOf(m), m.ID()), Role: e.Role, Sender: e.Sender, SenderName: m.SenderName,
-		Content: m.Content, ThreadID: m.ThreadID, ParentID: m.ParentID, RootID: m.RootID, TS: relay.Millis(e.TS),
+		Content: e.Content, Depth: depth, Recalled: e.Recalled, ThreadID: m.ThreadID, ParentID: m.ParentID, RootID: m.RootID, TS: relay.Millis(e.TS),
 		Own: m.SenderAgentName == s.cfg.Agent && m.Role != relay.RoleUser, Edited: e.EditOf != ""}
-	s.core.Group(core.ChatOf(m.Channel, m.ChatID), func(g *group.State) {
-		if l := g.Line(m.ID()); l != nil {
-			shown.Depth = l.Depth
-		}
-		if g.Gone(m.ID()) || g.Gone(group.EditOf(m)) {
-			shown.Content, shown.Recalled = "", true
-		}
-	})
 	s.events.Publish(shown)
 	if m.Channel == relay.DefaultChannel && m.Role == relay.RoleUser {
 		s.nameChat(m.ChatID)
