@@ -20,7 +20,6 @@ import (
 	"feishu-relay/dedup"
 	"feishu-relay/deliver"
 	"feishu-relay/group"
-	"feishu-relay/internal/wait"
 	"feishu-relay/loop"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
@@ -113,16 +112,14 @@ type Core struct {
 
 	lanes   [3]*lane
 	edits   *dedup.Window // ids of edits that came
-	shares  shares
 	texts   texts
 	writes  writes
 	heard   waiting[relay.Reason] // by message: who reported it waits for what becomes of it
 	passing waiting[Passage]      // by message: the gateway waits for it
-	holding waiting[struct{}]     // by message: the gateway has its event, and may be about to note it
 	calls   waiting[error]        // by Call
 	mails   sync.Map              // by key: of GiveMail, *mail
 	wrote   chan struct{}         // closed when the newest write of a Resumer is written; of the loop
-	notes   notes
+	notes   line[loop.Event]
 	goesOn  atomic.Bool // what an earlier process left has begun again; for Trace
 	members sync.Map    // loop.Chat to bool: what was said of it to the loop
 	set     struct {    // what the loop was told of Config and Member
@@ -135,9 +132,7 @@ type Core struct {
 func Open(o Options) (*Core, error) {
 	c := &Core{Options: o, edits: dedup.Memory(o.Dedup), own: string(o.Agent) + "/" + time.Now().Format(time.RFC3339Nano)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.notes.wake, c.notes.list = make(chan struct{}, 1), map[string]json.RawMessage{}
 	c.texts.list, c.writes.list = map[string][]loop.Effect{}, map[uint64]context.CancelFunc{}
-	c.shares.list = map[loop.Chat][]*group.Effect{}
 	for i, q := range []relay.Backend{o.Bots, o.People, o.Side} {
 		c.lanes[i] = &lane{name: []string{Outbound, Inbound, Side}[i], queue: q}
 	}
@@ -170,12 +165,12 @@ func (c *Core) Run(ctx context.Context, answers, publishing time.Duration) error
 	for _, l := range c.lanes {
 		c.work.Go(func() { c.publish(l) })
 	}
+	c.work.Go(c.writeNotes)
 	looping.Go(func() { err = c.loop.Run(inLoop) })
 	for _, ch := range c.Channels {
 		reading.Go(func() { c.watchChannel(ctx, ch) })
 	}
 	c.readLanes(ctx, &reading)
-	reading.Go(func() { c.writeNotes(ctx) })
 	<-ctx.Done()
 	reading.Wait()
 	c.writes.finish(answers)
@@ -201,9 +196,14 @@ func (c *Core) Group(of loop.Chat, see func(*group.State)) {
 }
 
 // Lane is the state of a lane.
-func (c *Core) Lane(name string) LaneStatus {
+func (c *Core) Lane(name string) (st LaneStatus) {
 	i := slices.IndexFunc(c.lanes[:], func(l *lane) bool { return l.name == name })
-	return c.lanes[i].status(time.Now())
+	c.lanes[i].change(func(now *LaneStatus) {
+		if st = *now; !st.since.IsZero() {
+			st.Stalled = time.Since(st.since)
+		}
+	})
+	return st
 }
 
 // In reports whether messages of a chat may reach the bot and its transcript.
@@ -240,32 +240,16 @@ func (c *Core) Online(ctx context.Context, agents []relay.AgentName, away bool) 
 
 // Note stores a value in the book soon; nil deletes it. It does not wait.
 func (c *Core) Note(key string, value json.RawMessage) {
-	c.notes.mu.Lock()
-	defer c.notes.mu.Unlock()
-	c.notes.list[key] = value
-	wait.Wake(c.notes.wake)
+	c.notes.add(loop.Event{Note: key, Value: value})
 }
 
-// notes are those to be stored: the newest of each key.
-type notes struct {
-	wake chan struct{} // of capacity 1
-	mu   sync.Mutex
-	list map[string]json.RawMessage // guarded by mu
-}
-
-// writeNotes stores notes until ctx is done, and then those that are left, unless the disk refuses them.
-func (c *Core) writeNotes(ctx context.Context) {
-	last, cancel := context.WithCancel(c.ctx)
-	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })
-	for over := false; !over; {
-		over = wait.Change(ctx, time.Time{}, c.notes.wake) != nil
-		c.notes.mu.Lock()
-		list := c.notes.list
-		c.notes.list = map[string]json.RawMessage{}
-		c.notes.mu.Unlock()
-		for key, value := range list {
-			_ = c.loop.Post(last, loop.Event{Note: key, Value: value})
+// writeNotes stores notes until the workers end.
+func (c *Core) writeNotes() {
+	for batch := c.notes.peek(c.ctx, maxOffered); batch != nil; batch = c.notes.peek(c.ctx, maxOffered) {
+		for _, e := range batch {
+			_ = c.loop.Post(c.ctx, e)
 		}
+		c.notes.drop(len(batch))
 	}
 }
 

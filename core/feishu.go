@@ -46,17 +46,14 @@ func (c *Core) HearEvent(ctx context.Context, h Hearing, event json.RawMessage) 
 	if c.GivesPeople {
 		return Passage{}, c.loop.Save(ctx, loop.Event{Chat: of, Group: &e})
 	}
-	_, noted := c.holding.wait(of.Key(h.Msg.ID()))
 	got, forget := c.passing.wait(of.Key(h.Msg.ID()))
-	defer func() { forget(); noted() }()
-	if err := c.loop.Save(ctx, loop.Event{Chat: of, Group: &e}); err != nil {
+	defer forget()
+	note := eventNote(of, h.Msg.ID())
+	if err := c.loop.Save(ctx, loop.Event{Chat: of, Group: &e, Note: note, Value: event}); err != nil {
 		return Passage{}, err
 	}
 	select {
 	case p := <-got:
-		if p.Held {
-			return p, c.loop.Save(ctx, loop.Event{Note: eventNote(of, h.Msg.ID()), Value: event})
-		}
 		return p, nil
 	case <-ctx.Done():
 		return Passage{}, context.Cause(ctx)
@@ -114,10 +111,10 @@ func (c *Core) Reacted(id relay.MessageID) (is bool) {
 func (c *Core) pass(of loop.Chat, f *group.Effect) {
 	key, done := of.Key(f.ID), group.Event{Kind: group.Done, Key: f.Key, Verdict: &group.Verdict{}}
 	note, before := eventNote(of, f.ID), ""
-	_ = wait.Until(c.ctx, time.Millisecond, func(context.Context) (bool, error) {
-		return f.Until == 0 || c.passing.any(key) || !c.holding.any(key), nil
-	})
-	event := c.loop.Note(note)
+	var event json.RawMessage
+	if f.Until > 0 { // it was held
+		event = c.loop.Note(note)
+	}
 	switch {
 	case f.Key == "":
 	case event != nil && !c.Passed(f.ID):
@@ -136,8 +133,10 @@ func (c *Core) pass(of loop.Chat, f *group.Effect) {
 	if f.Key != "" { // first: what comes after the answer to its reporter counts it as given
 		c.result(of, done)
 	}
-	if event != nil && !done.Failed {
-		c.Trace("given")
+	if !done.Failed {
+		if event != nil {
+			c.Trace("given")
+		}
 		c.Note(note, nil)
 	}
 	c.heard.tell(key, relay.Pass)

@@ -32,7 +32,7 @@ type lane struct {
 	queue   relay.Backend
 	out     line[published]
 	receipt relay.Receipt // of the publisher
-	kept    []keptLine    // what was published, oldest first; the backend may lose it
+	kept    []keptBatch   // what was published, oldest first; the backend may lose it
 	bytes   int
 	batches uint64 // number of the newest one in the book
 
@@ -41,7 +41,6 @@ type lane struct {
 
 	mu    sync.Mutex
 	state LaneStatus // guarded by mu
-	since time.Time  // when the lines that wait were first offered; zero: none are
 }
 
 // LaneStatus is how publishing on a lane goes, since the start.
@@ -53,17 +52,8 @@ type LaneStatus struct {
 	Failed      int64         `json:"failed"`        // tries to publish
 	Error       string        `json:"error,omitempty"`
 	Stalled     time.Duration `json:"-"` // for how long the backend has taken nothing of what waits
-	Last        time.Time     `json:"-"` // when it last took some
-}
-
-func (l *lane) status(now time.Time) LaneStatus {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	st := l.state
-	if !l.since.IsZero() {
-		st.Stalled = now.Sub(l.since)
-	}
-	return st
+	Last        time.Time     `json:"-"` // when the backend last took some
+	since       time.Time     // when the lines that wait were first offered; zero: none are
 }
 
 func (l *lane) change(f func(st *LaneStatus)) {
@@ -72,35 +62,10 @@ func (l *lane) change(f func(st *LaneStatus)) {
 	f(&l.state)
 }
 
-// offered notes how it went to offer lines to the backend.
-func (l *lane) offered(lines [][]byte, err error) {
-	bytes := 0
-	for _, line := range lines {
-		bytes += len(line)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	st := &l.state
-	if err != nil {
-		st.Failed, st.Error = st.Failed+1, err.Error()
-		return
-	}
-	n := int64(len(lines))
-	if l.since, st.Error = (time.Time{}), ""; n > 0 {
-		st.Last = time.Now()
-	}
-	st.Pending, st.Bytes, st.Published = st.Pending-n, st.Bytes-int64(bytes), st.Published+n
-}
-
 type published struct {
-	line []byte
+	line []byte // or a record
 	of   loop.Chat
-	done []string // keys of effects
-}
-
-type keptLine struct {
-	line []byte
-	at   time.Time
+	done string
 }
 
 // catchUpWithin is how long the lanes may take to be read to their ends, or to be reached at all, before this sidecar
@@ -226,33 +191,51 @@ func (c *Core) repeated(id relay.MessageID) bool {
 	return false
 }
 
-// sideLine is records on the side lane.
-type sideLine struct {
+// sideLine is a line of the side lane: some records of a chat.
+type sideLine[R any] struct {
 	Channel string          `json:"channel"`
 	ChatID  relay.ChatID    `json:"chat_id"`
 	Agent   relay.AgentName `json:"agent"`
-	Records []*group.Record `json:"records"`
+	Records []R             `json:"records"`
 }
 
-// isWhole reports whether a line has its records; a command and a notice count by their ids.
-func (s *sideLine) isWhole() bool {
-	return len(s.Records) > 0 && !slices.ContainsFunc(s.Records, func(r *group.Record) bool {
-		return r == nil || r.ID == "" && r.Text+string(r.Act) != ""
-	})
-}
-
-// RecallLine is a line of the side lane that a message was recalled, as an agent says it.
-func RecallLine(of loop.Chat, agent relay.AgentName, id relay.MessageID, secret string) ([]byte, error) {
-	r := group.Record{Kind: group.KindRecall, Agent: agent, Of: id, TS: relay.MillisOf(time.Now())}
-	line, err := relay.Marshal(sideLine{of.Channel, of.ID, agent, []*group.Record{&r}})
+// encode is the line, signed unless secret is "".
+func (s *sideLine[R]) encode(secret string) ([]byte, error) {
+	line, err := relay.Marshal(s)
 	if err == nil && secret != "" {
 		line, err = relay.Sign(line, secret)
 	}
 	return line, err
 }
 
+// sideLines are the lines of records. Those of a chat share one: else what became of a message would cost its readers
+// as much as the message.
+func (c *Core) sideLines(records []published) (lines [][]byte) {
+	slices.SortStableFunc(records, func(a, b published) int { return cmp.Compare(a.of.String(), b.of.String()) })
+	for n := 0; len(records) > 0; records, n = records[n:], 0 {
+		of := records[0].of
+		s := sideLine[json.RawMessage]{of.Channel, of.ID, c.Agent, nil}
+		for bytes := 0; n < len(records) && records[n].of == of && bytes < relay.MaxLine/2; n++ {
+			s.Records, bytes = append(s.Records, records[n].line), bytes+len(records[n].line)
+		}
+		if line, err := s.encode(c.Secret); err != nil {
+			c.Watch.Problem("publish", err)
+		} else {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// RecallLine is a line of the side lane that a message was recalled, as an agent says it.
+func RecallLine(of loop.Chat, agent relay.AgentName, id relay.MessageID, secret string) ([]byte, error) {
+	r := group.Record{Kind: group.KindRecall, Agent: agent, Of: id, TS: relay.MillisOf(time.Now())}
+	s := sideLine[*group.Record]{of.Channel, of.ID, agent, []*group.Record{&r}}
+	return s.encode(secret)
+}
+
 // isRefusal reports whether a line only says that a sidecar with another secret has refused messages for that.
-func (c *Core) isRefusal(s *sideLine) bool {
+func (c *Core) isRefusal(s *sideLine[*group.Record]) bool {
 	return c.Foreign(s.Agent) != nil && !slices.ContainsFunc(s.Records, func(r *group.Record) bool {
 		return r.Kind != group.KindVerdict || r.Verdict == nil || r.Verdict.Stopped != relay.BadSignature
 	})
@@ -260,10 +243,11 @@ func (c *Core) isRefusal(s *sideLine) bool {
 
 // takeRecord takes in a line of the side lane.
 func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
-	var s sideLine
+	var s sideLine[*group.Record]
 	err := json.Unmarshal(d.Line, &s)
-	if err == nil && !s.isWhole() {
-		err = relay.ErrMalformed
+	isBad := func(r *group.Record) bool { return r == nil || r.ID == "" && r.Text+string(r.Act) != "" }
+	if err == nil && (len(s.Records) == 0 || slices.ContainsFunc(s.Records, isBad)) {
+		err = relay.ErrMalformed // a command and a notice count by their ids
 	}
 	part := l.name
 	if err == nil && c.Secret != "" && !c.isRefusal(&s) {
@@ -292,29 +276,44 @@ func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
 // lookAfter is how long a lane is idle until the backend is asked whether it still has what was published.
 const lookAfter = 5 * time.Second
 
+// What the records of the side lane wait for further ones, and the most lines, or records, that are offered at once.
+const (
+	shareAfter = 20 * time.Millisecond
+	maxOffered = 200
+)
+
 // publish hands lines to the backend, in order, until ctx ends.
 func (c *Core) publish(l *lane) {
 	idle := time.Duration(0) // first it is asked for what an earlier process published
 	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
 		waiting, cancel := context.WithTimeout(c.ctx, idle)
-		batch := l.out.peek(waiting, 200)
+		batch := l.out.peek(waiting, maxOffered)
+		if l.name == Side && len(batch) > 0 {
+			_ = wait.Sleep(waiting, shareAfter)
+			batch = l.out.peek(c.ctx, maxOffered)
+		}
 		if cancel(); c.ctx.Err() != nil {
 			return
 		}
-		lines := make([][]byte, len(batch))
-		for i, p := range batch {
-			lines[i] = p.line
+		var lines [][]byte
+		for _, p := range batch {
+			lines = append(lines, p.line)
 		}
-		l.change(func(*LaneStatus) {
-			if len(lines) > 0 && l.since.IsZero() {
-				l.since = time.Now()
+		if l.name == Side {
+			lines = c.sideLines(batch)
+		}
+		l.change(func(st *LaneStatus) {
+			if len(batch) > 0 && st.since.IsZero() {
+				st.since = time.Now()
 			}
 		})
 		receipt, err := l.queue.Publish(c.ctx, lines, l.receipt)
 		if errors.Is(err, relay.ErrForgotten) {
-			again := make([][]byte, len(l.kept))
-			for i, k := range l.kept {
-				again[i] = k.line
+			var again [][]byte
+			for _, b := range l.kept {
+				for _, line := range b.Lines {
+					again = append(again, line)
+				}
 			}
 			if err = nil; len(again) > 0 {
 				receipt, err = l.queue.Publish(c.ctx, again, "")
@@ -328,42 +327,33 @@ func (c *Core) publish(l *lane) {
 				continue
 			}
 		}
-		l.offered(lines, err)
 		if err != nil {
+			l.change(func(st *LaneStatus) { st.Failed, st.Error = st.Failed+1, err.Error() })
 			c.Watch.Problem("publish", err)
-			if pauses.Sleep(c.ctx) != nil {
-				return
-			}
+			_ = pauses.Sleep(c.ctx)
 			continue
 		}
 		pauses.Reset()
 		l.receipt, idle = receipt, lookAfter
+		l.change(func(st *LaneStatus) {
+			for _, p := range batch {
+				st.Pending, st.Bytes, st.Published = st.Pending-1, st.Bytes-int64(len(p.line)), st.Published+1
+				st.Last = time.Now()
+			}
+			st.since, st.Error = time.Time{}, ""
+		})
 		if len(batch) == 0 {
 			continue
 		}
-		l.keep(lines, c.MaxAge)
-		c.noteKept(l, lines)
+		c.keep(l, lines)
 		if l.name == Outbound {
 			c.Trace("published")
 		}
 		for _, p := range batch {
-			c.done(p.of, p.done...)
+			c.done(p.of, p.done)
 		}
 		l.out.drop(len(batch))
 	}
-}
-
-// keep has lines for the case that the backend loses them.
-func (l *lane) keep(lines [][]byte, age time.Duration) {
-	now := time.Now()
-	for _, line := range lines {
-		l.kept, l.bytes = append(l.kept, keptLine{line, now}), l.bytes+len(line)
-	}
-	old := 0
-	for ; old < len(l.kept) && (l.bytes > keptBytes || now.Sub(l.kept[old].at) > age); old++ {
-		l.bytes -= len(l.kept[old].line)
-	}
-	l.kept = slices.Delete(l.kept, 0, old)
 }
 
 // keptBatch is what was published at once, as it is in the book.
@@ -371,19 +361,21 @@ type keptBatch struct {
 	Receipt relay.Receipt     `json:"receipt"`
 	At      relay.Millis      `json:"at"`
 	Lines   []json.RawMessage `json:"lines"`
+	bytes   int               // of the lines
 }
 
 const keptNote = "kept/"
 
-// noteKept stores what was published on a backend that may lose it. What the sidecars themselves agree on, each of them
-// has.
-func (c *Core) noteKept(l *lane, lines [][]byte) {
-	if l.receipt == "" || l.name == Side {
-		return
-	}
+// keep has lines for the case that the backend loses them, also after a restart if it may lose them then. What the
+// sidecars themselves agree on, each of them has.
+func (c *Core) keep(l *lane, lines [][]byte) {
 	b := keptBatch{Receipt: l.receipt, At: relay.MillisOf(time.Now())}
 	for _, line := range lines {
 		b.Lines = append(b.Lines, line)
+	}
+	l.keep(b, c.MaxAge)
+	if l.receipt == "" || l.name == Side {
+		return
 	}
 	value, err := relay.Marshal(b)
 	if err != nil {
@@ -392,6 +384,17 @@ func (c *Core) noteKept(l *lane, lines [][]byte) {
 	}
 	l.batches++
 	_ = c.loop.Post(c.ctx, loop.Event{Note: fmt.Sprintf("%s%s/%d", keptNote, l.name, l.batches), Value: value, Keep: true})
+}
+
+func (l *lane) keep(b keptBatch, age time.Duration) {
+	for _, line := range b.Lines {
+		b.bytes += len(line)
+	}
+	l.kept, l.bytes = append(l.kept, b), l.bytes+b.bytes
+	for len(l.kept) > 0 && (l.bytes > keptBytes || time.Since(l.kept[0].At.Time()) > age) {
+		l.bytes -= l.kept[0].bytes
+		l.kept = l.kept[1:]
+	}
 }
 
 // noted takes in a note of the book: what an earlier process has published, in its order.
@@ -407,23 +410,21 @@ func (c *Core) noted(key string, value json.RawMessage) {
 	for _, l := range c.lanes {
 		var b keptBatch
 		nr, err := strconv.ParseUint(n, 10, 64)
-		if l.name != name || err != nil || json.Unmarshal(value, &b) != nil || time.Since(b.At.Time()) > c.MaxAge {
+		if l.name != name || err != nil || json.Unmarshal(value, &b) != nil {
 			continue
 		}
 		l.receipt, l.batches = b.Receipt, max(l.batches, nr)
-		for _, line := range b.Lines {
-			l.kept, l.bytes = append(l.kept, keptLine{line, b.At.Time()}), l.bytes+len(line)
-		}
+		l.keep(b, c.MaxAge)
 	}
 }
 
-// drain waits at most d until the lanes have published all.
+// drain waits at most d until the lanes have published all, and the notes are stored.
 func (c *Core) drain(d time.Duration) {
 	ctx, cancel := context.WithTimeout(c.ctx, d)
 	defer cancel()
-	c.publishShares()
 	_ = wait.Until(ctx, 5*time.Millisecond, func(context.Context) (bool, error) {
-		return !slices.ContainsFunc(c.lanes[:], func(l *lane) bool { return l.out.size() > 0 }), nil
+		waits := func(l *lane) bool { return l.out.size() > 0 }
+		return c.notes.size() == 0 && !slices.ContainsFunc(c.lanes[:], waits), nil
 	})
 }
 
@@ -438,68 +439,25 @@ func (c *Core) send(of loop.Chat, f *group.Effect) {
 	l.seq++
 	m.Seq = l.seq
 	text, err := m.Encode()
-	c.put(l, of, text, err, f.Key)
+	c.put(l, of, f, text, err)
 }
 
-// shares are the records that are to be published soon, those of a chat in one line: else each message of a bot would
-// cost the others as much again for what became of it.
-type shares struct {
-	mu   sync.Mutex
-	list map[loop.Chat][]*group.Effect // guarded by mu
-}
-
-// What the verdicts on a chat's messages wait for further ones, and how many go in a line.
-const (
-	shareAfter = 20 * time.Millisecond
-	maxShares  = 100
-)
-
-// share has a record published: a verdict after shareAfter, others at once.
+// share has a record published.
 func (c *Core) share(of loop.Chat, f *group.Effect) {
-	c.shares.mu.Lock()
-	defer c.shares.mu.Unlock()
-	isVerdict := f.Record.Kind == group.KindVerdict
-	if waiting := len(c.shares.list[of]); waiting == maxShares || waiting > 0 && !isVerdict {
-		c.publishSharesOf(of)
-	}
-	if c.shares.list[of] = append(c.shares.list[of], f); !isVerdict {
-		c.publishSharesOf(of)
-	} else if len(c.shares.list) == 1 && len(c.shares.list[of]) == 1 {
-		time.AfterFunc(shareAfter, c.publishShares)
-	}
+	record, err := relay.Marshal(f.Record)
+	c.put(c.lanes[2], of, f, record, err)
 }
 
-// publishShares has all records published that wait for that.
-func (c *Core) publishShares() {
-	c.shares.mu.Lock()
-	defer c.shares.mu.Unlock()
-	for of := range c.shares.list {
-		c.publishSharesOf(of)
-	}
-}
-
-// publishSharesOf is for a caller that has locked c.shares.
-func (c *Core) publishSharesOf(of loop.Chat) {
-	line := sideLine{Channel: of.Channel, ChatID: of.ID, Agent: c.Agent}
-	var keys []string
-	for _, f := range c.shares.list[of] {
-		line.Records, keys = append(line.Records, f.Record), append(keys, f.Key)
-	}
-	delete(c.shares.list, of)
-	text, err := relay.Marshal(line)
-	c.put(c.lanes[2], of, text, err, keys...)
-}
-
-// put has a line published; then the effects with these keys are done.
-func (c *Core) put(l *lane, of loop.Chat, text []byte, err error, keys ...string) {
-	if err == nil && c.Secret != "" {
+// put has a line, or a record, published.
+func (c *Core) put(l *lane, of loop.Chat, f *group.Effect, text []byte, err error) {
+	if err == nil && c.Secret != "" && l.name != Side {
 		text, err = relay.Sign(text, c.Secret)
 	}
 	if err != nil {
 		c.Watch.Problem("publish", err)
-		c.work.Go(func() { c.done(of, keys...) })
+		c.work.Go(func() { c.done(of, f.Key) })
 		return
 	}
 	l.change(func(st *LaneStatus) { st.Pending, st.Bytes = st.Pending+1, st.Bytes+int64(len(text)) })
-	l.out.add(published{text, of, keys})
+	l.out.add(published{text, of, f.Key})
 }

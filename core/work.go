@@ -107,9 +107,9 @@ func (w *waiting[T]) tell(key string, v T) {
 	delete(w.list, key)
 }
 
-// done reports that effects were done.
-func (c *Core) done(of loop.Chat, keys ...string) {
-	_ = c.loop.Post(c.ctx, loop.Event{Chat: of, Did: keys})
+// done reports that an effect was done.
+func (c *Core) done(of loop.Chat, key string) {
+	c.result(of, group.Event{Kind: group.Done, Key: key})
 }
 
 func (c *Core) result(of loop.Chat, e group.Event) {
@@ -245,13 +245,9 @@ func (c *Core) claim(of loop.Chat, f *group.Effect) {
 
 // retry does an effect, again after an error, until it is known whether it failed.
 func (c *Core) retry(of loop.Chat, f *group.Effect, do func() (failed bool, err error)) {
-	for pauses := wait.NewBackoff(retryFirst, retryMost); ; {
-		failed, err := do()
-		if err == nil {
+	for pauses := wait.NewBackoff(retryFirst, retryMost); c.ctx.Err() == nil; _ = pauses.Sleep(c.ctx) {
+		if failed, err := do(); err == nil {
 			c.result(of, group.Event{Kind: group.Done, Key: f.Key, Failed: failed})
-			return
-		}
-		if pauses.Sleep(c.ctx) != nil {
 			return
 		}
 	}

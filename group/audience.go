@@ -101,7 +101,7 @@ func (s *State) spokeTo(l *Line) (last relay.AgentName) {
 }
 
 // among are the bots in the group that a message names.
-func (n Names) among(bots []member) []relay.AgentName {
+func (n Names) among(bots []Peer) []relay.AgentName {
 	out := here(n.Bots, bots)
 	for _, b := range bots {
 		if n.All && b.MentionAll && !slices.Contains(out, b.Agent) {
@@ -112,9 +112,9 @@ func (n Names) among(bots []member) []relay.AgentName {
 }
 
 // here are those of agents that are in the group.
-func here(agents []relay.AgentName, bots []member) (out []relay.AgentName) {
+func here(agents []relay.AgentName, bots []Peer) (out []relay.AgentName) {
 	for _, agent := range agents {
-		if slices.ContainsFunc(bots, func(b member) bool { return b.Agent == agent }) && !slices.Contains(out, agent) {
+		if slices.ContainsFunc(bots, func(b Peer) bool { return b.Agent == agent }) && !slices.Contains(out, agent) {
 			out = append(out, agent)
 		}
 	}

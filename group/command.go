@@ -104,7 +104,7 @@ type asked struct {
 
 // parseCommand reads a person's message. It is a command if it begins with one of words, alone or behind mentions of
 // bots.
-func parseCommand(said string, words []string, bots []member) (a asked, is bool) {
+func parseCommand(said string, words []string, bots []Peer) (a asked, is bool) {
 	r := newReader(said, bots)
 	if !r.mentions(isSeparator) {
 		return a, false
@@ -151,7 +151,7 @@ func (r *reader) command(a *asked, word string) (wrong text2) {
 }
 
 // take takes the words behind a verb, of which the last is "".
-func (a *asked) take(words []string, bots []member) (wrong text2) {
+func (a *asked) take(words []string, bots []Peer) (wrong text2) {
 	known, first := true, words[0]
 	switch a.verb {
 	case VerbMute, VerbUnmute, VerbPause:
@@ -219,7 +219,7 @@ func modeOf(said string) (mode Mode, known bool) {
 
 // isContinue reports whether a person's message only asks that what was stopped goes on, at the bots that it mentions,
 // none for all.
-func isContinue(said string, bots []member) (mentioned []relay.AgentName, is bool) {
+func isContinue(said string, bots []Peer) (mentioned []relay.AgentName, is bool) {
 	r := newReader(said, bots)
 	ok := r.mentions(isBetween)
 	said, _, _ = strings.Cut(r.rest, "@")
@@ -237,13 +237,13 @@ func HasHan(text string) bool {
 // reader goes through a command.
 type reader struct {
 	rest  string
-	bots  []member
+	bots  []Peer
 	names *mention.Directory
 
 	mentioned []relay.AgentName
 }
 
-func newReader(said string, bots []member) *reader {
+func newReader(said string, bots []Peer) *reader {
 	var agents []mention.Agent
 	for _, b := range bots {
 		agents = append(agents, mention.Agent{ID: string(b.Agent), Names: []string{b.Name}})

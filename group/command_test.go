@@ -13,8 +13,8 @@ import (
 
 var commandWords = []string{"/relay", "/中继"}
 
-func roomBots() []member {
-	return []member{{Agent: "agent_a", Name: "BotA"}, {Agent: "agent_b", Name: "Bot B"},
+func roomBots() []Peer {
+	return []Peer{{Agent: "agent_a", Name: "BotA"}, {Agent: "agent_b", Name: "Bot B"},
 		{Agent: "agent_c", Name: "小助手"}}
 }
 
@@ -233,7 +233,7 @@ func TestCommandWordsOfAnOperator(t *testing.T) {
 
 func TestTwoBotsOfOneNameAreToldApart(t *testing.T) {
 	t.Parallel()
-	twins := []member{{Agent: "agent_a", Name: "Bot"}, {Agent: "agent_b", Name: "Bot"}}
+	twins := []Peer{{Agent: "agent_a", Name: "Bot"}, {Agent: "agent_b", Name: "Bot"}}
 	got, _ := parseCommand("/relay mute Bot", commandWords, twins)
 	if want := "Bots here: Bot (agent_a) and Bot (agent_b)."; !strings.Contains(wrong(got.mistake), want) {
 		t.Errorf("mistake: %s\nwant %s", wrong(got.mistake), want)

@@ -170,7 +170,7 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 		c.apply(t, Event{Kind: CaughtUp})
 		for _, agent := range agentsIn(arg(d, "bots")) {
 			set := Changes{}
-			set.set(keyIn+string(agent), member{Name: "Bot" + strings.ToUpper(string(agent)), CanWrite: !has(d, "no-write"),
+			set.set(keyIn+string(agent), Peer{Name: "Bot" + strings.ToUpper(string(agent)), CanWrite: !has(d, "no-write"),
 				Answer: c.cfg.Base.Answer, Budget: c.cfg.Base.Budget, MentionAll: agent == "c"})
 			for key, v := range set {
 				set[key] = Value{relay.MillisOf(c.now), string(agent), v.V}

@@ -143,8 +143,8 @@ func (s *State) at(c Changes, at relay.Millis, id string, newest bool) Changes {
 	return c
 }
 
-// member is an agent whose bot is in the group, and what its sidecar says of itself.
-type member struct {
+// Peer is an agent whose bot is in the group, and what its sidecar says of itself.
+type Peer struct {
 	Agent      relay.AgentName `json:"-"`
 	Name       string          `json:"name,omitempty"`
 	MentionAll bool            `json:"mention_all,omitempty"`
@@ -154,18 +154,18 @@ type member struct {
 }
 
 // members are the bots in the group, in the order of their agents.
-func (s *State) members() []member {
+func (s *State) members() []Peer {
 	if s.memberList != nil {
 		return s.memberList
 	}
 	for key := range s.d.Settings {
 		agent, ok := strings.CutPrefix(key, keyIn)
-		m := member{Agent: relay.AgentName(agent)}
+		m := Peer{Agent: relay.AgentName(agent)}
 		if ok && s.d.Settings.get(key, &m) {
 			s.memberList = append(s.memberList, m)
 		}
 	}
-	slices.SortFunc(s.memberList, func(a, b member) int { return cmp.Compare(a.Agent, b.Agent) })
+	slices.SortFunc(s.memberList, func(a, b Peer) int { return cmp.Compare(a.Agent, b.Agent) })
 	return s.memberList
 }
 
@@ -176,7 +176,7 @@ func (s *State) member(agent relay.AgentName) bool {
 // announce says that this bot is in the group, or is not, where the others have to know it.
 func (s *State) announce() {
 	cfg := &s.d.Config
-	self := member{Agent: cfg.Agent, Name: runes.Cut(cfg.Name, maxBotName), MentionAll: cfg.MentionAll,
+	self := Peer{Agent: cfg.Agent, Name: runes.Cut(cfg.Name, maxBotName), MentionAll: cfg.MentionAll,
 		CanWrite: cfg.CanWrite, Answer: cfg.Base.Answer, Budget: cfg.Base.Budget}
 	key, c := keyIn+string(s.d.Config.Agent), Changes{}
 	switch {

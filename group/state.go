@@ -23,7 +23,7 @@ type State struct {
 	changed    bool
 	effects    []Effect
 	byID       map[relay.MessageID]*Line
-	memberList []member // nil: not computed
+	memberList []Peer // nil: not computed
 }
 
 type data struct {

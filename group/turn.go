@@ -79,8 +79,8 @@ func (s *State) order(t *turn) (agents []relay.AgentName, write bool) {
 	}
 	var writers []relay.AgentName
 	members := s.members()
-	if i := slices.IndexFunc(members, func(m member) bool { return m.Agent == t.First }); i > 0 {
-		members = append([]member{members[i]}, slices.Delete(slices.Clone(members), i, i+1)...)
+	if i := slices.IndexFunc(members, func(m Peer) bool { return m.Agent == t.First }); i > 0 {
+		members = append([]Peer{members[i]}, slices.Delete(slices.Clone(members), i, i+1)...)
 	}
 	for _, m := range members {
 		if !offline(m.Agent) {

@@ -65,21 +65,8 @@ func (s *State) View(now time.Time) Group {
 // In reports whether the bot is in the chat, as far as is known.
 func (s *State) In() bool { return s.isMember() }
 
-// Peer is what a sidecar of the chat says of itself.
-type Peer struct {
-	Agent  relay.AgentName
-	Name   string // of its bot
-	Answer Mode   // ANSWER_MODE
-	Budget int    // GROUP_BUDGET
-}
-
-// Peers are the sidecars of the chat, by agent.
-func (s *State) Peers() (peers []Peer) {
-	for _, m := range s.members() {
-		peers = append(peers, Peer{m.Agent, m.Name, m.Answer, m.Budget})
-	}
-	return peers
-}
+// Peers are the sidecars of the chat, by agent. They are not to be changed.
+func (s *State) Peers() []Peer { return s.members() }
 
 // Mode says who answers a person's message that names no bot.
 func (s *State) Mode() Mode { return s.settings().Answer }

@@ -191,7 +191,7 @@ func fill(format string, chinese bool, args []any) string {
 func (t text2) and(more text2) text2 { return text2{t.en + more.en, t.zh + more.zh} }
 
 // botsHere lists the bots of a group.
-func botsHere(bots []member) text2 {
+func botsHere(bots []Peer) text2 {
 	if len(bots) == 0 {
 		return say("no bots here")
 	}
@@ -242,7 +242,7 @@ func word(name string) string {
 	return name
 }
 
-func agentsOf(bots []member) []relay.AgentName {
+func agentsOf(bots []Peer) []relay.AgentName {
 	out := make([]relay.AgentName, len(bots))
 	for i, b := range bots {
 		out[i] = b.Agent
@@ -254,7 +254,7 @@ func agentsOf(bots []member) []relay.AgentName {
 type names []string
 
 // labels are the names of bots: with the agent's too where two bots have one name.
-func labels(bots []member, agents ...relay.AgentName) names {
+func labels(bots []Peer, agents ...relay.AgentName) names {
 	known, same := map[relay.AgentName]string{}, map[string]int{}
 	for _, b := range bots {
 		known[b.Agent] = word(b.Name)

@@ -58,7 +58,6 @@ type Event struct {
 	Chat    Chat           // of Group; zero: each chat that is known
 	Group   *group.Event   // may be nil
 	Deliver *deliver.Event // may be nil
-	Did     []string       // keys of effects of the Chat that were done: [group.Done] of each, without anything else
 	// TextOf and Text are what the bot gets for an item, with its Take or when its text has changed; "": nothing new.
 	TextOf string
 	Text   json.RawMessage
@@ -100,7 +99,6 @@ type chat struct {
 	log  log
 	did  []string  // for the next event
 	note time.Time // when did is to be in the book at the latest; zero: it is empty
-	due  time.Time // when State wants a Tick; zero: never
 }
 
 // log is the events of a state in the book.
@@ -195,9 +193,6 @@ func (c *Core) Step(now time.Time, e Event) (records []book.Record, effects []Ef
 		}
 		c.records = append(c.records, r)
 	}
-	for _, key := range e.Did {
-		c.toChat(e.Chat, group.Event{Kind: group.Done, Key: key})
-	}
 	switch {
 	case e.Group == nil:
 	case e.Chat != Chat{}:
@@ -220,7 +215,7 @@ func (c *Core) Tick(now time.Time) (records []book.Record, effects []Effect) {
 		c.toBot(deliver.Event{Kind: deliver.Tick})
 	}
 	for _, of := range c.Chats() {
-		if x := c.chats[of]; isDue(x.due) || isDue(x.note) {
+		if x := c.chats[of]; isDue(x.Next()) || isDue(x.note) {
 			c.toChat(of, group.Event{Kind: group.Tick})
 		}
 	}
@@ -241,7 +236,7 @@ func (c *Core) Stop() (records []book.Record) {
 func (c *Core) Next() time.Time {
 	next := c.bot.Next()
 	for _, x := range c.chats {
-		for _, at := range [...]time.Time{x.due, x.note} {
+		for _, at := range [...]time.Time{x.Next(), x.note} {
 			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
@@ -291,7 +286,7 @@ func (c *Core) toChat(of Chat, e group.Event) {
 	}
 	e.At, e.Did = c.now, x.did
 	effects, changed := x.Apply(e)
-	if x.due = x.Next(); changed {
+	if changed {
 		x.did, x.note = nil, time.Time{}
 		c.record(&x.log, x.State, e)
 	}

@@ -152,26 +152,3 @@ func TestARecalledTextLeavesTheFiles(t *testing.T) {
 		}
 	})
 }
-
-// BenchmarkArrived is what a message costs from its arrival to its place among the bot's deliveries; each fourth is a
-// person's.
-func BenchmarkArrived(b *testing.B) {
-	r := openRig(b, b.TempDir())
-	if err := r.Save(b.Context(), Event{Group: &group.Event{Kind: group.CaughtUp}}); err != nil {
-		b.Fatal(err)
-	}
-	n := 0
-	for b.Loop() {
-		e := arrived(n)
-		if n%4 == 0 {
-			e.Group.Kind, e.Group.Msg.Role, e.Group.Msg.SenderName = group.Heard, relay.RoleUser, "Ann"
-		}
-		if err := r.Post(b.Context(), e); err != nil {
-			b.Fatal(err)
-		}
-		n++
-	}
-	if err := r.Save(b.Context(), Event{}); err != nil {
-		b.Fatal(err)
-	}
-}
