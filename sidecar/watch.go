@@ -84,11 +84,11 @@ func (s *Sidecar) Said(m *relay.Message) {
 // Recorded shows watchers a message.
 func (s *Sidecar) Recorded(m *relay.Message, e transcript.Entry, depth int, added bool) {
 	s.metrics.recorded(e.Role, added)
-	shown := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID,
+	s.events.Publish(httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID,
 		RelayMsgID: cmp.Or(group.EditOf(m), m.ID()), Role: e.Role, Sender: e.Sender, SenderName: m.SenderName,
-		Content: e.Content, Depth: depth, Recalled: e.Recalled, ThreadID: m.ThreadID, ParentID: m.ParentID, RootID: m.RootID, TS: relay.Millis(e.TS),
-		Own: m.SenderAgentName == s.cfg.Agent && m.Role != relay.RoleUser, Edited: e.EditOf != ""}
-	s.events.Publish(shown)
+		Content: e.Content, Depth: depth, Recalled: e.Recalled, ThreadID: m.ThreadID, ParentID: m.ParentID,
+		RootID: m.RootID, TS: relay.Millis(e.TS), Edited: e.EditOf != "",
+		Own: m.SenderAgentName == s.cfg.Agent && m.Role != relay.RoleUser})
 	if m.Channel == relay.DefaultChannel && m.Role == relay.RoleUser {
 		s.nameChat(m.ChatID)
 	}
