@@ -234,13 +234,6 @@ func RecallLine(of loop.Chat, agent relay.AgentName, id relay.MessageID, secret 
 	return s.encode(secret)
 }
 
-// isRefusal reports whether a line only says that a sidecar with another secret has refused messages for that.
-func (c *Core) isRefusal(s *sideLine[*group.Record]) bool {
-	return c.Foreign(s.Agent) != nil && !slices.ContainsFunc(s.Records, func(r *group.Record) bool {
-		return r.Kind != group.KindVerdict || r.Verdict == nil || r.Verdict.Stopped != relay.BadSignature
-	})
-}
-
 // takeRecord takes in a line of the side lane.
 func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
 	var s sideLine[*group.Record]
@@ -250,13 +243,18 @@ func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
 		err = relay.ErrMalformed // a command and a notice count by their ids
 	}
 	part := l.name
-	if err == nil && c.Secret != "" && !c.isRefusal(&s) {
+	if err == nil && c.Secret != "" {
 		err, part = relay.Verify(d.Line, c.Secret), string(relay.BadSignature)
+		if err != nil && c.Foreign(s.Agent) != nil { // that is told elsewhere
+			err, s.Records = nil, slices.DeleteFunc(s.Records, func(r *group.Record) bool {
+				return r.Kind != group.KindVerdict || r.Verdict == nil || r.Verdict.Stopped != relay.BadSignature
+			})
+		}
 	}
 	if err != nil {
 		c.Watch.Problem(part, err)
 	}
-	if err != nil || s.Agent == c.Agent {
+	if err != nil || s.Agent == c.Agent || len(s.Records) == 0 {
 		d.Settle()
 		return
 	}
