@@ -75,7 +75,7 @@ func withDesk(t *testing.T, dir string, f func(d *desk)) {
 	r.book.SawChat(group, feishu.ChatGroup)
 	o := Options{Upstream: mustURL("http://feishu"), Book: r.book, Host: r.host, API: r.api,
 		Counter: r.counts.add, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	o.Peers, err = peerchat.Open(peerchat.Options{Store: store, Self: r.book.Self})
+	o.Peers, err = peerchat.Open(chatsOf(&o))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,10 +30,10 @@ func TestOwnMessageWhileOpenIDIsUnknown(t *testing.T) {
 }
 
 func FuzzTapEvent(f *testing.F) {
-	f.Add([]byte(eventOf("cli_a", "bot", "ou_b", "om_e", group, "group", "hi")))
-	f.Add([]byte(`{"schema":"2.0","header":{"event_type":"im.message.receive_v1","app_id":"cli_a"},"event":{"message":null}}`))
+	r := newRig(f, nil)
+	f.Add([]byte(eventOf(r.app, "bot", "ou_b", "om_e", group, "group", "hi")))
+	f.Add([]byte(`{"schema":"2.0","header":{"event_type":"im.message.receive_v1","app_id":"` + r.app + `"},"event":{"message":null}}`))
 	f.Add([]byte(`{"encrypt":"x"}`))
-	r := newRig(f, func(o *Options) { forApp(o, "cli_a") })
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r.tapEvent(data)
 	})

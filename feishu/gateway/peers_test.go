@@ -16,7 +16,7 @@ func peerRig(t *testing.T) (r *rig, mail peerchat.Message) {
 	var chats *peerchat.Chats
 	var err error
 	r = newRig(t, func(o *Options) {
-		chats, err = peerchat.Open(peerchat.Options{Store: o.Book.Store(), Self: o.Book.Self, SenderType: feishu.SenderUser})
+		chats, err = peerchat.Open(chatsOf(o))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,6 +28,12 @@ func peerRig(t *testing.T) (r *rig, mail peerchat.Message) {
 		t.Fatal(err)
 	}
 	return r, mail
+}
+
+// chatsOf are the options of the chats of a gateway whose bot has no mailbox.
+func chatsOf(o *Options) peerchat.Options {
+	return peerchat.Options{Store: o.Book.Store(), Self: o.Book.Self, SenderType: feishu.SenderUser, Logger: o.Logger,
+		Needed: func(peerchat.Message) bool { return false }, Trace: func(string) {}}
 }
 
 // peerCalls are the calls that may name a chat, a message or a person; {oc}, {om}, {ou} are ids.

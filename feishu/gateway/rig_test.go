@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -328,15 +329,11 @@ func newRig(t testing.TB, change func(*Options)) *rig {
 	return newRigIn(t, t.TempDir(), newUpstream(t), change)
 }
 
-var apps sync.Mutex
-var lastApp = 0
+var apps atomic.Int64
 
 func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *rig {
 	t.Helper()
-	apps.Lock()
-	lastApp++
-	app := fmt.Sprintf("cli_%016x", lastApp) // the SDK caches tokens per app and process
-	apps.Unlock()
+	app := fmt.Sprintf("cli_%016x", apps.Add(1)) // the SDK caches tokens per app and process
 	r := startRig(t, dir, up.URL, app, change)
 	r.up = up
 	return r
@@ -383,12 +380,6 @@ func startRig(t testing.TB, dir, upstream, app string, change func(*Options)) *r
 		_ = r.store.Close()
 	})
 	return r
-}
-
-// forApp makes the gateway serve another app.
-func forApp(o *Options, app string) {
-	o.Book.Forget()
-	o.Book.LearnSelf(feishu.Self{AppID: app})
 }
 
 // tapEvent decides on an event, which may be repeated.

@@ -18,7 +18,7 @@
 // # On disk
 //
 // Each message is one record of the store, written before its call is answered, so it survives a
-// crash. The newest messages are kept: [maxInChat] per chat, [maxMessages] and [maxBytes] in all.
+// crash. The newest messages are kept: [maxInChat] per chat, [maxBytes] in all.
 // Mail that is still to be answered ([Options.Needed]) is dropped last.
 package peerchat
 
@@ -44,9 +44,8 @@ import (
 
 // Bounds. Beyond them messages are dropped, as the package comment describes.
 const (
-	maxInChat   = 200
-	maxMessages = 2000
-	maxBytes    = 32 << 20
+	maxInChat = 200
+	maxBytes  = 16 << 20
 	// maxMail bounds the text of mail in a chat, in bytes: JSON within JSON makes at most 7 of one.
 	maxMail = 128 << 10
 	maxTail = 4 << 10 // of the last paragraph of mail, which is kept when the mail is cut
@@ -74,17 +73,17 @@ type Message struct {
 	Mail json.RawMessage `json:"mail,omitempty"`
 }
 
-// Options of the chats. Self is required.
+// Options of the chats. All but the store are required.
 type Options struct {
 	Store *feishu.Store // nil: in memory only
 	Self  func() feishu.Self
 	// SenderType is the type of the other member: user, bot or app.
 	SenderType string
 	// Needed reports whether mail is still to be answered: it is not dropped for newer messages. It is called with a
-	// lock held. May be nil.
+	// lock held.
 	Needed func(mail Message) bool
-	Trace  func(step string) // a crash behind a step matters; nil: not called
-	Logger *slog.Logger      // nil: discard
+	Trace  func(step string) // a crash behind a step matters
+	Logger *slog.Logger
 }
 
 // Chats are the chats of one bot. The methods are safe for concurrent use.
@@ -99,13 +98,6 @@ type Chats struct {
 
 // Open reads what an earlier run left.
 func Open(o Options) (*Chats, error) {
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.Needed == nil {
-		o.Needed = func(Message) bool { return false }
-	}
-	if o.Trace == nil {
-		o.Trace = func(string) {}
-	}
 	c := &Chats{opts: o}
 	err := o.Store.Each(func(kind, key string, value json.RawMessage) {
 		var m Message
@@ -240,7 +232,7 @@ func (c *Chats) add(m *Message) error {
 	for _, m := range c.all {
 		bytes += m.size()
 	}
-	for len(c.all) > maxMessages || bytes > maxBytes && len(c.all) > 1 {
+	for bytes > maxBytes && len(c.all) > 1 {
 		bytes -= c.drop(c.all)
 	}
 	if all := c.in(m.Chat); len(all) > maxInChat {
@@ -276,17 +268,6 @@ func (c *Chats) Messages(chat relay.ChatID) []Message {
 		out = append(out, *m)
 	}
 	return out
-}
-
-// List are the ids of all chats, in order.
-func (c *Chats) List() (chats []relay.ChatID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.all {
-		chats = append(chats, m.Chat)
-	}
-	slices.Sort(chats)
-	return slices.Compact(chats)
 }
 
 // size is about how many bytes m takes in memory.

@@ -3,6 +3,7 @@ package peerchat_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -30,6 +31,10 @@ func openWith(t *testing.T, s *feishu.Store, o peerchat.Options) *peerchat.Chats
 	t.Helper()
 	o.Store, o.SenderType = s, feishu.SenderUser
 	o.Self = func() feishu.Self { return feishu.Self{AppID: "cli_1", OpenID: "ou_1"} }
+	o.Trace, o.Logger = func(string) {}, slog.New(slog.DiscardHandler)
+	if o.Needed == nil {
+		o.Needed = func(peerchat.Message) bool { return false }
+	}
 	chats, err := peerchat.Open(o)
 	if err != nil {
 		t.Fatal(err)
