@@ -55,7 +55,7 @@ func (s *stage) chatAct(ctx context.Context) {
 
 // restWithin is how long a chat waits for what may not come: the notice of a stop, since the notice may be one of this
 // hour, and what a person let go on, since the bot may be muted.
-const restWithin = 4 * time.Second
+var restWithin = 4 * time.Second
 
 // rest waits until all bots are at rest, but not longer than restWithin.
 func (s *stage) rest(ctx context.Context) {
