@@ -139,7 +139,7 @@ type stage struct {
 	apps      []feishusim.App    // of the bots; this and the next are in the order of the cast
 	sidecars  []*sidecar         // none: not made yet
 	tools     *mcp.ClientSession // all that the first bot of the second act knows of other agents
-	thoughts  chan thought       // what a bot without lines answers
+	thoughts  chan string        // what a bot without lines answers
 	redis     *subprocess.Process
 	fail      context.CancelCauseFunc // of the whole act; the first cause counts
 	bots      sync.WaitGroup          // their goroutines
@@ -153,7 +153,7 @@ func newStage(o Options, number int) (*stage, error) {
 		o.Output = io.Discard
 	}
 	l := language{o.Chinese}
-	s := &stage{Options: o, script: l.act(number), thoughts: make(chan thought, 1)}
+	s := &stage{Options: o, script: l.act(number), thoughts: make(chan string, 1)}
 	s.out = newPrinter(o, l, s.script.Cast)
 	s.board = newBoard(s.out, s.script)
 	s.board.chat = o.Chat

@@ -74,7 +74,7 @@ func (p *player) answer(ctx context.Context, in *incoming) {
 	s := p.stage
 	switch {
 	case p.Asked == nil:
-		l.Says = p.think(ctx, in)
+		l.Says = s.think(ctx)
 	case in.fromBot:
 		l = s.script.pick(p.Told, in.sender, in.text)
 	default:

@@ -145,8 +145,7 @@ func (s *stage) verbs() map[string]verb {
 		"completed": s.thinks("completed", ""),
 		"failed":    s.thinks("failed", "/fail "),
 		"message":   s.thinks(messageKind, ""),
-		"react":     func(_ context.Context, emoji string) { s.thoughts <- thought{reacts: emoji} },
-		// Of tasks: "2 working" is the second, in that state.
+		// Of tasks: "2 accepted" is the second, in that state.
 		"task":         s.awaitTask,
 		"known":        s.knowsTask,
 		"nothing left": s.nothingLeft,

@@ -119,11 +119,6 @@ func (b *sdkBot) stream(ctx context.Context, to, answer, thinking string) (sent 
 	return sent
 }
 
-// react puts an emoji below a message, as frameworks do when they begin to think about it.
-func (b *sdkBot) react(ctx context.Context, to, emoji string) {
-	b.ask(ctx, http.MethodPost, "im/v1/messages/"+to+"/reactions", object{"reaction_type": object{"emoji_type": emoji}})
-}
-
 func (b *sdkBot) send(ctx context.Context, to, kind string, content object) (id string) {
 	return b.ask(ctx, http.MethodPost, "im/v1/messages/"+to+"/reply",
 		object{"msg_type": kind, "content": asJSON(content)}).Data.MessageID
