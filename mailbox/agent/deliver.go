@@ -199,10 +199,14 @@ var (
 )
 
 // end takes m out of the queue and the inbox with what note commits. With an error of note it stays; it is errSettled
-// where it was settled before.
+// where it was settled before. What the store refuses to take out is looked at again later.
 func (a *Agent) end(ctx context.Context, m *queued, how mailbox.Outcome, note func() error) error {
 	keys, err := a.endInQueue(m, note)
-	a.clear(ctx, keys, how, m.stamps...)
+	for _, key := range keys {
+		if err := a.settle(ctx, key, how, m.stamps...); err != nil {
+			a.postpone(err)
+		}
+	}
 	return err
 }
 
@@ -216,16 +220,6 @@ func (a *Agent) endInQueue(m *queued, note func() error) ([]string, error) {
 		return nil, err
 	}
 	return a.queue.remove(m), nil
-}
-
-// clear takes mail that the bot is not to get any more out of the inbox. What the store
-// refuses to take out is looked at again later.
-func (a *Agent) clear(ctx context.Context, keys []string, how mailbox.Outcome, stamps ...string) {
-	for _, key := range keys {
-		if err := a.settle(ctx, key, how, stamps...); err != nil {
-			a.postpone(err)
-		}
-	}
 }
 
 // deliverOne gives one message to the bot and settles it. It returns when the bot has

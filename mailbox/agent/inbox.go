@@ -78,22 +78,25 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 	d := Drained{Messages: []Mail{}}
 	a.awaitChannel(ctx)
 	d.Dropped = a.dropOverflow(ctx)
+	var ready []*queued
 	var names []string
 	var list []mailbox.Envelope
 	room := drainBytes
 	a.mu.Lock()
-	waiting := slices.DeleteFunc(a.queue.of(goal), func(m *queued) bool { return m.busy })
-	a.mu.Unlock()
-	for _, m := range waiting {
-		if room <= 0 || len(list) >= min(limit, maxDrain) {
-			break
+	for _, m := range a.queue.of(goal) { // what is busy is not delivered meanwhile
+		if !m.busy && len(ready) < min(limit, maxDrain) && room > 0 {
+			m.busy = true
+			room -= m.size
+			ready = append(ready, m)
 		}
+	}
+	a.mu.Unlock()
+	for _, m := range ready {
 		e, ok, err := a.fetch(ctx, m)
 		if err != nil {
 			a.log.Warn("mail cannot be read and waits", "message_id", m.id, "err", err)
 		}
-		if ok && a.handOut(m) {
-			room -= m.size
+		if a.handOut(m, ok); ok {
 			names, list = append(names, m.name), append(list, e)
 			d.Messages = append(d.Messages, mailOf(m, e))
 		}
@@ -109,14 +112,14 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal, cursor string) (Drai
 	return d, nil
 }
 
-// handOut keeps m from being delivered for a while, unless that has begun.
-func (a *Agent) handOut(m *queued) bool {
+// handOut ends a drain's look at m. What it hands out is not delivered for a while.
+func (a *Agent) handOut(m *queued, out bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !m.busy {
+	if m.busy = false; out {
 		m.hold = time.Now().Add(handedOutFor)
 	}
-	return !m.busy && a.queue.has(m)
+	a.queue.notify()
 }
 
 // awaitChannel waits, at most drainWait, for what a channel has not been given yet: if it is closed, the message is to
@@ -138,17 +141,17 @@ func (a *Agent) awaitChannel(ctx context.Context) {
 
 // dropOverflow forgets peer messages that the buffers have no room for, and returns how many.
 func (a *Agent) dropOverflow(ctx context.Context) int {
-	var keys []string
 	a.mu.Lock()
 	list := a.queue.overflow(peerBuffer)
-	for _, m := range list {
-		a.observe(EventDropped, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self, Type: mailbox.TypeMessage},
-			"the buffer of its goal is full")
-		a.note(m.id, marks(kindSeen, m.key)...)
-		keys = append(keys, a.queue.remove(m)...)
-	}
 	a.mu.Unlock()
-	a.clear(ctx, keys, mailbox.Taken)
+	for _, m := range list {
+		_ = a.end(ctx, m, mailbox.Taken, func() error {
+			a.observe(EventDropped, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self, Type: mailbox.TypeMessage},
+				"the buffer of its goal is full")
+			a.note(m.id, marks(kindSeen, m.key)...)
+			return nil
+		})
+	}
 	return len(list)
 }
 
