@@ -11,6 +11,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/peerchat"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -65,6 +66,7 @@ func (g *Gateway) routes() *http.ServeMux {
 	for pattern, read := range map[string]func(*call){
 		"POST /open-apis/auth/v3/tenant_access_token/internal": g.tokenAnswer,
 		"POST /open-apis/auth/v3/app_access_token/internal":    g.tokenAnswer,
+		"GET /open-apis/bot/v3/info":                           g.selfAnswer,
 		"POST " + im + "messages":                              g.sent,
 		"POST " + im + "messages/merge_forward":                g.sent,
 		"POST " + im + "messages/{message}/forward":            g.sent,
@@ -126,11 +128,10 @@ func (g *Gateway) match(r *http.Request) *call {
 
 // bearer is the token of a call; "" when it has none.
 func bearer(r *http.Request) string {
-	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(kind, "Bearer") {
-		return ""
+	if kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(kind, "Bearer") {
+		return strings.TrimSpace(token)
 	}
-	return strings.TrimSpace(token)
+	return ""
 }
 
 // serve passes a REST call on to Feishu, and reads one of the bot that matters.
@@ -248,9 +249,7 @@ func (g *Gateway) record(t *call) {
 		}
 		t.read(t)
 	}()
-	select {
-	case <-recorded:
-	case <-time.After(tapWait):
+	if !wait.Closed(recorded, tapWait) {
 		g.count("tap_slow")
 		g.log.Warn("recording a call takes long; the bot gets its answer first")
 	}

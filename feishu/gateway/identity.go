@@ -83,6 +83,13 @@ func (g *Gateway) tokenAnswer(t *call) {
 	g.proved(issued.App, req.AppID.Text)
 }
 
+// selfAnswer reads who the bot is: after it was removed and added again, somebody else (docs/feishu.md 4.2).
+func (g *Gateway) selfAnswer(t *call) {
+	if self, err := feishu.ParseBotInfo(t.answer); err == nil && self.OpenID != "" && g.knows(t.token) {
+		g.opts.Book.LearnSelf(self)
+	}
+}
+
 // proven reports whether token is this app's. An unknown one, as after a restart, is checked at Feishu: the answer has
 // the open_id of the token's bot, which no other app's bot has (docs/feishu.md 4.1). An error means that Feishu did not
 // answer.
@@ -100,7 +107,6 @@ func (g *Gateway) proven(ctx context.Context, token string) (ours bool, err erro
 	defer cancel()
 	bot, err := api.BotInfo(ctx)
 	if err != nil || bot.OpenID != self.OpenID {
-		g.log.Debug("a token is not known to be this app's", "err", err)
 		if errors.Is(err, feishu.ErrNoToken) { // Feishu did not accept the token
 			err = nil
 		}

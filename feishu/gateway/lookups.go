@@ -101,8 +101,6 @@ func (g *Gateway) shownMessage(m *feishu.Message, byApp bool) object {
 			id, idType = n.AppID, "app_id"
 		}
 		mentions = append(mentions, object{"key": n.Key, "id": id, "id_type": idType, "name": n.Name})
-	}
-	if mentions != nil {
 		out["mentions"] = mentions
 	}
 	return out
