@@ -43,9 +43,6 @@ func (g *Gateway) shownBots(t *call) object {
 		}
 		bots[id] = feishu.ShownBot(id, peer.Name)
 	}
-	if len(bots) == 0 {
-		return nil
-	}
 	return object{"bots": bots, "failed_bots": object{}}
 }
 
@@ -73,9 +70,6 @@ func (g *Gateway) shownMessages(t *call) object {
 			return nil
 		}
 		items = append(items, g.shownMessage(&m, query.Has("user_id_type")))
-	}
-	if items == nil {
-		return nil
 	}
 	return object{"items": items}
 }
@@ -107,9 +101,7 @@ func (g *Gateway) shownMessage(m *feishu.Message, byApp bool) object {
 }
 
 // listed are the values of a repeated query parameter, as SDKs write them: a=1&a=2, a[]=1&a[]=2, a=1,2.
-func listed(q url.Values, name string) (out []string) {
-	for _, v := range slices.Concat(q[name], q[name+"[]"]) {
-		out = append(out, strings.Split(v, ",")...)
-	}
-	return out
+// Without any they are one empty text.
+func listed(q url.Values, name string) []string {
+	return strings.Split(strings.Join(slices.Concat(q[name], q[name+"[]"]), ","), ",")
 }
