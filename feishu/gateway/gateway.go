@@ -196,7 +196,7 @@ func New(o Options) (*Gateway, error) {
 	})
 	if o.Webhook != nil {
 		w := *o.Webhook
-		w.Events, w.Verified = g.events, g.identified
+		w.Events, w.Verified = g.events, func(app string) { g.learn(app) }
 		if g.hook, err = webhook.New(w); err != nil {
 			return nil, err
 		}
@@ -292,12 +292,6 @@ func (g *Gateway) Close(ctx context.Context) error {
 		g.reading.Release(maxReading)
 	}
 	return err
-}
-
-// identified learns the app of an accepted bootstrap or a verified webhook.
-func (g *Gateway) identified(app string) {
-	defer g.caught("identity")
-	g.learn(app)
 }
 
 // bootstrapped learns the app of a bootstrap call that Feishu has accepted, and keeps its credentials in memory: a bot

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,8 +18,8 @@ import (
 )
 
 const (
-	rosterWait  = time.Second // for names that Feishu was not asked for before; then the send passes unchanged
-	rosterFresh = time.Minute // then Feishu is asked again, if the names are used
+	rosterWait  = time.Second      // for names that Feishu was not asked for before; then the send passes unchanged
+	rosterFresh = 10 * time.Minute // then Feishu is asked again, if the names are used
 )
 
 // roster returns who can be mentioned in a chat by their names, as far as Feishu has returned it in time.
@@ -37,7 +38,8 @@ func (g *Gateway) roster(chat relay.ChatID) *mention.Directory {
 		}
 		return g.mentionable(people, bots), err
 	}
-	names, err := feishu.Known(ctx, g.opts.Book, "roster "+string(chat), rosterFresh, ask)
+	question := fmt.Sprintf("roster %d %s", g.opts.Book.Version(), chat) // asked at once about a bot with another name
+	names, err := feishu.Known(ctx, g.opts.Book, question, rosterFresh, ask)
 	if err != nil {
 		g.log.Debug("not all names of a chat are known", "chat", chat, "err", err)
 	}
