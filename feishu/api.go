@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
@@ -514,7 +515,7 @@ func (a *API) anyToken(ctx context.Context) (string, error) {
 	fetched := a.fetches.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
-		return a.fetch(ctx)
+		return caught(slog.New(slog.DiscardHandler), func() (string, error) { return a.fetch(ctx) })
 	})
 	select {
 	case r := <-fetched:

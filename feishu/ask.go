@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"feishu-relay/relay"
 )
 
 const (
-	askWait  = 10 * time.Second // for the answer to a question, of one or more calls
-	askAgain = 10 * time.Second // before a question that Feishu did not answer is asked again
-	maxAsked = 20_000           // questions whose last answer is remembered
+	askWait   = 10 * time.Second // for the answer to a question, of one or more calls
+	askAgain  = 10 * time.Second // before a question that Feishu did not answer is asked again
+	maxAsking = 16               // questions at a time; one more is not asked
+	maxAsked  = 20_000           // questions whose last answer is remembered
 )
 
+// errBusy is no answer, and is not remembered.
 var errBusy = errors.New("too many questions to Feishu are under way")
 
 // reply is how a question was answered last.
@@ -45,12 +49,16 @@ func Known[T any](ctx context.Context, d *Directory, key string, within time.Dur
 			return last, nil
 		case !d.api.Ready():
 			return reply{err: ErrNoToken}, nil
+		case !d.asking.TryAcquire(1):
+			return reply{err: errBusy}, nil
 		}
+		defer d.asking.Release(1)
 		ctx, cancel := context.WithTimeout(d.ctx, askWait)
 		defer cancel()
-		value, err := f(ctx)
-		last = reply{time.Now(), value, err}
-		d.asked.Add(key, last)
+		value, err := caught(d.log, func() (T, error) { return f(ctx) })
+		if last = (reply{time.Now(), value, err}); !errors.Is(err, errBusy) {
+			d.asked.Add(key, last)
+		}
 		return last, nil
 	})
 	select {
@@ -61,6 +69,19 @@ func Known[T any](ctx context.Context, d *Directory, key string, within time.Dur
 	case <-ctx.Done():
 		return answer, ctx.Err()
 	}
+}
+
+// caught calls f. A panic in it, as on an answer that nobody has thought of, is an error: on the goroutine of a
+// [singleflight.Group] it would end the program.
+func caught[T any](log *slog.Logger, f func() (T, error)) (answer T, err error) {
+	defer func() {
+		if p := recover(); p != nil { // not logged itself, since it may carry a message
+			log.Error("a panic was caught in a question to Feishu", "panic", fmt.Sprintf("%T", p),
+				"stack", string(debug.Stack()))
+			err = fmt.Errorf("asking Feishu panicked with a %T", p)
+		}
+	}()
+	return f()
 }
 
 // learn asks a question, and passes the answer to learned unless there is an error.

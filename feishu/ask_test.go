@@ -113,7 +113,7 @@ func TestQuestionsThatFail(t *testing.T) {
 	}
 }
 
-// Many who ask at the same time wait for one answer, none longer than it wants.
+// Many who ask at the same time wait for one answer, none longer than it wants; a panic is an error.
 func TestQuestionsAtTheSameTime(t *testing.T) {
 	asking(t, func(t *testing.T, d *feishu.Directory, up *fakeAnswers) {
 		asked := 0
@@ -135,6 +135,42 @@ func TestQuestionsAtTheSameTime(t *testing.T) {
 		if asked != 1 {
 			t.Errorf("asked %d times", asked)
 		}
+		if err := d.Ask(t.Context(), "other", time.Minute, func(context.Context) error { panic("boom") }); err == nil {
+			t.Error("no error")
+		}
+		up.answer = func(string) string { panic("boom") }
+		api := feishu.NewAPI("http://feishu", "cli_a", "secret", feishu.WithHTTPClient(&http.Client{Transport: up}))
+		if _, err := api.BotInfo(t.Context()); err == nil {
+			t.Error("no error of a token")
+		}
+	})
+}
+
+// While Feishu is slow, few questions are under way. One more is not asked, and can be asked again at once.
+func TestQuestionsTooMany(t *testing.T) {
+	asking(t, func(t *testing.T, d *feishu.Directory, _ *fakeAnswers) {
+		ctx, cancel := context.WithCancel(t.Context())
+		asked, hang := 0, make(chan struct{})
+		ask := func(key int) error {
+			return d.Ask(ctx, fmt.Sprint(key), time.Minute, func(context.Context) error {
+				asked++
+				<-hang
+				return nil
+			})
+		}
+		for i := range 20 {
+			go func() { _ = ask(i) }()
+			synctest.Wait()
+		}
+		if err := ask(19); asked != 16 || err == nil {
+			t.Errorf("%d questions, and one more got %v", asked, err)
+		}
+		close(hang)
+		synctest.Wait()
+		if err := ask(19); asked != 17 || err != nil {
+			t.Errorf("%d questions, and one later got %v", asked, err)
+		}
+		cancel()
 	})
 }
 
@@ -185,6 +221,10 @@ func TestQuestionsAboutChatsAreFew(t *testing.T) {
 				t.Errorf("%d calls in second %d, %d so far", calls, second, inAMinute)
 			}
 			time.Sleep(time.Second)
+		}
+		_ = d.AskMember(t.Context(), "oc_59_49", time.Hour) // which was one too many
+		if up.calls() == 0 {
+			t.Error("a question too many is not asked later")
 		}
 	})
 }

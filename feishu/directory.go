@@ -12,6 +12,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
@@ -64,6 +65,7 @@ type Directory struct {
 	log       *slog.Logger
 	questions singleflight.Group
 	asked     *lru.Cache[string, reply] // by the key of a question
+	asking    *semaphore.Weighted       // of questions that are under way
 	members   *rate.Limiter             // of questions about memberships: they count against the bot's own limits
 	ctx       context.Context           // of questions
 	cancel    context.CancelFunc
@@ -81,7 +83,8 @@ type Directory struct {
 // Close it.
 func NewDirectory(store *Store, api *API, log *slog.Logger) *Directory {
 	d := &Directory{api: api, log: cmp.Or(log, slog.New(slog.DiscardHandler)),
-		members: rate.NewLimiter(2, 10), trouble: rate.Sometimes{Interval: time.Minute}}
+		asking: semaphore.NewWeighted(maxAsking), members: rate.NewLimiter(2, 10),
+		trouble: rate.Sometimes{Interval: time.Minute}}
 	d.asked, _ = lru.New[string, reply](maxAsked) // these fail only for a size below 1
 	d.chats, _ = simplelru.NewLRU(maxChats, func(id relay.ChatID, _ Chat) { d.changed(kindChat, string(id), nil) })
 	d.names, _ = simplelru.NewLRU(maxNames, func(id string, _ Who) { d.changed(kindName, id, nil) })
