@@ -27,7 +27,7 @@ const (
 	// draftLife is how long a message without a text is kept: bots think for long behind a placeholder. It is also how
 	// long it is tried to publish one.
 	draftLife = 24 * time.Hour
-	// editsFor is how long a published message is kept, so that its changes are known.
+	// editsFor is how long a published message is kept, so that its changes are known, and a card that is not sent.
 	editsFor = 20 * time.Minute
 )
 
@@ -122,7 +122,7 @@ func (g *Gateway) quiet(d *draft, whole bool) (quiet time.Duration) {
 	case d.Cut != 0:
 		quiet = editQuiet
 	case d.Message.ID == "" || d.Shown == "" && doc.Placeholder():
-		return draftLife
+		return d.expires().Sub(d.Touched.Time())
 	case changes && d.toPeer():
 		quiet = editQuiet
 	case streams, changes, d.Streams == 0 && (d.toPeer() || content.Unfinished(doc.Text())):
@@ -141,7 +141,7 @@ func (g *Gateway) quiet(d *draft, whole bool) (quiet time.Duration) {
 
 // expires is when d is dropped, if it is not written to.
 func (d *draft) expires() time.Time {
-	if d.Shown != "" {
+	if d.Shown != "" || d.Message.ID == "" {
 		return d.Touched.Time().Add(editsFor)
 	}
 	return d.Touched.Time().Add(draftLife)
@@ -317,11 +317,11 @@ func (s *drafts) holds(id relay.MessageID) bool {
 	return s.find(id, "") != nil
 }
 
-// drop forgets the draft of a message and reports whether it would have been published.
-func (s *drafts) drop(id relay.MessageID) bool {
+// drop forgets the draft of a message, or with a card, and reports whether it would have been published.
+func (s *drafts) drop(message relay.MessageID, card string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.find(id, "")
+	d := s.find(message, card)
 	if d == nil {
 		return false
 	}

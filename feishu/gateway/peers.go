@@ -22,7 +22,10 @@ func (g *Gateway) answerPeer(w http.ResponseWriter, t *call) {
 	case err != nil: // Feishu does not answer; the token may be valid
 		g.unreachable(w, t.http, err)
 		return
-	case t.cut: // what is too long to be read is refused
+	case t.cut && len(t.request) > 0: // it is longer than any message that Feishu takes
+		feishu.Fail(w, http.StatusBadRequest, codeField, "the call is too long for a message")
+		return
+	case t.cut: // too many are being read
 		w.Header().Set("X-Ogw-Ratelimit-Reset", "1") // in seconds (docs/feishu.md 6.3)
 		feishu.Fail(w, http.StatusTooManyRequests, codeGateway, "the call cannot be read now; make it again")
 		return

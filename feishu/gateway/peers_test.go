@@ -221,14 +221,15 @@ func codeIn(t testing.TB, answer string) int {
 	return *ans.Code
 }
 
-// A message whose receiver cannot be read goes nowhere: the bot is to send it again, or Feishu would refuse it as well.
+// A message whose receiver cannot be read goes nowhere: one that is too long for Feishu is refused for good, others the
+// bot is to send again.
 func TestMessagesWhoseReceiverCannotBeRead(t *testing.T) {
 	r, mail := peerRig(t)
 	send := func(chat string, size int, header http.Header) (int, string) {
 		return r.callWith("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"content":"{\"text\":\"`+
 			strings.Repeat("x", size)+`\"}","msg_type":"text","receive_id":"`+chat+`"}`, header)
 	}
-	if _, answer := send(string(mail.Chat), 1100<<10, http.Header{}); codeIn(t, answer) != 99991400 {
+	if _, answer := send(string(mail.Chat), 1100<<10, http.Header{}); codeIn(t, answer) != 99992402 {
 		t.Errorf("a body of more than 1 MiB is answered %s", answer)
 	}
 	waitFor(t, func() bool { return r.large.TryAcquire(maxLarge) })

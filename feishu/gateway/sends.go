@@ -62,8 +62,9 @@ func (g *Gateway) sent(t *call) {
 	if !t.peer {
 		g.opts.Book.SawChat(m.ChatID, kind)
 	}
-	if kind == feishu.ChatP2P {
-		return // a private chat never leaves its bot
+	if kind == feishu.ChatP2P { // a private chat never leaves its bot, nor does a card that was sent there
+		g.drafts.drop("", feishu.CardID(req.Content))
+		return
 	}
 	if !t.peer {
 		g.opts.Host.Joined(m.ChatID, m.CreateTime)
@@ -73,7 +74,7 @@ func (g *Gateway) sent(t *call) {
 	}
 	d := &draft{Message: m}
 	d.Message.Type = cmp.Or(m.Type, req.MsgType)
-	d.write(cmp.Or(req.Content, m.Content))
+	d.write(req.Content, m)
 	g.keepSent(d)
 }
 
@@ -95,17 +96,34 @@ func (g *Gateway) keepSent(d *draft) {
 	}
 }
 
-// write makes content, as the bot wrote it, what d says. Feishu's answers show cards simplified, and no mention of an
-// id that the sidecar has made up. A card of CardKit is empty for now.
-func (d *draft) write(written string) {
-	d.Message.Content = written
+// write makes what the bot wrote what d says, or the message as Feishu shows it where the call has no content, as that
+// of a forward. Feishu's answers show cards simplified, and no mention of an id that the sidecar has made up. A card of
+// CardKit is empty for now.
+func (d *draft) write(written string, shown feishu.Message) {
+	d.Message.Content, d.Message.Mentions = cmp.Or(written, shown.Content), shown.Mentions
 	if d.Message.Type != typeCard {
-		d.Message.Mentions = content.Parse(d.Message.Type, written, nil).Mentions()
-	} else if id := feishu.CardID(written); id != "" {
+		if written != "" {
+			d.Message.Mentions = withNames(content.Parse(d.Message.Type, written, nil).Mentions(), shown.Mentions)
+		}
+	} else if id := feishu.CardID(d.Message.Content); id != "" {
 		d.CardID, d.Card = id, &feishu.Card{}
-	} else if card, err := feishu.NewCard([]byte(written)); err == nil {
+	} else if card, err := feishu.NewCard([]byte(d.Message.Content)); err == nil {
 		d.Card = card
 	}
+}
+
+// withNames fills in mentions, as the bot wrote them, what Feishu shows of them, if it shows as many.
+func withNames(written, shown []feishu.Mention) []feishu.Mention {
+	if len(written) != len(shown) {
+		return written
+	}
+	for i := range written {
+		m, as := &written[i], &shown[i]
+		if m.OpenID == "" || as.OpenID == "" || m.OpenID == as.OpenID {
+			m.Name, m.AppID, m.Type = cmp.Or(m.Name, as.Name), cmp.Or(m.AppID, as.AppID), cmp.Or(m.Type, as.Type)
+		}
+	}
+	return written
 }
 
 // edited records a change of a message: PUT, or PATCH of a card (or a post, as
@@ -124,8 +142,7 @@ func (g *Gateway) edited(t *call) {
 	change := func(d *draft) {
 		streamed := d.streaming()
 		d.Patched, d.Cut, d.Streams = true, 0, 0
-		d.Message.Mentions = nil // they were those of the message before
-		d.write(req.Content)
+		d.write(req.Content, m)
 		g.touch(d, false, streamed)
 	}
 	if g.drafts.change(t.message, "", change) || g.recent.gone.Contains(t.message) {
@@ -137,7 +154,7 @@ func (g *Gateway) edited(t *call) {
 		d.Message = m
 		d.Message.Type = cmp.Or(m.Type, req.MsgType)
 	} else if was.Content != "" {
-		d.write(was.Content)
+		d.write("", was)
 		doc := d.doc()
 		d.Given, d.Shown = doc.Text(), doc.Sum()
 	}
@@ -155,6 +172,7 @@ const (
 	codeSequence  = 300317 // another write has overtaken this one
 	codeFrequency = 230020
 	codeGateway   = 99991400
+	codeField     = 99992402
 	// cutForNow is in the place of a code where the bot may try again: it made too many calls, or Feishu has a fault.
 	cutForNow = 1
 )
@@ -180,7 +198,7 @@ func (g *Gateway) cut(t *call, message relay.MessageID, card string) {
 // Forget drops the draft of a recalled message. The message is not published later.
 func (g *Gateway) Forget(id relay.MessageID) {
 	g.recent.gone.Add(id, struct{}{})
-	if g.drafts.drop(id) {
+	if g.drafts.drop(id, "") {
 		g.count("draft_recalled")
 	}
 }
