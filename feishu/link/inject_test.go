@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -49,6 +50,28 @@ func TestInjectedEventsAreNotHeld(t *testing.T) {
 	cancel()
 	for _, done := range all {
 		<-done
+	}
+}
+
+// A bot may answer as the last thing it does. Ten times, since what is seen first is up to chance.
+func TestAnAnswerCountsThoughTheConnectionEnds(t *testing.T) {
+	for range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, pipes(), nil)
+			bot, _ := r.ready()
+			done, over := make(chan error, 1), make(chan struct{})
+			go func() {
+				done <- r.s.Inject(t.Context(), feishu.Injection{Event: []byte(event("e1")), Written: func() { <-over }})
+			}()
+			bot.write(ackOf(bot.frame(), 200))
+			synctest.Wait()
+			_ = bot.conn.CloseNow()
+			synctest.Wait()
+			close(over)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -447,7 +447,7 @@ func (p *pieces) add(f *frame) (whole *frame, dropped int) {
 	if sum <= 1 {
 		return f, 0
 	}
-	if sum > maxPieces || seq < 0 || seq >= sum {
+	if id == "" || sum > maxPieces || seq < 0 || seq >= sum {
 		return nil, 1
 	}
 	i := slices.IndexFunc(p.events, func(e *incomplete) bool { return e.id == id && len(e.bySeq) == sum })

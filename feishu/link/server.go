@@ -356,7 +356,8 @@ func (s *Server) Inject(ctx context.Context, event feishu.Injection) error {
 	event.Event = nil // it may be large, and the bot may think for long
 	answered, answer := context.WithCancelCause(context.Background())
 	s.injections.Add(id, answer)
-	if err := s.write(ctx, l, frame, event, answered); err != nil {
+	// What has ended the wait does not matter if the bot has answered, too.
+	if err := s.write(ctx, l, frame, event, answered); err != nil && answered.Err() == nil {
 		context.AfterFunc(answered, func() {
 			if context.Cause(answered) != errDone {
 				return

@@ -196,7 +196,7 @@ func (k *talk) end(who string, word []string, rest string) {
 		case "ack":
 			return ackOf(eventFrame(word[2], event(word[3])), number(4))
 		case "piece":
-			return pieceFrame(word[2], text[5], number(3), number(4))
+			return pieceFrame(strings.Trim(word[2], `"`), text[5], number(3), number(4))
 		}
 		return pongFrame(strings.Join(word[2:], " "))
 	}
