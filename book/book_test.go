@@ -43,6 +43,13 @@ func open(t testing.TB, dir string, o book.Options) *book.Book {
 	return b
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func closeBook(t testing.TB, b *book.Book) {
 	t.Helper()
 	if err := b.Close(); err != nil {
@@ -52,9 +59,7 @@ func closeBook(t testing.TB, b *book.Book) {
 
 func commit(t testing.TB, b *book.Book, records ...book.Record) {
 	t.Helper()
-	if err := b.Commit(records...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Commit(records...))
 }
 
 // content is what Each passes; Load must agree.
@@ -83,9 +88,7 @@ func wantContent(t testing.TB, b *book.Book, want ...pair) {
 func copyDir(t testing.TB, from string) (to string) {
 	t.Helper()
 	to = filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(to, os.DirFS(from)))
 	return to
 }
 
@@ -141,9 +144,7 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 	shared := filepath.Join(t.TempDir(), "shared")
 	dir := filepath.Join(shared, "bota")
-	if err := errors.Join(os.Mkdir(shared, 0o700), os.Chmod(shared, 0o770)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Mkdir(shared, 0o700), os.Chmod(shared, 0o770)))
 	b := open(t, dir, book.Options{}.ForTest(1, nil))
 	for range 3 {
 		commit(t, b, set("set", "a", 1))
@@ -242,9 +243,7 @@ func TestTornAtEachByte(t *testing.T) {
 	ends, states = append(ends, len(text)), append(states, content(t, b))
 	for cut := range len(text) + 1 {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "book.1.jsonl"), text[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, "book.1.jsonl"), text[:cut], 0o600))
 		whole := len(ends) - 1
 		for ends[whole] > cut {
 			whole--
@@ -284,9 +283,7 @@ not JSON
 {"k":"set","id":"no newline","t":1,"v":1}`,
 		"book.x.jsonl": "else", "snapshot.1.jsonl": "obsolete", "snapshot.tmp": "left", "notes.txt": "mine",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	var log bytes.Buffer
 	o := book.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}.ForTest(1, nil)
@@ -322,9 +319,7 @@ func TestChangedWhileOpen(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir, book.Options{})
 	commit(t, b, set("set", "a", "value"))
-	if err := os.WriteFile(filepath.Join(dir, "book.1.jsonl"), bytes.Repeat([]byte{'x'}, 100), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "book.1.jsonl"), bytes.Repeat([]byte{'x'}, 100), 0o600))
 	if _, err := b.Load("set", "a"); !errors.Is(err, book.ErrChanged) {
 		t.Errorf("got %v, want ErrChanged", err)
 	}
@@ -333,15 +328,11 @@ func TestChangedWhileOpen(t *testing.T) {
 func TestUnreadableFile(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "book.1.jsonl")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(folder, 0o700))
 	if _, err := book.Open(dir, book.Options{Kinds: kinds}); err == nil || !strings.Contains(err.Error(), "book.1.jsonl") {
 		t.Errorf("got %v, want an error with the name of the file", err)
 	}
-	if err := os.Remove(folder); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(folder))
 	open(t, dir, book.Options{})
 }
 

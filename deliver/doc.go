@@ -24,7 +24,8 @@
 //   - a withdrawal while it waits, or once it would be written again ([Withdrawn]).
 //
 // A reader that does not acknowledge has what was written to it, as far as anybody knows ([Unconfirmed]). That counts
-// as delivered, and is written again on the next connection until the bot confirms it or Config.MaxAge has passed.
+// as delivered, and is written again on the next connection until the bot confirms it, it is withdrawn or Config.MaxAge
+// has passed.
 //
 // A channel may say that the bot has accepted an item and settles it later. The bot settles it, or any other item that
 // it was given, with a [Settle]; an answer after the time-out turns TimedOut into Delivered.

@@ -56,8 +56,7 @@ func (s *State) settleEnded(e *Event) error {
 		return ErrUnknown
 	}
 	p := s.d.Ended[i]
-	switch {
-	case e.Result == Delivered && s.turnLate(p), p.Result == e.Result, e.Result == Refused && p.Result == TimedOut:
+	if e.Result == Delivered && s.turnLate(p) || p.Result == e.Result || e.Result == Refused && p.Result == TimedOut {
 		return nil
 	}
 	return &ConflictError{p.Result}
@@ -87,7 +86,10 @@ func (s *State) withdraw(x *item, why relay.Reason) {
 	if s.changed = x != nil && x.Why == ""; !s.changed {
 		return
 	}
-	if x.Why = why; x.Phase == waiting || x.Phase == pausing {
+	switch x.Why = why; {
+	case x.Ended && x.Phase == waiting:
+		s.unqueue(x)
+	case x.Phase == waiting || x.Phase == pausing:
 		s.end(x, Withdrawn, "")
 		return
 	}
@@ -138,13 +140,16 @@ func (s *State) wasThere(from, to relay.Millis) bool {
 // Full reports whether no further item may be taken for now.
 func (s *State) Full() bool { return s.all.items >= maxItems || s.all.bytes >= maxItemsBytes }
 
-// Has reports whether an item has not ended.
-func (s *State) Has(key string) bool { return s.items[key] != nil }
+// Has reports whether the text of an item may yet be written.
+func (s *State) Has(key string) bool { return s.items[key] != nil && s.items[key].Why == "" }
 
-// Chat are the items of a chat that have not ended, in order, and whether the bot may have read a part of each.
+// Chat are the items of a chat that may be written, a first time or again, in order, and whether the bot may have read
+// a part of each.
 func (s *State) Chat(chat string) (list []Item, given []bool) {
-	for _, x := range s.chats[chat] {
-		list, given = append(list, x.Item), append(given, x.Given || x.Phase == writing)
+	for _, x := range s.d.Items {
+		if x.Chat == chat {
+			list, given = append(list, x.Item), append(given, x.Given || x.Phase == writing)
+		}
 	}
 	return list, given
 }

@@ -156,8 +156,8 @@ func (w *world) open(name string) {
 		last := w.taken[w.IntN(len(w.taken))]
 		e.ID, e.Confirms = last.ID, w.IntN(2) == 0
 		for _, x := range w.taken {
-			if e.Confirms && w.s.Has(last.Key) && strings.HasPrefix(w.on[x.Key], name) && w.on[x.Key] == w.on[last.Key] &&
-				w.at[x.Key] <= w.at[last.Key] {
+			if e.Confirms && w.s.items[last.Key] != nil && strings.HasPrefix(w.on[x.Key], name) &&
+				w.on[x.Key] == w.on[last.Key] && w.at[x.Key] <= w.at[last.Key] {
 				w.sayings[x.Key] = true
 				delete(w.unsure, x.Key)
 			}

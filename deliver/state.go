@@ -73,18 +73,19 @@ type item struct {
 	Missed  int          `json:"missed,omitempty"` // writes in a row that did not reach the bot
 	Errors  int          `json:"errors,omitempty"` // error answers
 	Why     relay.Reason `json:"withdrawn,omitempty"`
-	// Ended: as Unconfirmed. It is written again on the next connection, and nobody is told what comes of that.
+	// Ended: as Unconfirmed. It is written again on the next connection, and nobody is told what comes of that. If it is
+	// withdrawn, it stays, without its text, as what a reader may name.
 	Ended bool `json:"ended,omitempty"`
 }
 
-// phase is the progress of an item.
+// phase is the progress of an item, since its Since.
 type phase int
 
 const (
 	waiting  phase = iota // for a channel, its turn or Due
-	writing               // since Since; not known to be written whole
-	written               // whole at Since, and not answered
-	accepted              // at Since; the bot settles it later
+	writing               // not known to be written whole
+	written               // whole, and not answered
+	accepted              // the bot settles it later
 	pausing               // until Due; the bot answered with an error
 )
 
@@ -153,9 +154,9 @@ func (s *State) count(n int, x *item) {
 	}
 }
 
-// queue has x written when it is its turn, unless the reader of this connection has it.
+// queue has x written when it is its turn, unless the reader of this connection has it, or it was withdrawn after that.
 func (s *State) queue(x *item) {
-	if !x.Ended || x.Phase != waiting || x.Conn == 0 || x.Conn != s.d.Conns[x.Channel] {
+	if !x.Ended || x.Phase != waiting || x.Why == "" && (x.Conn == 0 || x.Conn != s.d.Conns[x.Channel]) {
 		s.chats[x.Chat] = append(s.chats[x.Chat], x)
 	}
 }
@@ -333,9 +334,7 @@ func (s *State) move(x *item, to phase) {
 	if x.isOpen() {
 		s.open.add(-1, x)
 	}
-	if x.Phase, x.Since = to, s.now; to == waiting {
-		x.Since = 0
-	}
+	x.Phase, x.Since = to, s.now
 	if x.Full = false; x.isOpen() {
 		s.open.add(1, x)
 		x.Full = s.open.items > maxOpen || s.open.bytes > maxOpenBytes
@@ -357,12 +356,10 @@ func (s *State) report(e *Event) {
 			s.cancel(x)
 		}
 		s.end(x, e.Result, e.Detail)
-	case !current:
+	case !current, e.Result == Written && x.Phase == written:
 		s.changed = false
 	case e.Result == Unconfirmed:
 		s.unconfirmed(x)
-	case e.Result == Written && x.Phase == written:
-		s.changed = false
 	case e.Result == Written:
 		s.taken(x, written)
 	case e.Result == Accepted:

@@ -48,7 +48,7 @@ func openRig(t testing.TB, dir string) *rig {
 			answer := Event{Chat: e.Chat, Group: &group.Event{Kind: group.Done, Key: e.Group.Key}}
 			if e.Group.Do == group.Deliver {
 				key := e.Chat.Key(e.Group.ID)
-				answer.TextOf, answer.Text = key, json.RawMessage(`"text"`)
+				answer.TextOf, answer.Text = key, json.RawMessage(`"hello"`)
 				item := deliver.Item{Key: key, ID: e.Group.ID, Chat: e.Chat.String(), Sent: e.Group.Msg.TS}
 				answer.Deliver = &deliver.Event{Kind: deliver.Take, Item: &item}
 			}
@@ -75,6 +75,21 @@ func openRig(t testing.TB, dir string) *rig {
 	return r
 }
 
+// save has events in the book, one after the other.
+func (r *rig) save(t *testing.T, events ...Event) {
+	t.Helper()
+	for _, e := range events {
+		if err := r.Save(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// opened is a new connection of the stream.
+func opened(conn uint64) Event {
+	return Event{Deliver: &deliver.Event{Kind: deliver.Open, Channel: "stream", Conn: conn}}
+}
+
 func arrived(n int) Event {
 	id := relay.MessageID(fmt.Sprint("om_", n))
 	m := &relay.Message{Channel: "feishu", ChatID: "oc", RelayMsgID: id, MessageID: id, SenderAgentName: "b",
@@ -85,9 +100,7 @@ func arrived(n int) Event {
 // Callers of Save have their events in the book, and the next process goes on with what the last one did not end.
 func TestARestartGoesOn(t *testing.T) {
 	r := openRig(t, t.TempDir())
-	if err := r.Save(t.Context(), Event{Group: &group.Event{Kind: group.CaughtUp}}); err != nil {
-		t.Fatal(err)
-	}
+	r.save(t, Event{Group: &group.Event{Kind: group.CaughtUp}})
 	var callers sync.WaitGroup
 	for n := range 100 {
 		callers.Go(func() {
@@ -108,7 +121,7 @@ func TestARestartGoesOn(t *testing.T) {
 	}
 	for taken(r) < 100 { // each by an event of a worker
 	}
-	if text, err := r.Text("feishu/oc/om_7"); err != nil || string(text) != `"text"` {
+	if text, err := r.Text("feishu/oc/om_7"); err != nil || string(text) != `"hello"` {
 		t.Errorf("text %s, %v", text, err)
 	}
 	r.stop()
@@ -119,13 +132,7 @@ func TestARestartGoesOn(t *testing.T) {
 	if n := taken(again); n != 100 {
 		t.Errorf("%d are to be delivered after a restart, want 100", n)
 	}
-	open := &deliver.Event{Kind: deliver.Open, Channel: "stream", Conn: 1}
-	if err := again.Save(t.Context(), Event{Deliver: open}); err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Save(t.Context(), Event{}); err != nil { // the effects before it have begun
-		t.Fatal(err)
-	}
+	again.save(t, opened(1), Event{}) // then the effects before it have begun
 	again.mu.Lock()
 	defer again.mu.Unlock()
 	if n := len(again.seen); n == 0 { // the first one of the chat, which the bot has to answer before the next
@@ -133,15 +140,20 @@ func TestARestartGoesOn(t *testing.T) {
 	}
 }
 
-// What was recalled is not in the files of the book some time later, also if nothing happens.
+// What was recalled is not in the files of the book some time later, also if nothing happens. It is not written again
+// to a bot that has it and did not confirm it.
 func TestARecalledTextLeavesTheFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := openRig(t, t.TempDir())
-		for _, e := range []Event{{Group: &group.Event{Kind: group.CaughtUp}}, arrived(1),
-			{Chat: arrived(1).Chat, Group: &group.Event{Kind: group.Recalled, ID: "om_1"}}} {
-			if err := r.Save(t.Context(), e); err != nil {
-				t.Fatal(err)
-			}
+		r, of := openRig(t, t.TempDir()), arrived(1).Chat
+		key := of.Key("om_1")
+		for _, e := range []Event{{Group: &group.Event{Kind: group.CaughtUp}}, arrived(1), opened(1),
+			{Deliver: &deliver.Event{Kind: deliver.Report, Key: key, Try: 1, Result: deliver.Unconfirmed}},
+			{Chat: of, Group: &group.Event{Kind: group.Recalled, ID: "om_1"}}, opened(2)} {
+			r.save(t, e)
+			synctest.Wait() // until what follows from it is done
+		}
+		if text, err := r.Text(key); err == nil || r.seen["write "+key] != 1 {
+			t.Errorf("its text is %s, and it was written %d times, want once", text, r.seen["write "+key])
 		}
 		holds := func() bool { return exec.Command("grep", "-rq", "hello", r.dir).Run() == nil }
 		for _, want := range []bool{true, false} {
