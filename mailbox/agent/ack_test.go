@@ -117,7 +117,7 @@ func TestReplay(t *testing.T) {
 		if dead := a.DeadLetters(); len(dead) > 0 || a.Counts().Unacknowledged > 0 {
 			t.Errorf("left: %+v", dead)
 		}
-		refusedAs(t, a.Replay(t.Context(), sent.ID), mailbox.InvalidMessage, "there is no dead letter")
+		refusedAs(t, a.Replay(t.Context(), sent.ID), mailbox.InvalidMessage, "id: there is no dead letter")
 	})
 }
 

@@ -58,10 +58,6 @@ func TestNotes(t *testing.T) {
 		if sent := a.say(b, "hi"); !strings.Contains(sent.Note, "takes no messages from a") {
 			t.Errorf("note %q", sent.Note)
 		}
-		b.stop()
-		if sent := a.say(b, "hi"); !strings.Contains(sent.Note, "offline") {
-			t.Errorf("note %q", sent.Note)
-		}
 	})
 }
 

@@ -181,7 +181,7 @@ func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bo
 		if what != EventDuplicate {
 			answer = a.expiryAnswer(e)
 		}
-		err := a.answer(answer)
+		err := a.tell(answer)
 		if err == nil {
 			a.observe(what, e, why)
 		}
@@ -329,7 +329,7 @@ func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) er
 	return a.end(context.WithoutCancel(ctx), m, mailbox.Taken, func() error {
 		a.note(e.ID, append(a.toldEnd(e), marks(kindSeen, m.key, givenKey(m.name))...)...)
 		if !e.Type.AboutTask() {
-			if err := a.answer(a.receipt(e)); err != nil {
+			if err := a.tell(a.receipt(e)); err != nil {
 				a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
 			}
 		}
@@ -355,7 +355,7 @@ func (a *Agent) refusedByBot(ctx context.Context, m *queued, e mailbox.Envelope,
 				err = nil
 			}
 		case e.Metadata.RequiresAck && !e.Type.AboutTask():
-			err = a.answer(new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
+			err = a.tell(new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
 		}
 		return err
 	})

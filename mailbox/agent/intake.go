@@ -175,7 +175,7 @@ func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Enve
 	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on without end
 	if !badSignature && nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != "" && e.From != a.opts.Self {
 		a.mu.Lock()
-		err := a.answer(new(a.nack(e, asRefusal(why))))
+		err := a.tell(new(a.nack(e, asRefusal(why))))
 		a.mu.Unlock()
 		if err != nil {
 			return err
@@ -216,7 +216,7 @@ func (a *Agent) refuse(e mailbox.Envelope, why *mailbox.Error) (*handled, error)
 
 // finish ends what the bot is not given: its sender gets the answer, nil for no answer.
 func (a *Agent) finish(what What, reason string, answer *mailbox.Envelope) (*handled, error) {
-	return &handled{what, reason}, a.answer(answer)
+	return &handled{what, reason}, a.tell(answer)
 }
 
 // receipt is the acknowledgement of e; nil where its sender asked for none.
@@ -237,16 +237,13 @@ func (a *Agent) settle(ctx context.Context, key string, how mailbox.Outcome, sta
 	return a.opts.Store.Settle(ctx, a.opts.Self, key, how)
 }
 
-// answer sends another agent what became of its mail; nil: nothing. Where too much waits to be sent, it gets no answer:
-// one agent that reads nothing must not hold up the mail of all others.
-func (a *Agent) answer(e *mailbox.Envelope) error {
-	if e == nil {
-		return nil
-	}
-	err := a.send(e)
+// tell sends word of what became of mail or of a task, nil: none, and writes the records down. Where too much waits to
+// be sent, only they are: one agent that reads nothing must not hold up the mail of all others.
+func (a *Agent) tell(e *mailbox.Envelope, with ...book.Record) error {
+	err := a.send(e, with...)
 	if _, no := errors.AsType[*mailbox.Error](err); no || errors.Is(err, mailbox.ErrFull) {
-		a.log.Warn("an agent gets no answer to its mail", "to", e.To, "type", e.Type, "err", err)
-		return nil
+		a.log.Warn("an agent is not told what became of mail or of a task", "to", e.To, "type", e.Type, "err", err)
+		return a.commit(with...)
 	}
 	return err
 }

@@ -352,22 +352,16 @@ func (a *Agent) die(n *letter, code mailbox.Code, reason string) {
 
 // noteDead commits what follows from the death of n: the bot gets notice of a task that could not be delivered, and
 // of a message that expired.
-func (a *Agent) noteDead(n *letter) (err error) {
+func (a *Agent) noteDead(n *letter) error {
 	e, expires := n.Head, n.Head.Expires()
 	expired := !expires.IsZero() && !n.DeadAt.Before(expires)
 	if t, ok := a.tasks.get(Given, e.To, taskID(e)); ok && e.Type.GivesTask() && t.State == mailbox.Pending {
-		err = a.giveUp(t, fmt.Sprintf("%s: %s", n.Code, n.Reason), n.record())
-	} else if !e.Type.GivesTask() && !e.Type.Control() && (expired || n.watched()) {
-		err = a.notify(expiryNotice(n), n.record())
-	} else {
-		return a.commit(n.record())
+		return a.giveUp(t, fmt.Sprintf("%s: %s", n.Code, n.Reason), n.record())
 	}
-	if _, no := errors.AsType[*mailbox.Error](err); no || errors.Is(err, mailbox.ErrFull) {
-		a.log.Error("the bot is not told of an undelivered message; it is among the dead letters",
-			"message_id", e.ID, "err", err)
-		return a.commit(n.record())
+	if !e.Type.GivesTask() && !e.Type.Control() && (expired || n.watched()) {
+		return a.notify(expiryNotice(n), n.record())
 	}
-	return err
+	return a.commit(n.record())
 }
 
 // deadLetters returns the dead letters, the newest first.

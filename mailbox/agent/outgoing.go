@@ -30,13 +30,10 @@ const (
 // its life ends, since a bot may think for minutes. The receiver may also refuse a
 // message and be asked again. A message's life in seconds (metadata.ttl) ends all that. A message
 // without an acknowledgement is watched until the receiver has taken it. What the store has
-// lost is sent again, as a retry.
+// lost is sent again, as a retry. Letters do not wait for a task whose end cannot be written down.
 func (a *Agent) watchTimes(ctx context.Context) error {
 	for {
 		next, err := a.endOverdue(time.Now())
-		if err != nil {
-			return err
-		}
 		looks, letters, at := a.due(time.Now())
 		for _, r := range looks {
 			a.look(ctx, r)
@@ -44,7 +41,7 @@ func (a *Agent) watchTimes(ctx context.Context) error {
 		for _, n := range letters[:min(len(letters), maxBatch)] {
 			a.attend(ctx, n)
 		}
-		if ctx.Err() == nil && len(looks)+len(letters) == 0 {
+		if err == nil && ctx.Err() == nil && len(looks)+len(letters) == 0 {
 			err = wait.Change(ctx, sooner(next, at), a.wake)
 		}
 		if err := errors.Join(err, ctx.Err()); err != nil {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -68,14 +67,6 @@ func TestReplay(t *testing.T) {
 			r.t.Error("unknown")
 		}
 		r.wantLeft(0, 0)
-	})
-	t.Run("unknown", func(t *testing.T) {
-		story(t, func(r *rig) {
-			err := r.Replay(r.t.Context(), "ghost")
-			if e, ok := errors.AsType[*mailbox.Error](err); !ok || e.Code != mailbox.InvalidMessage || e.Field != "id" {
-				r.t.Errorf("got %v", err)
-			}
-		})
 	})
 	t.Run("refused: the dead letter stays", func(t *testing.T) {
 		story(t, func(r *rig) {

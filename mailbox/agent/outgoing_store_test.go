@@ -17,15 +17,6 @@ func plain(id string) mailbox.Envelope {
 	return e
 }
 
-func TestWithoutAcknowledgement(t *testing.T) {
-	story(t, func(r *rig) {
-		r.send(plain("m"))
-		r.wantLeft(0, 0)
-		r.after(time.Hour)
-		r.wantCalls("0s put m 0 k1")
-	})
-}
-
 // Messages outlive a store that is away, whether they ask for an acknowledgement or not.
 func TestStoreAway(t *testing.T) {
 	for _, ack := range []bool{true, false} {
@@ -149,23 +140,11 @@ func TestStoreAway(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	invalid := mailbox.Invalid("to", "no")
-	t.Run("an envelope that nobody could read", func(t *testing.T) {
-		story(t, func(r *rig) {
-			e := message("m")
-			e.Content.Parts = nil
-			if err := r.Send(e); !isInvalid(err) {
-				r.t.Errorf("got %v", err)
-			}
-			r.wantCalls()
-			r.wantLeft(0, 0)
-		})
-	})
 	t.Run("later", func(t *testing.T) {
 		story(t, func(r *rig) {
 			r.set(func() { r.err = errAway })
 			r.send(message("m"))
-			r.set(func() { r.err = invalid })
+			r.set(func() { r.err = mailbox.Invalid("to", "no") })
 			r.after(s)
 			r.wantDied("m", mailbox.InvalidMessage, 0, "the store refused it: no")
 		})
@@ -175,18 +154,10 @@ func TestRefused(t *testing.T) {
 			r.send(message("large"))
 			r.change("large", func(n *letter) { n.Size = maxBytes })
 			r.set(func() { r.calls = nil })
-			err := r.Send(message("m"))
-			if e, ok := errors.AsType[*mailbox.Error](err); !ok || e.Code != mailbox.AgentBusy {
-				r.t.Errorf("got %v", err)
-			}
+			wantError(r.t, r.Send(message("m")), mailbox.AgentBusy, "")
 			r.wantCalls()
 		})
 	})
-}
-
-func isInvalid(err error) bool {
-	e, ok := errors.AsType[*mailbox.Error](err)
-	return ok && e.Code == mailbox.InvalidMessage
 }
 
 // Without a disk nothing is sent, and the caller is told.

@@ -59,7 +59,7 @@ func (a *Agent) takeTask(item mailbox.Item, e mailbox.Envelope) (*handled, error
 	if again || over {
 		return a.finish(EventControl, "", a.receipt(e))
 	}
-	if err := a.answer(a.receipt(e)); err != nil {
+	if err := a.tell(a.receipt(e)); err != nil {
 		return nil, err
 	}
 	a.enqueue(item, e)
@@ -230,7 +230,7 @@ func (a *Agent) takeStep(item mailbox.Item, e mailbox.Envelope) (*handled, error
 	if silent(e) || overdue || t.told(e) || a.overtaken(t, e) {
 		return a.finish(EventControl, "", a.receipt(e))
 	}
-	if err := a.answer(a.receipt(e)); err != nil {
+	if err := a.tell(a.receipt(e)); err != nil {
 		return nil, err
 	}
 	a.enqueue(item, e)
@@ -315,7 +315,7 @@ func expiryNotice(n *letter) mailbox.Envelope {
 
 // notify sends the bot a notice of this side's making in the name of another agent, with the records.
 func (a *Agent) notify(e mailbox.Envelope, with ...book.Record) error {
-	return a.send(&e, append(with, marks(kindSeen, noticeKey(e.ID))...)...)
+	return a.tell(&e, append(with, marks(kindSeen, noticeKey(e.ID))...)...)
 }
 
 // giveUp ends a task without word from the other side. Of one that this agent gave, its bot gets notice,
@@ -331,7 +331,7 @@ func (a *Agent) giveUp(t task, reason string, with ...book.Record) error {
 	}
 	e = a.step(t, t.State, t.Reason, nil)
 	e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
-	return a.send(&e, append(with, t.record())...)
+	return a.tell(&e, append(with, t.record())...)
 }
 
 // endOverdue ends what has run out of time, on both sides: who crashed in a task sends nothing. It removes what is
