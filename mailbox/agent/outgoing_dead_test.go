@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"feishu-relay/book"
 	"feishu-relay/mailbox"
 )
 
@@ -89,6 +91,22 @@ func TestReplay(t *testing.T) {
 				r.t.Errorf("got %v", err)
 			}
 			r.wantLeft(1, 0)
+		})
+	})
+}
+
+// A letter whose record cannot be read leaves nothing in the book.
+func TestBrokenRecordOfALetter(t *testing.T) {
+	story(t, func(r *rig) {
+		r.send(message("m"))
+		for n := range r.all() {
+			_ = r.book.Commit(book.Record{Kind: kindLetter, Key: n.name, Value: "broken"})
+		}
+		r.reopen()
+		r.wantLeft(0, 0)
+		_ = r.book.Each(func(kind, key string, _ json.RawMessage) error {
+			t.Errorf("the book has %s %s", kind, key)
+			return nil
 		})
 	})
 }

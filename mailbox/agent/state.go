@@ -39,7 +39,8 @@ func openBook(root *os.Root, log *slog.Logger) (*book.Book, error) {
 	}})
 }
 
-// restore takes in what is in the book. A record that cannot be read is left out, with a warning, and deleted.
+// restore takes in what is in the book. A record that cannot be read is left out, with a warning, and deleted: a letter
+// with its envelope.
 func (a *Agent) restore() error {
 	var broken []book.Record
 	err := a.book.Each(func(kind, key string, value json.RawMessage) (err error) {
@@ -58,6 +59,9 @@ func (a *Agent) restore() error {
 		if err != nil {
 			a.log.Warn("a record of the mailbox is left out", "kind", kind, "key", key, "err", err)
 			broken = append(broken, book.Record{Kind: kind, Key: key})
+			if kind == kindLetter {
+				broken = append(broken, book.Record{Kind: kindMail, Key: key})
+			}
 		}
 		return nil
 	})
