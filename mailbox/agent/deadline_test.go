@@ -89,12 +89,7 @@ func TestNoticeOverACrash(t *testing.T) {
 		a := w.agent("a")
 		_, err := a.SendTask(t.Context(), agent.TaskDraft{To: "x", Text: "do it", TaskID: "t1", Deadline: time.Now().Add(time.Minute)})
 		must(t, err)
-		w.hub.failing(func(op string, id mailbox.AgentID) error {
-			if op == "put" && id == "a" {
-				return mailbox.ErrFull
-			}
-			return nil
-		})
+		w.hub.refusing("put", "a", mailbox.ErrFull)
 		time.Sleep(2 * time.Minute)
 		same(t, "told", a.texts(), []string{})
 		w.hub.failing(nil)

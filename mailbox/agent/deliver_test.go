@@ -124,12 +124,7 @@ func TestExpiredMailLeaves(t *testing.T) {
 func TestStoreKeepsDeliveredMail(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		a, b := w.agent("a"), w.agent("b")
-		w.hub.failing(func(op string, id mailbox.AgentID) error {
-			if op == "settle" {
-				return errors.New("read-only")
-			}
-			return nil
-		})
+		w.hub.refusing("settle", "", errors.New("read-only"))
 		a.say(b, "hello")
 		same(t, "given", b.texts(), []string{"hello"})
 		w.hub.failing(nil)

@@ -59,12 +59,7 @@ func TestFirstLookHasAnEnd(t *testing.T) {
 		b := w.idle("b")
 		w.foreign(b, mailbox.Envelope{From: "x", Content: textOf("hello"), Hops: 3})
 		w.hub.put("b", []byte("no envelope"))
-		w.hub.failing(func(op string, _ mailbox.AgentID) error {
-			if op == "settle" {
-				return errors.New("away")
-			}
-			return nil
-		})
+		w.hub.refusing("settle", "", errors.New("away"))
 		b.door.set(true)
 		b.start()
 		time.Sleep(time.Minute)

@@ -87,6 +87,16 @@ func (h *hub) failing(fails func(op string, id mailbox.AgentID) error) {
 	h.fails = fails
 }
 
+// refusing has one operation fail from now on, for one agent or for all.
+func (h *hub) refusing(op string, of mailbox.AgentID, err error) {
+	h.failing(func(now string, id mailbox.AgentID) error {
+		if now == op && (of == "" || of == id) {
+			return err
+		}
+		return nil
+	})
+}
+
 // handle is a process's way to the hub; it ends with the process.
 type handle struct {
 	*hub

@@ -287,12 +287,7 @@ func TestUnreadableRegistryIsLogged(t *testing.T) {
 		a.logTo(&log)
 		a.start()
 		for spell := range 2 {
-			w.hub.failing(func(op string, _ mailbox.AgentID) error {
-				if op == "cards" {
-					return errors.New("away")
-				}
-				return nil
-			})
+			w.hub.refusing("cards", "", errors.New("away"))
 			time.Sleep(2 * time.Second) // what was read before does not count any more
 			a.say(b, "one", wanted)
 			a.say(b, "two", wanted)

@@ -15,12 +15,7 @@ import (
 func TestMailBehindWhatCannotBeStored(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		b := w.agent("b")
-		w.hub.failing(func(op string, _ mailbox.AgentID) error {
-			if op == "settle" {
-				return errors.New("read-only")
-			}
-			return nil
-		})
+		w.hub.refusing("settle", "", errors.New("read-only"))
 		for _, id := range []string{"m1", "m2"} {
 			w.foreign(b, mailbox.Envelope{From: "x", ID: id, Content: textOf("late"), Hops: 3, Timestamp: time.Now().Add(-2 * time.Hour)})
 		}
@@ -96,12 +91,7 @@ func TestSetAside(t *testing.T) {
 func TestAnswerHasNoRoom(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		b := w.agent("b")
-		w.hub.failing(func(op string, id mailbox.AgentID) error {
-			if op == "put" && id == "full" {
-				return mailbox.ErrFull
-			}
-			return nil
-		})
+		w.hub.refusing("put", "full", mailbox.ErrFull)
 		for _, typ := range []mailbox.Type{mailbox.TypePing, mailbox.TypeRegister, mailbox.TypeHeartbeat, mailbox.TypeTask, mailbox.TypeMessage} {
 			w.foreign(b, mailbox.Envelope{From: "full", Type: typ, Content: textOf(string(typ)), Hops: 3,
 				Task: &mailbox.Task{ID: "t"}, Metadata: mailbox.Metadata{RequiresAck: true}})

@@ -158,12 +158,7 @@ func TestNoteAboutUnsignedAnswers(t *testing.T) {
 func TestNewSecretWhileMailWaits(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		a, b := w.agent("a"), w.agent("b")
-		w.hub.failing(func(op string, id mailbox.AgentID) error {
-			if op == "put" && id == "b" {
-				return errors.New("no store")
-			}
-			return nil
-		})
+		w.hub.refusing("put", "b", errors.New("no store"))
 		a.task(b, "t1", nil)
 		a.say(b, "hello")
 		a.stop()

@@ -63,12 +63,7 @@ func (w *world) wireBytes(with func(*agent.Options)) []byte {
 		e.Callback = &mailbox.Callback{Channel: "feishu", ChatID: "oc_x"}
 	})
 	record("# sent")
-	w.hub.failing(func(op string, _ mailbox.AgentID) error {
-		if op == "put" {
-			return errCrashed
-		}
-		return nil
-	})
+	w.hub.refusing("put", "", errCrashed)
 	a.say(b, "kept for a while", named("late", mailbox.TypeQuestion), wanted)
 	w.hub.failing(nil)
 	time.Sleep(5 * time.Second)
