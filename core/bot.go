@@ -237,7 +237,7 @@ func (c *Core) Settle(ctx context.Context, id relay.MessageID, r deliver.Result,
 
 // Acknowledge is Settle as delivered, which is not waited for.
 func (c *Core) Acknowledge(id relay.MessageID) {
-	_ = c.loop.Post(c.ctx, loop.Event{Deliver: &deliver.Event{Kind: deliver.Settle, ID: id, Result: deliver.Delivered}})
+	c.later.add(loop.Event{Deliver: &deliver.Event{Kind: deliver.Settle, ID: id, Result: deliver.Delivered}})
 }
 
 // give has the bot get a message.

@@ -119,10 +119,10 @@ type Core struct {
 	calls   waiting[error]        // by Call
 	mails   sync.Map              // by key: of GiveMail, *mail
 	wrote   chan struct{}         // closed when the newest write of a Resumer is written; of the loop
-	notes   line[loop.Event]
-	goesOn  atomic.Bool // what an earlier process left has begun again; for Trace
-	members sync.Map    // loop.Chat to bool: what was said of it to the loop
-	set     struct {    // what the loop was told of Config and Member
+	later   line[loop.Event]      // events that nobody waits for
+	goesOn  atomic.Bool           // what an earlier process left has begun again; for Trace
+	members sync.Map              // loop.Chat to bool: what was said of it to the loop
+	set     struct {              // what the loop was told of Config and Member
 		sync.Mutex
 		revision any
 	}
@@ -165,7 +165,7 @@ func (c *Core) Run(ctx context.Context, answers, publishing time.Duration) error
 	for _, l := range c.lanes {
 		c.work.Go(func() { c.publish(l) })
 	}
-	c.work.Go(c.writeNotes)
+	c.work.Go(c.postLater)
 	looping.Go(func() { err = c.loop.Run(inLoop) })
 	for _, ch := range c.Channels {
 		reading.Go(func() { c.watchChannel(ctx, ch) })
@@ -199,7 +199,7 @@ func (c *Core) Group(of loop.Chat, see func(*group.State)) {
 func (c *Core) Lane(name string) (st LaneStatus) {
 	i := slices.IndexFunc(c.lanes[:], func(l *lane) bool { return l.name == name })
 	c.lanes[i].change(func(now *LaneStatus) {
-		if st = *now; !st.since.IsZero() {
+		if st = *now; st.Pending > 0 {
 			st.Stalled = time.Since(st.since)
 		}
 	})
@@ -219,13 +219,13 @@ func (c *Core) In(of loop.Chat) (in bool) {
 }
 
 // Joined and Left take in whether the bot was in a chat at a time, 0 for now. The newest counts.
-func (c *Core) Joined(of loop.Chat, at relay.Millis) { c.membership(of, group.Joined, at) }
+func (c *Core) Joined(of loop.Chat, at relay.Millis) {
+	c.result(of, group.Event{Kind: group.Joined, TS: at})
+}
 
 // Left is described there.
-func (c *Core) Left(of loop.Chat, at relay.Millis) { c.membership(of, group.Left, at) }
-
-func (c *Core) membership(of loop.Chat, kind group.EventKind, at relay.Millis) {
-	_ = c.loop.Post(c.ctx, loop.Event{Chat: of, Group: &group.Event{Kind: kind, TS: at}})
+func (c *Core) Left(of loop.Chat, at relay.Millis) {
+	c.result(of, group.Event{Kind: group.Left, TS: at})
 }
 
 // Recall takes in that a message of a group was recalled.
@@ -240,16 +240,16 @@ func (c *Core) Online(ctx context.Context, agents []relay.AgentName, away bool) 
 
 // Note stores a value in the book soon; nil deletes it. It does not wait.
 func (c *Core) Note(key string, value json.RawMessage) {
-	c.notes.add(loop.Event{Note: key, Value: value})
+	c.later.add(loop.Event{Note: key, Value: value})
 }
 
-// writeNotes stores notes until the workers end.
-func (c *Core) writeNotes() {
-	for batch := c.notes.peek(c.ctx, maxOffered); batch != nil; batch = c.notes.peek(c.ctx, maxOffered) {
+// postLater posts what nobody waits for until the workers end.
+func (c *Core) postLater() {
+	for batch := c.later.peek(c.ctx, maxOffered); batch != nil; batch = c.later.peek(c.ctx, maxOffered) {
 		for _, e := range batch {
 			_ = c.loop.Post(c.ctx, e)
 		}
-		c.notes.drop(len(batch))
+		c.later.drop(len(batch))
 	}
 }
 

@@ -111,13 +111,10 @@ func (c *Core) Reacted(id relay.MessageID) (is bool) {
 func (c *Core) pass(of loop.Chat, f *group.Effect) {
 	key, done := of.Key(f.ID), group.Event{Kind: group.Done, Key: f.Key, Verdict: &group.Verdict{}}
 	note, before := eventNote(of, f.ID), ""
-	var event json.RawMessage
-	if f.Until > 0 { // it was held
-		event = c.loop.Note(note)
-	}
+	event := c.loop.Note(note)
 	switch {
 	case f.Key == "":
-	case event != nil && !c.Passed(f.ID):
+	case f.Until > 0 && event != nil && !c.Passed(f.ID): // it was held
 		done.Verdict.Door = "gateway"
 		before, done.Shows = c.around(of, f.Msg)
 		if err := c.Feishu.Give(c.ctx, event, before, f.Until.Time()); err != nil {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -53,7 +54,7 @@ type LaneStatus struct {
 	Error       string        `json:"error,omitempty"`
 	Stalled     time.Duration `json:"-"` // for how long the backend has taken nothing of what waits
 	Last        time.Time     `json:"-"` // when the backend last took some
-	since       time.Time     // when the lines that wait were first offered; zero: none are
+	since       time.Time     // when the backend last took some, or the first of what waits came
 }
 
 func (l *lane) change(f func(st *LaneStatus)) {
@@ -208,15 +209,17 @@ func (s *sideLine[R]) encode(secret string) ([]byte, error) {
 	return line, err
 }
 
-// sideLines are the lines of records. Those of a chat share one: else what became of a message would cost its readers
-// as much as the message.
+// sideLines are the lines of records. The verdicts of a chat share one: else what became of a message would cost its
+// readers as much as the message. What may have a text has its own, which goes with the text.
 func (c *Core) sideLines(records []published) (lines [][]byte) {
+	isVerdict := func(p published) bool { return bytes.HasPrefix(p.line, []byte(`{"kind":"verdict"`)) }
+	join := func(a, b published) bool { return a.of == b.of && isVerdict(a) && isVerdict(b) }
 	slices.SortStableFunc(records, func(a, b published) int { return cmp.Compare(a.of.String(), b.of.String()) })
 	for n := 0; len(records) > 0; records, n = records[n:], 0 {
 		of := records[0].of
 		s := sideLine[json.RawMessage]{of.Channel, of.ID, c.Agent, nil}
-		for bytes := 0; n < len(records) && records[n].of == of && bytes < relay.MaxLine/2; n++ {
-			s.Records, bytes = append(s.Records, records[n].line), bytes+len(records[n].line)
+		for size := 0; n < len(records) && size < relay.MaxLine/2 && (n < 1 || join(records[0], records[n])); n++ {
+			s.Records, size = append(s.Records, records[n].line), size+len(records[n].line)
 		}
 		if line, err := s.encode(c.Secret); err != nil {
 			c.Watch.Problem("publish", err)
@@ -230,8 +233,7 @@ func (c *Core) sideLines(records []published) (lines [][]byte) {
 // RecallLine is a line of the side lane that a message was recalled, as an agent says it.
 func RecallLine(of loop.Chat, agent relay.AgentName, id relay.MessageID, secret string) ([]byte, error) {
 	r := group.Record{Kind: group.KindRecall, Agent: agent, Of: id, TS: relay.MillisOf(time.Now())}
-	s := sideLine[*group.Record]{of.Channel, of.ID, agent, []*group.Record{&r}}
-	return s.encode(secret)
+	return (&sideLine[*group.Record]{of.Channel, of.ID, agent, []*group.Record{&r}}).encode(secret)
 }
 
 // takeRecord takes in a line of the side lane.
@@ -300,11 +302,6 @@ func (c *Core) publish(l *lane) {
 		if l.name == Side {
 			lines = c.sideLines(batch)
 		}
-		l.change(func(st *LaneStatus) {
-			if len(batch) > 0 && st.since.IsZero() {
-				st.since = time.Now()
-			}
-		})
 		receipt, err := l.queue.Publish(c.ctx, lines, l.receipt)
 		if errors.Is(err, relay.ErrForgotten) {
 			var again [][]byte
@@ -338,7 +335,7 @@ func (c *Core) publish(l *lane) {
 				st.Pending, st.Bytes, st.Published = st.Pending-1, st.Bytes-int64(len(p.line)), st.Published+1
 				st.Last = time.Now()
 			}
-			st.since, st.Error = time.Time{}, ""
+			st.since, st.Error = time.Now(), ""
 		})
 		if len(batch) == 0 {
 			continue
@@ -416,13 +413,13 @@ func (c *Core) noted(key string, value json.RawMessage) {
 	}
 }
 
-// drain waits at most d until the lanes have published all, and the notes are stored.
+// drain waits at most d until the lanes have published all, and what nobody waits for has happened.
 func (c *Core) drain(d time.Duration) {
 	ctx, cancel := context.WithTimeout(c.ctx, d)
 	defer cancel()
 	_ = wait.Until(ctx, 5*time.Millisecond, func(context.Context) (bool, error) {
 		waits := func(l *lane) bool { return l.out.size() > 0 }
-		return c.notes.size() == 0 && !slices.ContainsFunc(c.lanes[:], waits), nil
+		return c.later.size() == 0 && !slices.ContainsFunc(c.lanes[:], waits), nil
 	})
 }
 
@@ -456,6 +453,11 @@ func (c *Core) put(l *lane, of loop.Chat, f *group.Effect, text []byte, err erro
 		c.work.Go(func() { c.done(of, f.Key) })
 		return
 	}
-	l.change(func(st *LaneStatus) { st.Pending, st.Bytes = st.Pending+1, st.Bytes+int64(len(text)) })
+	l.change(func(st *LaneStatus) {
+		if st.Pending == 0 {
+			st.since = time.Now()
+		}
+		st.Pending, st.Bytes = st.Pending+1, st.Bytes+int64(len(text))
+	})
 	l.out.add(published{text, of, f.Key})
 }

@@ -91,11 +91,12 @@ func TestInjectedText(t *testing.T) {
 		}
 		e, text := parse(t, in)
 		quoted := strconv.QuoteToGraphic(text)
-		out := strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`) + "\n"
+		var out strings.Builder
+		out.WriteString(strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`) + "\n")
 		for _, m := range e.Message.Mentions {
-			out += m.Key + "=" + string(m.OpenID) + " "
+			out.WriteString(m.Key + "=" + string(m.OpenID) + " ")
 		}
-		return strings.TrimRight(out, " \n")
+		return strings.TrimRight(out.String(), " \n")
 	})
 }
 

@@ -59,7 +59,10 @@ func (s *sessions) mac(text string) string {
 
 // begin returns the value of a new session's cookie.
 func (s *sessions) begin() string {
-	claims := strconv.FormatInt(time.Now().Add(sessionLife).UnixNano(), 10) + "." + rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := max(time.Now().UnixNano(), s.ended.UnixNano()+1) // the clock may have been set back
+	claims := strconv.FormatInt(now+int64(sessionLife), 10) + "." + rand.Text()
 	return claims + "." + s.mac(claims)
 }
 

@@ -57,16 +57,16 @@ func (j *fakeJudge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	prompt := ""
+	var prompt strings.Builder
 	for _, m := range ask.Messages {
-		prompt += m.Content + "\n"
+		prompt.WriteString(m.Content + "\n")
 	}
 	j.mu.Lock()
 	j.asked++
-	j.prompt = prompt
+	j.prompt = prompt.String()
 	for {
 		text, hangs := strings.CutPrefix(j.says, "hang")
-		if !hangs || !strings.Contains(prompt, strings.TrimSpace(text)) {
+		if !hangs || !strings.Contains(prompt.String(), strings.TrimSpace(text)) {
 			break
 		}
 		changed := j.changed
@@ -84,7 +84,7 @@ func (j *fakeJudge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch n, _ := fmt.Sscanf(says, "%d", &status); {
 	case n == 1:
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(document{"error": document{"message": prompt + r.Header.Get("Authorization")}})
+		_ = json.NewEncoder(w).Encode(document{"error": document{"message": prompt.String() + r.Header.Get("Authorization")}})
 	default:
 		if strings.HasPrefix(says, "hang") { // another prompt
 			says = "YES"

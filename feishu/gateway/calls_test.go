@@ -149,11 +149,11 @@ func (c *calls) step(line string) {
 	case "keys":
 		c.is(c.last.Doc.Keys(), word)
 	case "mentions": // ID NAME TYPE …
-		got := ""
+		var got strings.Builder
 		for _, m := range c.last.Mentions {
-			got += fmt.Sprintln(m.OpenID, m.Name, m.Type)
+			got.WriteString(fmt.Sprintln(m.OpenID, m.Name, m.Type))
 		}
-		c.is(strings.Fields(got), word)
+		c.is(strings.Fields(got.String()), word)
 	case "silent":
 		c.silent()
 	case "stored":
