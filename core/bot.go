@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -293,15 +292,14 @@ func (c *Core) retext(of loop.Chat, f *group.Effect) {
 	if err != nil {
 		return // it does not wait, or no more
 	}
-	m := *g.Msg
-	m.Content, m.Mentions, m.Metadata = f.Text, f.Msg.Mentions, maps.Clone(m.Metadata)
+	m := g.Msg
+	m.Content, m.Mentions = f.Text, f.Msg.Mentions
 	for _, name := range [...]string{"media_keys", relay.MetaFiles} {
 		delete(m.Metadata, name)
 		if value, ok := f.Msg.Metadata[name]; ok {
 			m.Metadata[name] = value
 		}
 	}
-	g.Msg = &m
 	_ = c.loop.Post(c.ctx, loop.Event{TextOf: key, Text: encode(g)})
 }
 

@@ -14,7 +14,7 @@ type Mail struct {
 	ID    relay.MessageID
 	From  relay.AgentName
 	Sent  relay.Millis
-	Bytes int
+	Bytes int            // without Text
 	Only  string         // the channel
 	Text  *relay.Inbound // for a channel that is a [Resumer]
 	// Write is as that of a [Channel], on a connection of the channel.
@@ -47,6 +47,7 @@ func (c *Core) GiveMail(ctx context.Context, m Mail) (result deliver.Result, det
 	took := loop.Event{Deliver: &deliver.Event{Kind: deliver.Take, Item: &item}}
 	if m.Text != nil {
 		took.TextOf, took.Text = m.Key, encode(&given{Mail: m.Text})
+		item.Bytes = len(took.Text)
 	}
 	if err := c.loop.Post(ctx, took); err != nil {
 		return deliver.NotWritten, err.Error()

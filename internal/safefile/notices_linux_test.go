@@ -19,9 +19,7 @@ func until(t *testing.T, n *safefile.Notices, wanted func(safefile.Notice) bool)
 	defer cancel()
 	for {
 		why, err := n.Next(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if wanted(why) {
 			return
 		}
@@ -30,9 +28,7 @@ func until(t *testing.T, n *safefile.Notices, wanted func(safefile.Notice) bool)
 
 func touch(t *testing.T, path string) {
 	t.Helper()
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, nil, 0o600))
 }
 
 // A folder is watched, also after another one took its place.
@@ -44,17 +40,13 @@ func TestNotices(t *testing.T) {
 		t.Error("a missing folder is watched")
 	}
 	for range 2 {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o700))
 		if !n.Arm() || n.Arm() {
 			t.Error("a new folder is not new once")
 		}
 		touch(t, filepath.Join(dir, "x"))
 		until(t, &n, func(why safefile.Notice) bool { return why.Name == "x" })
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(dir))
 		until(t, &n, func(why safefile.Notice) bool { return why.Lost })
 	}
 }
@@ -66,12 +58,8 @@ func TestNoticesOfSomeFiles(t *testing.T) {
 	n := watch(t, dir, "x.")
 	touch(t, filepath.Join(dir, "y.jsonl"))
 	touch(t, filepath.Join(dir, "x.jsonl"))
-	if err := os.Chmod(filepath.Join(dir, "x.jsonl"), 0o400); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Join(dir, "x.jsonl"), 0o400))
+	must(t, os.RemoveAll(dir))
 	until(t, n, func(why safefile.Notice) bool {
 		if why.Name != "x.jsonl" && !why.Lost {
 			t.Errorf("got %+v", why)
@@ -82,9 +70,7 @@ func TestNoticesOfSomeFiles(t *testing.T) {
 
 func mkdir(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(path, 0o700))
 }
 
 // watch watches a folder until the end of the test.
@@ -108,9 +94,7 @@ func TestNoticesHearTheirOwn(t *testing.T) {
 	folder, other, link := filepath.Join(dir, "folder"), filepath.Join(dir, "other"), filepath.Join(dir, "link")
 	mkdir(t, folder)
 	mkdir(t, other)
-	if err := os.Symlink(folder, link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(folder, link))
 	direct, byLink, above, elsewhere := watch(t, folder, ""), watch(t, link, ""), watch(t, dir, ""), watch(t, other, "")
 	touch(t, filepath.Join(folder, "x"))
 	hears(t, direct, "x")
@@ -118,9 +102,7 @@ func TestNoticesHearTheirOwn(t *testing.T) {
 	direct.Close()
 	touch(t, filepath.Join(folder, "y"))
 	hears(t, byLink, "y")
-	if err := os.RemoveAll(folder); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(folder))
 	until(t, byLink, func(why safefile.Notice) bool { return why.Lost })
 	hears(t, above, "folder")
 	touch(t, filepath.Join(other, "z"))
@@ -137,15 +119,11 @@ func TestNoticesOfAReplacedFolder(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "folder")
 	mkdir(t, folder)
 	held, err := os.Open(folder) // the system reports its removal only once it is closed
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer held.Close()
 	first, second := watch(t, folder, ""), watch(t, folder, "")
 	for i := range 20 {
-		if err := os.RemoveAll(folder); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(folder))
 		mkdir(t, folder)
 		first.Close()
 		first = watch(t, folder, "")
@@ -176,9 +154,7 @@ func TestNoticesOfARemovedFolderEnd(t *testing.T) {
 	for range 300 {
 		mkdir(t, folder)
 		n := watch(t, folder, "")
-		if err := errors.Join(os.Rename(folder, gone), os.Remove(gone)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Rename(folder, gone), os.Remove(gone)))
 		n.Close()
 	}
 }

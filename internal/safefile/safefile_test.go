@@ -11,12 +11,17 @@ import (
 	"feishu-relay/internal/safefile"
 )
 
-func openDir(t *testing.T, path string) *os.Root {
+func must(t *testing.T, err error) {
 	t.Helper()
-	root, err := safefile.OpenDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func openDir(t *testing.T, path string) *os.Root {
+	t.Helper()
+	root, err := safefile.OpenDir(path)
+	must(t, err)
 	t.Cleanup(func() { root.Close() })
 	return root
 }
@@ -24,9 +29,7 @@ func openDir(t *testing.T, path string) *os.Root {
 func openFile(t *testing.T, root *os.Root, name string, flag int) *os.File {
 	t.Helper()
 	f, err := safefile.Open(root, name, flag)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -34,9 +37,7 @@ func openFile(t *testing.T, root *os.Root, name string, flag int) *os.File {
 func read(t *testing.T, root *os.Root, name string) string {
 	t.Helper()
 	data, err := root.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(data)
 }
 
@@ -89,9 +90,7 @@ func TestReplace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := openDir(t, t.TempDir())
 			for _, want := range []string{"first", "", "third, and longer"} {
-				if err := replace(root, "state", []byte(want)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, replace(root, "state", []byte(want)))
 				if got := read(t, root, "state"); got != want {
 					t.Errorf("got %q, want %q", got, want)
 				}
@@ -104,9 +103,7 @@ func TestReplace(t *testing.T) {
 func onlyEntry(t *testing.T, root *os.Root, want string) {
 	t.Helper()
 	entries, err := fs.ReadDir(root.FS(), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(entries) != 1 || entries[0].Name() != want {
 		t.Errorf("the folder holds %v, want %s alone", entries, want)
 	}
@@ -114,9 +111,7 @@ func onlyEntry(t *testing.T, root *os.Root, want string) {
 
 func TestReplaceThatFailsLeavesTheOldContent(t *testing.T) {
 	root := openDir(t, t.TempDir())
-	if err := root.Mkdir("state", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.Mkdir("state", 0o700))
 	if err := safefile.Replace(root, "state", []byte("new")); err == nil {
 		t.Error("a folder was replaced by a file")
 	}
@@ -162,9 +157,7 @@ func TestAppend(t *testing.T) {
 				t.Fatal(err)
 			}
 			at, err := safefile.Append(f, []byte("line\n"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := read(t, root, "queue"); got != tt.want || at != tt.at {
 				t.Errorf("got %q at %d, want %q at %d", got, at, tt.want, tt.at)
 			}
@@ -190,9 +183,7 @@ func TestTryLock(t *testing.T) {
 	}
 	try(first, true)
 	try(second, false)
-	if err := safefile.Unlock(first); err != nil {
-		t.Fatal(err)
-	}
+	must(t, safefile.Unlock(first))
 	try(second, true)
 	try(first, false)
 	second.Close() // as the kernel does for a process that dies

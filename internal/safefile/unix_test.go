@@ -16,9 +16,7 @@ import (
 func mode(t *testing.T, path string) fs.FileMode {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return info.Mode().Perm() | info.Mode()&fs.ModeSetgid
 }
 
@@ -32,12 +30,8 @@ func TestRights(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			parent := filepath.Join(t.TempDir(), "parent")
-			if err := os.Mkdir(parent, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(parent, tt.parent); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(parent, 0o700))
+			must(t, os.Chmod(parent, tt.parent))
 			root := openDir(t, filepath.Join(parent, "a", "b"))
 			for _, path := range []string{"a", "a/b"} {
 				if got := mode(t, filepath.Join(parent, path)); got != tt.folder {
@@ -45,9 +39,7 @@ func TestRights(t *testing.T) {
 				}
 			}
 			openFile(t, root, "queue", appending)
-			if err := safefile.Replace(root, "state", []byte("x")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, safefile.Replace(root, "state", []byte("x")))
 			for _, file := range []string{"queue", "state"} {
 				if got := mode(t, filepath.Join(root.Name(), file)); got != tt.file {
 					t.Errorf("%s: got %v, want %v", file, got, tt.file)
@@ -58,9 +50,7 @@ func TestRights(t *testing.T) {
 				t.Errorf("the folder above: got %v", got)
 			}
 			sub, err := safefile.OpenSub(root, "sub")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			sub.Close()
 			if got := mode(t, filepath.Join(root.Name(), "sub")); got != tt.folder {
 				t.Errorf("sub: got %v, want %v", got, tt.folder)
@@ -71,9 +61,7 @@ func TestRights(t *testing.T) {
 
 func TestOpenDirRefusesAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, nil, 0o600))
 	for _, path := range []string{path, filepath.Join(path, "below")} {
 		if _, err := safefile.OpenDir(path); err == nil {
 			t.Errorf("%s was opened as a folder", filepath.Base(path))
@@ -84,13 +72,9 @@ func TestOpenDirRefusesAFile(t *testing.T) {
 // Opening a FIFO waits for its other end, forever if no process opens that.
 func TestOpenRefusesWhatIsNoRegularFile(t *testing.T) {
 	root, err := safefile.OpenDir(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer root.Close()
-	if err := errors.Join(syscall.Mkfifo(filepath.Join(root.Name(), "fifo"), 0o600), root.Mkdir("folder", 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(syscall.Mkfifo(filepath.Join(root.Name(), "fifo"), 0o600), root.Mkdir("folder", 0o700)))
 	for _, flag := range []int{os.O_RDONLY, os.O_RDWR, os.O_WRONLY, os.O_RDWR | os.O_APPEND | os.O_CREATE, os.O_WRONLY | os.O_CREATE} {
 		if f, err := safefile.Open(root, "fifo", flag); err == nil {
 			t.Errorf("a FIFO was opened with %#x: %v", flag, f.Close())

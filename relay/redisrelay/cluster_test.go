@@ -29,9 +29,7 @@ func TestUserInTheDocsWhileASlotMoves(t *testing.T) {
 		state string
 		peer  string
 	}{{to, "IMPORTING", fromID}, {from, "MIGRATING", toID}} {
-		if err := rawClient(t, step.node).Do(t.Context(), "CLUSTER", "SETSLOT", slot, step.state, step.peer).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rawClient(t, step.node).Do(t.Context(), "CLUSTER", "SETSLOT", slot, step.state, step.peer).Err())
 	}
 	url := strings.Replace(c.URL(), "://", "://"+redistest.User+":"+redistest.Password+"@", 1)
 	publish(t, open(t, url, "a", t.TempDir(), nil), "", lines("a", 1, 1)...)

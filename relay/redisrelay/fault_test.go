@@ -46,9 +46,7 @@ func TestNotARedis(t *testing.T) {
 
 func TestKeyOfAnotherTypeIsNamed(t *testing.T) {
 	srv := redistest.Start(t)
-	if err := rawClient(t, srv).Set(t.Context(), testChannel+":log", "x", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rawClient(t, srv).Set(t.Context(), testChannel+":log", "x", 0).Err())
 	q := open(t, srv.URL(), "a", t.TempDir(), nil)
 	if _, err := q.Publish(t.Context(), lines("a", 1, 1), ""); err == nil || !strings.Contains(err.Error(), "not a stream") {
 		t.Errorf("got %v, want it to say that the key is not a stream", err)

@@ -65,8 +65,6 @@ func TestCloseInABlackHole(t *testing.T) {
 	q := open(t, "redis://"+hole.Addr(), "a", t.TempDir(), func(o *Options) { o.Block = time.Hour })
 	e := listenTo(t, q, true)
 	hole.Silence(true)
-	if err := q.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, q.Close())
 	e.Ended() // hangs for an hour if the blocked read is not ended
 }

@@ -36,9 +36,7 @@ func TestKilledWithoutPersistence(t *testing.T) {
 	if _, err := sender.Publish(t.Context(), lines("s", 31, 31), receipt); err == nil || errors.Is(err, relay.ErrForgotten) {
 		t.Fatalf("got %v while Redis is down, want an error that is not %v", err, relay.ErrForgotten)
 	}
-	if err := srv.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, srv.Restart())
 	if _, err := sender.Publish(t.Context(), lines("s", 31, 31), receipt); !errors.Is(err, relay.ErrForgotten) {
 		t.Fatalf("got %v, want %v", err, relay.ErrForgotten)
 	}
@@ -86,9 +84,7 @@ func TestForeignMessageIsHandedOverAtOnce(t *testing.T) {
 	q := open(t, srv.URL(), "a", t.TempDir(), nil)
 	e := listenTo(t, q, true)
 	for _, line := range [][]byte{foreignLine(1), []byte("no json"), {}, foreignLine(2)} {
-		if err := raw.Publish(t.Context(), testChannel, line).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, raw.Publish(t.Context(), testChannel, line).Err())
 		if d := e.Want(line)[0]; d.History {
 			t.Error("it is no history")
 		}
@@ -167,9 +163,7 @@ func TestJunkInTheStreamIsSkipped(t *testing.T) {
 	q := open(t, srv.URL(), "a", t.TempDir(), nil)
 	e := listenTo(t, q, true)
 	for _, values := range [][]any{{"other", "x"}, {"payload", strings.Repeat("x", relay.MaxLine)}} {
-		if err := raw.XAdd(t.Context(), &redis.XAddArgs{Stream: q.stream, Values: values}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, raw.XAdd(t.Context(), &redis.XAddArgs{Stream: q.stream, Values: values}).Err())
 	}
 	relaytest.Eventually(t, "both are read", func() bool { return q.Stats().Junk == 2 })
 	e.Stop()
@@ -216,9 +210,7 @@ func TestUnreadableCursorRepeatsRatherThanLoses(t *testing.T) {
 	e.Want(lines("a", 1, 3)...)
 	e.Stop()
 	file := filepath.Join(dir, "offsets", "a.redis-nanobot%3Afeishu%3Aoutbound.json")
-	if err := os.WriteFile(file, []byte(`{"id":"torn`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(`{"id":"torn`), 0o600))
 	for _, d := range listenTo(t, q, true).Want(lines("a", 1, 3)...) {
 		if d.History {
 			t.Error("it was taken for a first start")
