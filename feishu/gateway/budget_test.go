@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -22,6 +23,17 @@ func TestLargeBodiesAreBounded(t *testing.T) {
 	}
 	r.text("hello.")
 	if m := r.said(); m.Text != "hello." {
+		t.Errorf("published %q", m.Text)
+	}
+	body := `{"receive_id":"` + group + `","msg_type":"text","content":"{\"text\":\"in chunks\"}"}`
+	req, err := http.NewRequest("POST", r.url+"/open-apis/im/v1/messages?receive_id_type=chat_id",
+		struct{ io.Reader }{strings.NewReader(body)}) // of no known length
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer t-"+r.app)
+	r.do(req)
+	if m := r.said(); m.Text != "in chunks" {
 		t.Errorf("published %q", m.Text)
 	}
 	r.large.Release(maxLarge)

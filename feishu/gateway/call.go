@@ -25,8 +25,10 @@ const (
 	// maxLarge bounds how many larger requests are held at a time. Another one passes unread, and is counted as
 	// "untapped_busy".
 	maxLarge = 32
-	// maxReading is how many answers are recorded at a time; more wait.
-	maxReading = 1024
+	// maxReading bounds the bytes of the calls that are recorded at a time. Each counts with its body, its answer and
+	// readingCost. Another one waits, and so does the bot, for hostWait; then it stays unread, as "untapped_busy".
+	maxReading  = 32 << 20
+	readingCost = 32 << 10
 	// tapWait is how long the bot waits for its answer while the call is recorded.
 	tapWait = 2 * time.Second
 	// hostWait bounds one call of the host.
@@ -168,18 +170,21 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 func (g *Gateway) readRequest(t *call, out *http.Request) (release func()) {
 	r, release := t.http, func() {}
 	reads := r.Method != http.MethodGet && (t.read != nil || g.opts.Peers != nil && peerchat.BodyMayName(r))
-	small := r.ContentLength >= 0 && r.ContentLength <= smallBody
-	if r.Body == nil || r.Body == http.NoBody || !reads && !small {
+	if r.Body == nil || r.Body == http.NoBody || !reads && (r.ContentLength < 0 || r.ContentLength > smallBody) {
 		return release
 	}
-	if t.cut = !small && !g.large.TryAcquire(1); t.cut {
-		g.unread(t, "untapped_busy")
-		return release
-	}
-	if !small {
+	data, err := io.ReadAll(io.LimitReader(r.Body, smallBody+1))
+	if len(data) > smallBody {
+		if t.cut = !g.large.TryAcquire(1); t.cut {
+			out.Body = again(r.Body, data)
+			g.unread(t, "untapped_busy")
+			return release
+		}
 		release = func() { g.large.Release(1) }
+		var rest []byte
+		rest, err = io.ReadAll(io.LimitReader(r.Body, int64(maxBody+1-len(data))))
+		data = append(data, rest...)
 	}
-	data, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
 		release()
 		g.count("aborted") // the bot has ended the call; Feishu has got nothing of it
@@ -238,15 +243,21 @@ func (g *Gateway) answered(resp *http.Response) error {
 	return nil
 }
 
-// record records a call with its answer, for which the bot does not wait longer than tapWait.
+// record records a call with its answer, for which the bot does not wait longer than tapWait once there is room.
 func (g *Gateway) record(t *call) {
+	ctx, cancel := context.WithTimeout(context.Background(), hostWait)
+	defer cancel()
+	size := int64(readingCost + len(t.request) + len(t.answer))
+	if g.reading.Acquire(ctx, size) != nil {
+		g.unread(t, "untapped_busy")
+		g.log.Warn("a call is not recorded, since the recording of others takes too long")
+		return
+	}
 	recorded := make(chan struct{})
 	go func() {
 		defer close(recorded)
+		defer g.reading.Release(size)
 		defer g.caught("tap")
-		if g.reading.Acquire(g.ctx, 1) == nil {
-			defer g.reading.Release(1)
-		}
 		t.read(t)
 	}()
 	if !wait.Closed(recorded, tapWait) {
