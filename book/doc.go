@@ -1,4 +1,4 @@
-// Package book is the private, durable state of one sidecar in one folder.
+// Package book is private, durable state of one sidecar in one folder.
 //
 // A book is a set of records. A [Record] has a kind, a key and a value, and a later
 // record with the same kind and key replaces the earlier one. [Book.Commit] writes a batch
@@ -14,22 +14,33 @@
 //		start(effects)
 //	}
 //
-// # What a user stores, and how
+// # Who stores what
 //
-//	what                            kind      key                value                bound
-//	ids handled, ids sent           handled   chat/message       verdict, given       5,000, RELAY_MAX_AGE
-//	positions of lanes              position  lane               file, offset, id     one a lane
-//	own lines until published       out       lane/seq           the line             64 MiB; deleted once settled
-//	messages for and with the bot   delivery  chat/message       state, text          64 MiB; Load reads a text when due
-//	outlines of a chat              outline   chat/(n mod 4096)  sender, time, …      a ring: a key is used again
-//	settings of groups              setting   chat               settings, time       10,000
-//	verdicts, notices               verdict   chat/message/agent reason               20,000
-//	drafts                          draft     message            text, due            1,000, 64 MiB
-//	bots, chats and names           name      kind/id            name                 10,000
-//	mail sent, not acknowledged     mail      message            envelope, due        10,000, 64 MiB
-//	tasks                           task      task               state                10,000
-//	seen mail                       mailseen  agent/message      –                    35,000, age
-//	dead letters                    dead      message            envelope, reason     10,000, 30 days
+// Three packages have a book each.
+//
+//	what                            kind        key                 value             bound
+//
+//	package loop
+//	events of a chat or the bot     event       chat#n              event             deleted by a snapshot
+//	snapshots of their states       state       chat                state             8 MiB each
+//	texts for the bot               text        chat/message        text              deleted once settled
+//	what other parts note           note        theirs              theirs            20,000, 64 MiB
+//	own lines, for a lossy backend  kept        lane/n              batch of lines    20,000, 32 MiB, RELAY_MAX_AGE
+//
+//	package mailbox/agent
+//	letters, also dead ones         mail        time of sending     envelope          20,000, 128 MiB; dead 1,000, 64 MiB
+//	what is known of them           letter      the same            head, phase, due  as above
+//	tasks                           task        direction/agent/id  state, texts      10,000; ended 1,000, 7 days
+//	exchanges of 10 minutes         pair        agent               times             10,000
+//	what was handled                seen        agent/message, …    –                 35,000
+//	signed mail that came           copy        time/retry/message  –                 50,000
+//
+//	package feishu
+//	the own bot, all bots           self, bots  –                   ids, names        one each
+//	chats                           chat        chat                kind, name        20,000
+//	names                           name        id                  name              20,000
+//	drafts of the gateway           draft       message or card     text, due         1,000, 16 MiB
+//	chats with other agents         peer        message             message           200 a chat, 16 MiB
 //
 // A kind drops its oldest record at its bound ([Bound]). Where that would lose something
 // that was promised, the owner of the state refuses first: it knows whom to answer.
@@ -38,7 +49,7 @@
 //
 // The folder is private (0700, files 0600). Each line is a JSON object:
 //
-//	{"k":"handled","id":"oc_1/om_2","t":1795777200,"v":{"verdict":"pass"}}
+//	{"k":"name","id":"ou_1","t":1795777200,"v":{"name":"Ann"}}
 //
 // k is the kind, id the key, t the time of the commit in Unix seconds, v the value, which
 // is missing if the record was deleted. All lines of a batch but the last have

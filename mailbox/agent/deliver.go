@@ -199,7 +199,8 @@ var (
 )
 
 // end takes m out of the queue and the inbox with what note commits. With an error of note it stays; it is errSettled
-// where it was settled before. What the store refuses to take out is looked at again later.
+// where it was settled before. What the store refuses to take out is looked at again later. The stamps are read without
+// mu: nobody changes them once m is out of the queue.
 func (a *Agent) end(ctx context.Context, m *queued, how mailbox.Outcome, note func() error) error {
 	keys, err := a.endInQueue(m, note)
 	for _, key := range keys {
