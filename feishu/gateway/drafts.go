@@ -60,7 +60,8 @@ type draft struct {
 	// answers that come in late must not undo later writes.
 	Seq map[string]int `json:"seq,omitempty"`
 
-	bytes int // of its JSON
+	bytes int  // of its JSON
+	saved bool // it is in the book as it is
 }
 
 // doc is what a person reads in it now.
@@ -204,12 +205,17 @@ type drafts struct {
 // loadDrafts reads what an earlier run left.
 func loadDrafts(o *Options) *drafts {
 	s := &drafts{Options: o, store: o.Book.Store(), wake: make(chan struct{}, 1)}
+	now := relay.MillisOf(time.Now())
 	err := s.store.Each(func(kind, _ string, value json.RawMessage) {
-		d := &draft{bytes: len(value)}
-		if kind == feishu.KindDraft && json.Unmarshal(value, d) == nil &&
-			(d.Card != nil || d.CardID == "" && d.Message.ChatID != "") {
-			s.all = append(s.all, d)
+		d := &draft{saved: true, bytes: len(value)}
+		if kind != feishu.KindDraft || json.Unmarshal(value, d) != nil ||
+			d.Card == nil && (d.CardID != "" || d.Message.ChatID == "") {
+			return
 		}
+		if d.Patched && !d.streaming() { // the bot could not write while the sidecar was down
+			d.Due, d.Touched = d.Due+max(now-d.Touched, 0), max(d.Touched, now)
+		}
+		s.all = append(s.all, d)
 	})
 	if err != nil {
 		o.Logger.Error("drafts of the previous run cannot be read", "err", err)
@@ -243,10 +249,10 @@ func (s *drafts) remove(d *draft) {
 // save writes d.
 func (s *drafts) save(d *draft) {
 	value, _ := relay.Marshal(d) // it never fails for a draft
-	if err := s.store.Put(feishu.KindDraft, d.key(), json.RawMessage(value)); err != nil {
-		s.Logger.Error("a message that is not final cannot be kept on disk", "err", err)
+	err := s.store.Put(feishu.KindDraft, d.key(), json.RawMessage(value))
+	if d.bytes, d.saved = len(value), err == nil; err != nil {
+		s.Logger.Error("a message that is not final cannot be kept on disk; it is tried again", "err", err)
 	}
-	d.bytes = len(value)
 	s.bound()
 }
 
@@ -427,7 +433,14 @@ func (g *Gateway) publishDue(ctx context.Context) (next time.Duration) {
 	defer s.mu.Unlock()
 	defer g.caught("settle")
 	for _, d := range slices.Clone(s.all) {
-		if d.Due <= relay.MillisOf(time.Now()) && ctx.Err() == nil && slices.Contains(s.all, d) {
+		now := relay.MillisOf(time.Now())
+		if early := d.Touched - now; early > 0 { // the clock was put back
+			d.Touched, d.Due = d.Touched-early, d.Due-early
+		}
+		if !d.saved {
+			g.keep(d)
+		}
+		if d.Due <= now && ctx.Err() == nil && slices.Contains(s.all, d) {
 			g.settle(ctx, d)
 		}
 		if slices.Contains(s.all, d) {
@@ -500,7 +513,8 @@ func (g *Gateway) decide(ctx context.Context, d *draft, out Sent) {
 		}
 		g.keep(d)
 	case now.Before(expires):
-		d.Due = relay.MillisOf(time.Now().Add(max(tryAgain, now.Sub(touched.Time())/8)))
+		again := relay.MillisOf(time.Now().Add(max(tryAgain, now.Sub(touched.Time())/8)))
+		d.Due = min(again, relay.MillisOf(expires))
 	default:
 		g.drop(d, "draft_expired", true, err.Error())
 	}

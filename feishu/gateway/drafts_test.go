@@ -209,6 +209,9 @@ func TestDrafts(t *testing.T) {
 		dir := t.TempDir()
 		for i, part := range strings.Split(script, "\nrestart\n") {
 			synctest.Test(t, func(t *testing.T) {
+				if line, _, _ := strings.Cut(part, "\n"); strings.HasPrefix(line, "down ") {
+					time.Sleep(duration(t, line[len("down "):]))
+				}
 				withDesk(t, dir, func(d *desk) {
 					d.n = 100 * i
 					for line := range strings.SplitSeq(part, "\n") {
@@ -222,21 +225,23 @@ func TestDrafts(t *testing.T) {
 	})
 }
 
+func duration(t testing.TB, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // step is a line of a conversation.
 func (d *desk) step(line string) {
 	const cards = "cardkit/v1/cards/77"
 	verb, rest, _ := strings.Cut(strings.ReplaceAll(line, `\n`, "\n"), " ")
 	arg, text, _ := strings.Cut(rest, " ")
 	arg = cmp.Or(d.ids[arg], arg)
-	message, pause := "im/v1/messages/"+arg, func() time.Duration {
-		pause, err := time.ParseDuration(arg)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		return pause
-	}
+	message, pause := "im/v1/messages/"+arg, func() time.Duration { return duration(d.t, arg) }
 	switch verb {
-	case "", "#":
+	case "", "#", "down": // for this long the sidecar was down
 	case "mail": // another agent has written
 		mail, err := d.opts.Peers.Receive("writer", time.Now().String(), "please write it", nil)
 		if err != nil {
@@ -425,6 +430,24 @@ func TestDraftsWithoutADisk(t *testing.T) {
 			d.send(group, "interactive", d.card("x", false))
 			d.after(settle, "x")
 		})
+	})
+}
+
+// What a disk did not take is on it once it does.
+func TestDraftsWaitForADisk(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		full, err := feishu.OpenStore(t.TempDir(), nil)
+		if err != nil || full.Close() != nil { // every write fails from here on
+			t.Fatal(err)
+		}
+		d.drafts.store = full
+		d.send(group, "interactive", d.card("half", true))
+		d.never(time.Second)
+		d.drafts.mu.Lock()
+		d.drafts.store = d.store
+		d.drafts.mu.Unlock()
+		d.never(lookAgain)
+		d.is(d.stored(), "1")
 	})
 }
 
