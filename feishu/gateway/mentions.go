@@ -138,9 +138,12 @@ func (g *Gateway) askNames(ctx context.Context, out *Sent) {
 		return
 	}
 	err := g.opts.Book.AskBots(ctx, out.ChatID, askNamesAgain)
-	for _, id := range g.nameless(out) { // which asked for one asks for all
-		kind := cmp.Or(map[string]string{"ou_": "open_id", "on_": "union_id"}[id[:min(3, len(id))]], "user_id")
-		err = cmp.Or(err, g.opts.Book.AskPeople(ctx, out.ChatID, kind, askNamesAgain))
+	// An app is none of the people. Which were asked for once are not asked for again.
+	kinds := map[string]string{"ou_": "open_id", "on_": "union_id", "": "user_id"}
+	for _, id := range g.nameless(out) {
+		if kind, ok := kinds[id[:strings.Index(id, "_")+1]]; ok {
+			err = cmp.Or(err, g.opts.Book.AskPeople(ctx, out.ChatID, kind, askNamesAgain))
+		}
 	}
 	if err != nil {
 		g.log.Warn("the names of a chat are not known: mentions by id match no bot", "chat", out.ChatID, "err", err)

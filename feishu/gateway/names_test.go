@@ -27,6 +27,29 @@ func TestUnknownIDIsAskedForOnce(t *testing.T) {
 	}
 }
 
+// People are asked for by the kind of the id that is without a name; an app is none of them.
+func TestPeopleAreAskedForByTheKindOfID(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	kinds := make(chan string, 10)
+	r.up.on("GET /open-apis/im/v1/chats/"+group+"/members", func(w http.ResponseWriter, q *http.Request) {
+		kinds <- q.URL.Query().Get("member_id_type")
+		answer(w, 200, `{"code":0,"data":{"items":[]}}`)
+	})
+	r.call("GET", "/open-apis/bot/v3/info", "")
+	for id, want := range map[string]string{"cli_0000000000000000": "", "1a2b3c4d": "user_id", "on_1": "union_id",
+		"ou_1": "open_id"} {
+		r.send("interactive", `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"<at id=`+id+`></at>"}]}}`)
+		r.said()
+		kinds <- "" // behind what was asked
+		if got := <-kinds; got != want {
+			t.Errorf("%s is asked for by %q", id, got)
+		}
+		for len(kinds) > 0 {
+			<-kinds
+		}
+	}
+}
+
 // What a text said before is not overtaken by one that follows it while names
 // are asked for.
 func TestUnknownIDKeepsTheOrder(t *testing.T) {
