@@ -50,7 +50,8 @@ func WithoutRedirects(client *http.Client) *http.Client {
 	return &own
 }
 
-// Via names this program to a proxy that the environment names, which may be its own gateway: then that refuses.
+// Via names this program to a proxy that the environment names, and to an upstream that is not Feishu's own host.
+// Either may be its own gateway: then that refuses.
 var Via = "1.1 feishu-relay-" + rand.Text()
 
 // Fail answers a call in Feishu's form, with an error of this program. data is there for the Node SDK, which reads it

@@ -1,8 +1,8 @@
 // Package gateway is a transparent proxy between a bot's Feishu SDK and Feishu. Everything
-// passes byte for byte. The gateway reads what the sidecar needs to know: what the bot says in
-// groups, who it is, and what it hears. It changes two things, where the sidecar asks for it: a
-// person's message, which the [Host] may withhold or put a text in front of, and plain names in
-// what the bot sends (Options.RewriteMentions).
+// passes byte for byte; a simulator of Feishu gets a Via header as well. The gateway reads what
+// the sidecar needs to know: what the bot says in groups, who it is, and what it hears. It changes
+// two things, where the sidecar asks for it: a person's message, which the [Host] may withhold or
+// put a text in front of, and plain names in what the bot sends (Options.RewriteMentions).
 //
 // # What is read
 //
@@ -167,8 +167,12 @@ func New(o Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	var calls http.RoundTripper = transport
+	if !feishu.IsOpenHost(o.Upstream.Host) {
+		calls = marked{transport}
+	}
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, close: transport.CloseIdleConnections,
-		client: &http.Client{Transport: transport, Timeout: bootstrapWait},
+		client: &http.Client{Transport: calls, Timeout: bootstrapWait},
 		large:  semaphore.NewWeighted(maxLarge), reading: semaphore.NewWeighted(maxReading),
 		tokens: newLRU[string, string](maxTokens)}
 	g.recent = &recents{chats: newLRU[relay.MessageID, relay.ChatID](maxRecent),
@@ -185,7 +189,7 @@ func New(o Options) (*Gateway, error) {
 	g.mux = g.routes()
 	g.drafts = loadDrafts(&g.opts)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.proxy = g.newProxy(transport)
+	g.proxy = g.newProxy(calls)
 	g.events = &link.Events{Logger: o.Logger, Counter: o.Counter, Answered: o.Answered}
 	if o.Host != nil {
 		Hear(g.events, o.Book, ears{o.Host, g})
@@ -315,10 +319,16 @@ func (g *Gateway) caught(where string) {
 
 // admits answers 403 to a request that a foreign web page made a browser send,
 // and to one for a host that is not the gateway's own unless anyHost is set: a page could make the gateway serve
-// another app, and call Feishu through it.
+// another app, and call Feishu through it. A request of the gateway itself gets 508.
 func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, anyHost bool) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	switch {
+	case strings.Contains(strings.Join(r.Header["Via"], ","), feishu.Via):
+		g.count("upstream_error")
+		const loop = "FEISHU_BASE_URL is the address of this gateway; it must be Feishu's"
+		g.warning.Do(func() { g.log.Error(loop) })
+		fail(w, http.StatusLoopDetected, loop)
+		return false
 	case weborigin.Foreign(g.origins, r):
 		g.count("cross_origin")
 		g.warning.Do(func() { g.log.Warn("a web page's request to the gateway was refused") })
@@ -417,7 +427,7 @@ func (r *recents) chatOf(id relay.MessageID) relay.ChatID {
 //	answer_cut         an answer of Feishu ended early
 //	tap_slow           the bot got its answer before the host was done
 //	aborted            the bot hung up
-//	upstream_error     Feishu cannot be reached
+//	upstream_error     Feishu cannot be reached, or a call to it came back here
 //	panic              a panic of ours was caught
 var Counted = []feishu.Counted{"sent", "sent_error", "draft", "draft_published", "draft_expired", "draft_private",
 	"draft_recalled", "draft_lost", "native", "native_refused", "heard_error", "withheld", "mention_written",

@@ -51,6 +51,16 @@ func newTransport(upstream *url.URL) (*http.Transport, error) {
 	return t, nil
 }
 
+// marked adds [feishu.Via] to the requests to an upstream that is not one of Feishu's own hosts. It may be this gateway
+// itself, which refuses them then.
+type marked struct{ http.RoundTripper }
+
+func (m marked) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Add("Via", feishu.Via)
+	return m.RoundTripper.RoundTrip(r)
+}
+
 func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite:        g.rewrite,

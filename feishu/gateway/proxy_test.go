@@ -95,6 +95,7 @@ func stable(s seen) seen {
 		s.Body = strings.Join(parts, "|")
 	}
 	s.Header.Del("Oapi-Sdk-Request-Id")
+	s.Header.Del("Via") // which only a simulator gets
 	return s
 }
 
@@ -128,6 +129,7 @@ func wire(t *testing.T, head string) (request string, answer string) {
 			return
 		}
 		body, _ := io.ReadAll(req.Body)
+		req.Header.Del("Via") // which only a simulator gets
 		got <- fmt.Sprintf("%s %s\n%s\n%s\n%v", req.Method, req.RequestURI, req.Host, headerText(req.Header), string(body))
 		_, _ = io.WriteString(c, "HTTP/1.1 200 Fine\r\nX-odd: 1\r\nContent-Length: 2\r\n\r\n{}")
 	}()
@@ -244,6 +246,24 @@ func TestUnreachable(t *testing.T) {
 	}
 	if strings.Contains(resp.Msg, "om_1") {
 		t.Error("the error shows the path")
+	}
+}
+
+// The upstream is the gateway's own address. That is found out at once, and the bot reads what is wrong.
+func TestTheUpstreamIsTheGateway(t *testing.T) {
+	r := newRig(t, nil)
+	for _, route := range []string{"GET /open-apis/x", "POST /callback/ws/endpoint"} {
+		comes := 0
+		r.up.on(route, func(w http.ResponseWriter, q *http.Request) {
+			if comes++; comes == 1 {
+				r.Handler().ServeHTTP(w, q)
+			}
+		})
+		method, path, _ := strings.Cut(route, " ")
+		status, body := r.call(method, path, "{}")
+		if status != http.StatusLoopDetected || !strings.Contains(body, "FEISHU_BASE_URL") || comes != 1 {
+			t.Errorf("%s came back %d times and got %d %s", route, comes, status, body)
+		}
 	}
 }
 
