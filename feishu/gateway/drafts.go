@@ -415,6 +415,7 @@ const (
 
 // Run publishes drafts as they become final, one after another, until ctx is done. The rest waits for the next run.
 func (g *Gateway) Run(ctx context.Context) {
+	g.undecided(ctx)
 	for ctx.Err() == nil {
 		next := g.publishDue(ctx)
 		select {
@@ -453,6 +454,7 @@ func (g *Gateway) publishDue(ctx context.Context) (next time.Duration) {
 var (
 	errPanicked    = errors.New("recording it panicked")
 	errUnknownChat = errors.New("it is not known whether the chat is a group")
+	errPeersOff    = errors.New("it is for an agent, and MAILBOX_GATEWAY is off")
 )
 
 // settle publishes d, which is due, or what the bot made of it since it was published, or drops it, or sets another
@@ -487,6 +489,9 @@ func (g *Gateway) settle(ctx context.Context, d *draft) {
 func (g *Gateway) decide(ctx context.Context, d *draft, out Sent) {
 	now, touched, sum, expires := time.Now(), d.Touched, d.doc().Sum(), d.expires()
 	err := errUnknownChat
+	if d.toPeer() {
+		err = errPeersOff // unless it is published now
+	}
 	g.unlocked(func() {
 		if g.kind(out.ChatID) == "" {
 			_ = g.opts.Book.AskChat(ctx, out.ChatID, askWait) // asked again below
@@ -497,8 +502,8 @@ func (g *Gateway) decide(ctx context.Context, d *draft, out Sent) {
 		}
 	})
 	switch {
-	case g.kind(out.ChatID) == feishu.ChatP2P:
-		g.drop(d, "draft_private", d.toPeer(), "it is for an agent, and MAILBOX_GATEWAY is off")
+	case g.kind(out.ChatID) == feishu.ChatP2P && !d.toPeer():
+		g.drop(d, "draft_private", false, "a private chat never leaves its bot")
 	case err == nil:
 		g.count("draft_published")
 		if now.Sub(touched.Time()) >= editQuiet && g.types(&out.Message) {

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
+	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/peerchat"
@@ -35,6 +37,23 @@ func (g *Gateway) answerPeer(w http.ResponseWriter, t *call) {
 		g.record(t)
 	}
 	reply(w, t.status, t.answer)
+}
+
+// undecided makes drafts of messages to other agents that the bot was told are sent, of which the host has recorded
+// nothing and for which there is no draft: an earlier run was killed before it had one on disk, or dropped it while the
+// chats were switched off.
+func (g *Gateway) undecided(ctx context.Context) {
+	if g.opts.Peers == nil {
+		return
+	}
+	for _, m := range g.opts.Peers.Undecided() {
+		if time.Since(m.Updated.Time()) < draftLife && !g.drafts.holds(m.ID) {
+			d := &draft{Message: feishu.Message{ID: m.ID, ChatID: m.Chat, ParentID: m.Parent, RootID: m.Root, Type: m.Type,
+				CreateTime: m.Created}}
+			d.write(m.Content, d.Message)
+			g.keepSent(ctx, d)
+		}
+	}
 }
 
 // reply answers a call with JSON.

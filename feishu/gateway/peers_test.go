@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/peerchat"
@@ -243,6 +245,61 @@ func TestMessagesWhoseReceiverCannotBeRead(t *testing.T) {
 	if _, answer := send("oc_real", 80<<10, http.Header{}); codeIn(t, answer) != 0 || len(r.up.seen()) != 1 {
 		t.Errorf("a message for Feishu is answered %s", answer)
 	}
+}
+
+// A process that is killed as soon as it has accepted messages, before there are drafts, sends them after its next
+// start: a text soon, and a card that is written on then.
+func TestWhatIsAcceptedForPeersSurvivesAKill(t *testing.T) {
+	dir := t.TempDir()
+	again := func(f func(d *desk)) {
+		synctest.Test(t, func(t *testing.T) { withDesk(t, dir, f) })
+	}
+	var mail *peerchat.Message
+	again(func(d *desk) {
+		d.step("mail")
+		mail = d.mail
+		card := `{"type":"card","data":{"card_id":"77"}}`
+		for _, said := range [][2]string{{"text", textOf("Thinking…")}, {"interactive", card}, {"text", textOf("done")}} {
+			call := newRequest("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply", "")
+			body := js(map[string]any{"msg_type": said[0], "content": said[1]})
+			if status, answer := d.opts.Peers.Answer(call, []byte(body), true); status != http.StatusOK {
+				d.t.Fatalf("%s is answered %s", body, answer)
+			}
+		}
+	})
+	again(func(d *desk) {
+		d.mail = mail
+		d.after(quiet, "done")
+		d.step("put 1 and written")
+		time.Sleep(10 * time.Minute)
+		d.now("and written")
+		for _, m := range d.opts.Peers.Undecided() { // as the host does with what it records
+			if m.Type != "text" || m.Content == textOf("done") {
+				_ = d.opts.Peers.Keep(m.ID, []byte("{}"))
+			}
+		}
+	})
+	again(func(d *desk) { d.never(time.Hour) })
+}
+
+// What the bot said to an agent waits while the chats are switched off.
+func TestPeersAreSwitchedOffForAWhile(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.step("mail")
+		d.text("done")
+		d.never(time.Second)
+		turn := func(chats *peerchat.Chats) {
+			d.drafts.mu.Lock()
+			defer d.drafts.mu.Unlock()
+			d.opts.Peers = chats
+		}
+		on := d.opts.Peers
+		turn(nil)
+		d.never(time.Hour)
+		turn(on)
+		time.Sleep(10 * time.Minute)
+		d.now("done")
+	})
 }
 
 // Without a host, as where the disk cannot be used, everything passes, both ways.

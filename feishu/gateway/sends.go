@@ -75,11 +75,11 @@ func (g *Gateway) sent(t *call) {
 	d := &draft{Message: m}
 	d.Message.Type = cmp.Or(m.Type, req.MsgType)
 	d.write(req.Content, m)
-	g.keepSent(d)
+	g.keepSent(context.Background(), d)
 }
 
 // keepSent makes a draft of a message, or completes that of the card that it shows.
-func (g *Gateway) keepSent(d *draft) {
+func (g *Gateway) keepSent(ctx context.Context, d *draft) {
 	found := d.CardID != "" && g.drafts.change("", d.CardID, func(made *draft) {
 		if made.Message.ID == "" {
 			made.Message = d.Message
@@ -92,7 +92,7 @@ func (g *Gateway) keepSent(d *draft) {
 		d.Streams = relay.MillisOf(time.Now())
 	}
 	if !found {
-		g.add(context.Background(), d)
+		g.add(ctx, d)
 	}
 }
 

@@ -270,6 +270,18 @@ func (c *Chats) Messages(chat relay.ChatID) []Message {
 	return out
 }
 
+// Undecided are the messages of the bot with which the sidecar keeps nothing yet, the oldest first.
+func (c *Chats) Undecided() (list []Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.all {
+		if m.Own && m.Mail == nil && !m.Deleted {
+			list = append(list, *m)
+		}
+	}
+	return list
+}
+
 // size is about how many bytes m takes in memory.
 func (m *Message) size() int { return 512 + len(m.Content) + len(m.Card) + len(m.Mail) }
 
