@@ -53,10 +53,6 @@ func (s *Sidecar) openChats() (err error) {
 	if err := c.groups.Load(); err != nil {
 		return &setting{fmt.Errorf("GROUPS_FILE: %w", err)}
 	}
-	if !c.enforced() && b.cfg.MembershipCheck != "off" {
-		b.log.Warn("every chat on the relay reaches this bot: no groups are known. " +
-			"Name them with their members under \"groups\" in GROUPS_FILE, or set MEMBERSHIP_CHECK=off to say that this is meant")
-	}
 	s.chats = c
 	return nil
 }

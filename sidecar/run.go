@@ -18,6 +18,10 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	for _, w := range s.cfg.Warnings() {
 		s.log.Warn("a setting may have unexpected effects", "setting", w.Setting, "detail", w.Detail, "fix", w.Fix)
 	}
+	if !s.chats.enforced() && s.cfg.MembershipCheck != "off" {
+		s.log.Warn("every chat on the relay reaches this bot: no groups are known. " +
+			"Name them with their members under \"groups\" in GROUPS_FILE, or set MEMBERSHIP_CHECK=off to say that this is meant")
+	}
 	s.log.Info("listening", "addr", s.api.listener.Addr().String(), keyAgent, s.cfg.Agent, "backend", s.cfg.Backend,
 		"version", s.version, "viewer", s.localURL()+"/")
 	if s.front != nil {

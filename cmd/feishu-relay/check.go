@@ -44,6 +44,12 @@ func (c *checkCommand) run(p *cli, _ []string) error {
 	ctx, w := p.ctx, c.words()
 	out := newFindings(p.stdout, c.JSON, w)
 	out.quiet, out.only = c.Quiet, list(c.Only)
+	for _, area := range out.only {
+		if key := "area/" + area; w.Say(key) == key {
+			return fmt.Errorf("--only: there is no area %q; name some of Configuration, Files, Relay, Mailbox, Feishu, "+
+				"Bot, Judge and Sidecar, with commas between them", area)
+		}
+	}
 	cfg, err := loadConfig()
 	if err != nil {
 		out.add(mistakes(w, err)...)

@@ -90,6 +90,9 @@ func TestCheckUsage(t *testing.T) {
 	if code, stdout, stderr := program(t, "check", "all"); code != 2 || stdout != "" || !strings.Contains(stderr, "unexpected argument") {
 		t.Errorf("an argument: status %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
+	if code, _, stderr := program(t, "check", "--only", "Bot,feishu"); code == 0 || !strings.Contains(stderr, `no area "feishu"`) {
+		t.Errorf("an unknown area: status %d, stderr %q", code, stderr)
+	}
 }
 
 func TestCheckEndsWhenInterrupted(t *testing.T) {

@@ -66,7 +66,7 @@ function changes(set) {
     const agent = key.startsWith('muted:') && key.slice('muted:'.length)
     if (agent) return `${called(agent)} ${value ? t('steer.muted') + ends(value) : t('steer.unmuted')}`
     if (key === 'paused') return value ? t('steer.paused') + ends(value) : t('steer.unpaused')
-    if (key === 'forgotten') return t('set.forgotten')
+    if (value === null) return `${t('set.' + key)} ${t('set.forgotten')}`
     if (key === 'answer') return `${t('set.answer')} ${t('mode.' + value)}`
     if (key === 'default_bot') return `${t('set.default_bot')} ${value ? called(value) : t('steer.nobody')}`
     return `${t('set.' + key)} ${typeof value === 'boolean' ? t(value ? 'on' : 'off') : value}`
