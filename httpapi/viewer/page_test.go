@@ -46,7 +46,6 @@ func TestPage(t *testing.T) {
 		"what ended a talk":                  pageOfAnEnd,
 		"agents in no group":                 pageOfAgentsInNoGroup,
 		"a round that stopped twice":         pageOfTwoStops,
-		"mail between two agents":            pageOfMail,
 		"thousands of groups":                pageOfManyGroups,
 		"nobody looks":                       pageNobodyLooksAt,
 		"outcomes in any order":              pageOfOutcomesInAnyOrder,
@@ -558,32 +557,6 @@ func pageOfTwoStops(t *testing.T, browser *browsertest.Browser) {
 	})
 	p := browser.Open(t, s.url, browsertest.Options{})
 	p.Wait("that the group is stopped", `document.querySelector('[data-testid=group-stopped]')?.title === 'limit 3 reached'`)
-}
-
-// Mail between two agents has no limits and no settings.
-func pageOfMail(t *testing.T, browser *browsertest.Browser) {
-	s := newStandIn(t, "oc_x", "oc_relaypeer1")
-	s.record("oc_relaypeer1", 0, 2)
-	s.change(func() {
-		s.outcomes["oc_relaypeer1"] = []object{{"agent": "agent_c", "channel": "mailbox", "chat_id": "oc_relaypeer1", "relay_msg_id": "om_1", "at": began,
-			"stopped": "undeliverable", "detail": "RATE_LIMITED: wait"}}
-	})
-	const kinds = `[...document.querySelectorAll('.kinds .kind')].filter((e) => e.checkVisibility()).map((e) => e.dataset.testid.slice('filter-'.length)).join()`
-	p := browser.Open(t, s.url+"/#/groups/mailbox/oc_relaypeer1", browsertest.Options{})
-	wantShown(t, p, 0, 1)
-	p.Wait("its place in the list", `[...document.querySelector('[data-testid=groups]').children].map((e) => e.dataset.chatId ?? e.innerText).join() === 'oc_x,Mail between agents,oc_relaypeer1'`)
-	p.Wait("the name of both", `document.querySelector('#talk-head h2').innerText === 'BotB ↔ 小C'`)
-	p.Wait("that it was refused, and why", `document.querySelector('[data-message-id=om_1][data-state=stop] [data-testid=sentence][data-state=stop]')?.innerText.includes('小C did not get this: the mailbox refused it (Too many messages between the two)')`)
-	s.record("oc_relaypeer1", 2, 1)
-	s.change(func() { s.kept = append(s.kept, object{"type": "mail", "time": began, "mail": object{"what": "sent"}}) })
-	wantShown(t, p, 0, 2)
-	p.Wait("what it is", `(([head]) => head.includes('mail between two agents') && !head.includes('limit'))([document.querySelector('#talk-head').innerText])`)
-	if browsertest.Eval[bool](p, `Boolean(document.querySelector('[data-testid=steer-toggle]'))`) {
-		t.Error("mail has settings")
-	}
-	p.Wait("no filter of people", kinds+` === 'all,stopped,waiting'`)
-	hash(p, "#/groups/feishu/oc_x")
-	p.Wait("the filter of people", kinds+` === 'all,people,bots,stopped,waiting'`)
 }
 
 func pageOfManyGroups(t *testing.T, browser *browsertest.Browser) {
