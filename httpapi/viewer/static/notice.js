@@ -22,6 +22,10 @@ export function fault(error) {
 // sure asks before something is done, and calls act if the answer is yes.
 export function sure(word, act) {
   const dialog = document.getElementById('sure')
+  const asks = document.activeElement.dataset.testid
+  dialog.onclose = () => { // what asked may have been drawn again meanwhile
+    if (document.activeElement === document.body) document.querySelector(`[data-testid="${asks}"]`)?.focus()
+  }
   show(dialog, h('p', t(word + '.sure')), h('form', { method: 'dialog', class: 'buttons' },
     h('button.primary', { autofocus: true, data: { testid: 'sure-yes' }, onclick: act }, t(word + '.yes')),
     h('button', { data: { testid: 'sure-no' } }, t('cancel'))))
