@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ type talk struct {
 	*rig
 	bot, does             string // what the bot answers, and the tap does
 	reached               int
+	mu                    sync.Mutex // of saw and does: a slow tap may still run
 	saw, passed, verified []string
 	said                  string // to Feishu
 }
@@ -69,11 +71,14 @@ func (k *talk) open(t *testing.T, key, token string) {
 }
 
 func (k *talk) tap(e []byte) (feishu.Verdict, []byte) {
+	k.mu.Lock()
 	k.saw = append(k.saw, eventID(e))
-	if k.does == "slow" {
+	does := k.does
+	k.mu.Unlock()
+	if does == "slow" {
 		time.Sleep(time.Minute)
 	}
-	return map[string]feishu.Verdict{"keep": feishu.Keep, "refuse": feishu.Refuse}[k.does], nil
+	return map[string]feishu.Verdict{"keep": feishu.Keep, "refuse": feishu.Refuse}[does], nil
 }
 
 func eventID(e []byte) string {
@@ -97,7 +102,9 @@ func (k *talk) step(what, rest string) {
 	case "bot":
 		k.bot = rest
 	case "tap":
+		k.mu.Lock()
 		k.does = rest
+		k.mu.Unlock()
 	case "post":
 		w := k.take(k.post(word[0], word[1], word[2:len(word)-1]))
 		k.said = strings.TrimSpace(w.Body.String())
@@ -113,7 +120,9 @@ func (k *talk) step(what, rest string) {
 	case "counted":
 		is(fmt.Sprint(k.counted(word[1]), " ", word[1]))
 	case "saw":
+		k.mu.Lock()
 		is(strings.Join(k.saw, " "))
+		k.mu.Unlock()
 	case "passed":
 		is(strings.Join(k.passed, " "))
 	case "verified":
