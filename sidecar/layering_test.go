@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	"internal/test/bench":       {},
 	"internal/test/scale":       {"internal/loopback", "internal/test/redistest", "internal/sse", "internal/subprocess"},
 	"internal/test/simtest":     {},
+	"internal/test/talktest":    {},
 	"internal/test/verify":      {},
 	"internal/attempts":         {},
 	"internal/demo":             {"relay", "transcript", "internal/feishusim", "internal/loopback", "internal/runes", "internal/sse", "internal/subprocess", "internal/wait", "internal/words"},

@@ -2,12 +2,12 @@ package gateway
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/test/talktest"
 	"feishu-relay/relay"
 )
 
@@ -16,32 +16,17 @@ func recallOf(app, chat, id string) []byte {
 		"event":{"message_id":%q,"chat_id":%q,"recall_time":"1700000000123","recall_type":"group_manager"}}`, app, id, chat)
 }
 
-// conversations runs those of a file, each a test.
-func conversations(t *testing.T, file string, run func(t *testing.T, script string)) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, talk := range strings.Split(string(data), "\n== ")[1:] {
-		name, script, _ := strings.Cut(talk, "\n")
-		t.Run(name, func(t *testing.T) { run(t, script) })
-	}
-}
-
 // The calls of testdata/calls.txt: one of the bot, what Feishu answers, or what follows from it, a line.
 func TestCalls(t *testing.T) {
-	conversations(t, "testdata/calls.txt", func(t *testing.T, script string) {
+	talktest.Run(t, "testdata/calls.txt", func(t *testing.T, talk string) {
 		var c *calls
-		for line := range strings.SplitSeq(script, "\n") {
+		for line := range talktest.Steps(t, talk) {
 			setting, isSetting := strings.CutPrefix(line, "with ")
 			if c == nil {
 				c = newCalls(t, setting)
 			}
-			if isSetting || line == "" {
-				continue
-			}
-			if c.step(strings.ReplaceAll(line, "{app}", c.app)); t.Failed() {
-				t.Fatalf("at %q", line)
+			if !isSetting {
+				c.step(strings.ReplaceAll(line, "{app}", c.app))
 			}
 		}
 	})
@@ -106,7 +91,6 @@ func (c *calls) step(line string) {
 	word := strings.Fields(rest)
 	part := func(n int) []string { return append(strings.SplitN(rest, " ", n), make([]string, n)...) }
 	switch verb {
-	case "#":
 	case "feishu": // METHOD PATH STATUS ANSWER
 		p, status := part(4), 0
 		fmt.Sscan(p[2], &status)

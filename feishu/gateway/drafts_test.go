@@ -16,6 +16,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/peerchat"
+	"feishu-relay/internal/test/talktest"
 	"feishu-relay/relay"
 )
 
@@ -205,19 +206,17 @@ const (
 
 // The conversations of testdata/drafts.txt: a call of the bot, or what is to be seen of it, a line.
 func TestDrafts(t *testing.T) {
-	conversations(t, "testdata/drafts.txt", func(t *testing.T, script string) {
+	talktest.Run(t, "testdata/drafts.txt", func(t *testing.T, talk string) {
 		dir := t.TempDir()
-		for i, part := range strings.Split(script, "\nrestart\n") {
+		for i, part := range strings.Split(talk, "\nrestart\n") {
 			synctest.Test(t, func(t *testing.T) {
 				if line, _, _ := strings.Cut(part, "\n"); strings.HasPrefix(line, "down ") {
 					time.Sleep(duration(t, line[len("down "):]))
 				}
 				withDesk(t, dir, func(d *desk) {
 					d.n = 100 * i
-					for line := range strings.SplitSeq(part, "\n") {
-						if d.step(line); t.Failed() {
-							t.Fatalf("at %q", line)
-						}
+					for line := range talktest.Steps(t, part) {
+						d.step(line)
 					}
 				})
 			})
@@ -241,7 +240,7 @@ func (d *desk) step(line string) {
 	arg = cmp.Or(d.ids[arg], arg)
 	message, pause := "im/v1/messages/"+arg, func() time.Duration { return duration(d.t, arg) }
 	switch verb {
-	case "", "#", "down": // for this long the sidecar was down
+	case "down": // for this long the sidecar was down
 	case "mail": // another agent has written
 		mail, err := d.opts.Peers.Receive("writer", time.Now().String(), "please write it", nil)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/link"
+	"feishu-relay/internal/test/talktest"
 )
 
 // talk is a conversation over the long connections of one app.
@@ -41,32 +41,20 @@ type injection struct {
 
 // The conversations of testdata/links.txt: a message, or what is to be seen of the server, a line.
 func TestTalks(t *testing.T) {
-	data, err := os.ReadFile("testdata/links.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, script := range strings.Split(string(data), "\n== ")[1:] {
-		name, lines, _ := strings.Cut(script, "\n")
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := &talk{ends: map[string]*socket{}, injected: map[string]*injection{}, frozen: make(chan struct{})}
-				defer close(k.frozen)
-				k.rig = newRig(t, pipes(), func(o *link.Options) {
-					o.Own = func(id string) bool { return k.own == "" || id == k.own }
-					o.Tap = k.tap
-					o.Passed = func(e []byte) { k.passed = append(k.passed, eventID(e)) }
-				})
-				for line := range strings.SplitSeq(lines, "\n") {
-					if line != "" && line[0] != '#' {
-						k.step(line)
-					}
-					if t.Failed() {
-						t.Fatalf("at %q", line)
-					}
-				}
+	talktest.Run(t, "testdata/links.txt", func(t *testing.T, lines string) {
+		synctest.Test(t, func(t *testing.T) {
+			k := &talk{ends: map[string]*socket{}, injected: map[string]*injection{}, frozen: make(chan struct{})}
+			defer close(k.frozen)
+			k.rig = newRig(t, pipes(), func(o *link.Options) {
+				o.Own = func(id string) bool { return k.own == "" || id == k.own }
+				o.Tap = k.tap
+				o.Passed = func(e []byte) { k.passed = append(k.passed, eventID(e)) }
 			})
+			for line := range talktest.Steps(t, lines) {
+				k.step(line)
+			}
 		})
-	}
+	})
 }
 
 // eventID is the id of an event, or the whole of one without.

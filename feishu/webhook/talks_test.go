@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/webhook"
+	"feishu-relay/internal/test/talktest"
 )
 
 // talk is a conversation of Feishu with a webhook.
@@ -29,28 +29,17 @@ type talk struct {
 
 // The conversations of testdata/webhooks.txt.
 func TestTalks(t *testing.T) {
-	data, err := os.ReadFile("testdata/webhooks.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, script := range strings.Split(string(data), "\n== ")[1:] {
-		name, lines, _ := strings.Cut(script, "\n")
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := &talk{bot: "200"}
-				k.open(t, key, token)
-				for line := range strings.SplitSeq(lines, "\n") {
-					if what, rest, _ := strings.Cut(line, " "); what != "" && what != "#" {
-						k.step(what, rest)
-					}
-					if t.Failed() {
-						t.Fatalf("at %q", line)
-					}
-				}
-				time.Sleep(time.Hour) // for a slow tap
-			})
+	talktest.Run(t, "testdata/webhooks.txt", func(t *testing.T, lines string) {
+		synctest.Test(t, func(t *testing.T) {
+			k := &talk{bot: "200"}
+			k.open(t, key, token)
+			for line := range talktest.Steps(t, lines) {
+				what, rest, _ := strings.Cut(line, " ")
+				k.step(what, rest)
+			}
+			time.Sleep(time.Hour) // for a slow tap
 		})
-	}
+	})
 }
 
 // open makes a server with secrets.
