@@ -57,10 +57,8 @@ func (b *bot) settles(ctx context.Context, t *testing.T, id relay.MessageID, bod
 func TestUnacknowledgedOnTheStream(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, setup{bots: 2})
-	for _, b := range c.bots {
-		b.side.start("")
-	}
 	ctx := limited(t)
+	c.listening(ctx)
 	a, b := c.bots[0], c.bots[1]
 	a.connect(t)
 	var conn *websocket.Conn
@@ -129,10 +127,8 @@ func TestUnacknowledgedOnTheStream(t *testing.T) {
 func TestUnconfirmedOnTheStream(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, setup{bots: 2})
-	for _, b := range c.bots {
-		b.side.start("")
-	}
 	ctx := limited(t)
+	c.listening(ctx)
 	a, b := c.bots[0], c.bots[1]
 	a.connect(t)
 	var ids []relay.MessageID
