@@ -130,10 +130,8 @@ func (c *Core) pass(of loop.Chat, f *group.Effect) {
 	if f.Key != "" { // first: what comes after the answer to its reporter counts it as given
 		c.result(of, done)
 	}
-	if !done.Failed {
-		if event != nil {
-			c.Trace("given")
-		}
+	if event != nil && !done.Failed {
+		c.Trace("given")
 		c.Note(note, nil)
 	}
 	c.heard.tell(key, relay.Pass)

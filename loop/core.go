@@ -187,7 +187,10 @@ func (c *Core) Step(now time.Time, e Event) (records []book.Record, effects []Ef
 		c.records = append(c.records, book.Record{Kind: kindText, Key: e.TextOf, Value: book.Encoded(e.Text)})
 	}
 	if e.Note != "" {
-		r := book.Record{Kind: map[bool]string{false: kindNote, true: kindKept}[e.Keep], Key: e.Note}
+		r := book.Record{Kind: kindNote, Key: e.Note}
+		if e.Keep {
+			r.Kind = kindKept
+		}
 		if e.Value != nil {
 			r.Value = e.Value
 		}

@@ -48,7 +48,6 @@ type Loop struct {
 	events chan Event
 	views  chan func(*Core)
 	over   chan struct{} // closed when Run has ended
-	full   atomic.Bool
 	left   []book.Record // what the disk refused until Run was to end
 
 	refusing atomic.Pointer[chan struct{}] // closed while the disk refuses a commit
@@ -162,9 +161,6 @@ func (l *Loop) Note(key string) json.RawMessage {
 // Text is what the bot gets for an item.
 func (l *Loop) Text(key string) (json.RawMessage, error) { return l.book.Load(kindText, key) }
 
-// Full reports whether so much waits for the bot that nothing more should be read for it, as of the last batch.
-func (l *Loop) Full() bool { return l.full.Load() }
-
 // Run takes events until ctx is done, and those that were posted before, writes snapshots and closes the book.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.over)
@@ -226,7 +222,6 @@ func (l *Loop) take(ctx context.Context, e Event) {
 // follow writes records, again and again until the disk takes them, tells who waits for that, and begins what follows.
 // If ctx ends before, the records are left, and nothing follows.
 func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effect, saved []func()) {
-	l.full.Store(l.core.Bot().Full())
 	for first := true; len(records) > 0; first = false {
 		err := l.book.Commit(records...)
 		if err == nil {

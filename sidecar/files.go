@@ -72,8 +72,8 @@ func (s *Sidecar) inGroup(ctx context.Context, chat relay.ChatID) (in bool, err 
 	if err != nil || kind != feishu.ChatGroup {
 		return false, err
 	}
-	if s.in(relay.DefaultChannel, chat) || !s.cfg.KnowsFeishu() {
-		return s.in(relay.DefaultChannel, chat), nil
+	if in = s.in(relay.DefaultChannel, chat); in || !s.cfg.KnowsFeishu() {
+		return in, nil
 	}
 	return s.app.askMembership(ctx, chat)
 }

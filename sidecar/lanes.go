@@ -62,9 +62,6 @@ func redisChannel(channel, queue string) string {
 	return channel + ":" + queue
 }
 
-// UsersChannel is where on Redis people's messages go, beside RELAY_CHANNEL.
-func UsersChannel(relayChannel string) string { return redisChannel(relayChannel, core.Inbound) }
-
 // SideKey is the stream on Redis of what the sidecars of a group agree on and show it.
 func SideKey(relayChannel string) string { return relayChannel + ":" + core.Side }
 

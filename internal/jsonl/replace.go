@@ -20,12 +20,12 @@ var ErrNoRoom = fmt.Errorf("the new text of a line has to be at least %d bytes s
 	len(replacedMark))
 
 // Replace replaces each line for which change returns a text with that text, and returns how many it replaced. The file
-// may be a current or a rotated one, and others may read it and append to it. White space after the text keeps all other
-// lines in place, and its end shows readers that the line was replaced and not the file. Lines of limit bytes and more are
-// passed as nil. It locks the file only for the writes, and returns [ErrLocked] at once if another process has the lock, and
-// [ErrReplaced] if it changes what was read. After a crash in the middle of a write the line may be a mix of both texts; a repeat replaces it.
-// A position stored less than 256 bytes after the line is not found again after a restart, and the file is read from its
-// beginning.
+// may be a current or a rotated one, and others may read it and append to it. White space after the text keeps all
+// other lines in place, and its end shows readers that the line was replaced and not the file. Lines of limit bytes and
+// more are passed as nil. It locks the file only for the writes, and returns [ErrLocked] at once if another process has
+// the lock, and [ErrReplaced] if it changes what was read. After a crash in the middle of a write the line may be a mix
+// of both texts; a repeat replaces it. A position stored less than 256 bytes after the line is not found again after a
+// restart, and the file is read from its beginning.
 func Replace(root *os.Root, name string, limit int, change func(line []byte) (text []byte)) (n int, err error) {
 	f, err := safefile.Open(root, name, os.O_RDWR)
 	if err != nil {
