@@ -222,7 +222,7 @@ func (c *Core) input(key string) (*Input, error) {
 func (c *Core) given(key string) (g *given, err error) {
 	text, err := c.loop.Text(key)
 	if err == nil {
-		err = json.Unmarshal(text, &g)
+		err = relay.Unmarshal(text, &g)
 	}
 	return g, err
 }

@@ -239,7 +239,7 @@ func RecallLine(of loop.Chat, agent relay.AgentName, id relay.MessageID, secret 
 // takeRecord takes in a line of the side lane.
 func (c *Core) takeRecord(ctx context.Context, l *lane, d relay.Delivery) {
 	var s sideLine[*group.Record]
-	err := json.Unmarshal(d.Line, &s)
+	err := relay.Unmarshal(d.Line, &s)
 	isBad := func(r *group.Record) bool { return r == nil || r.ID == "" && r.Text+string(r.Act) != "" }
 	if err == nil && (len(s.Records) == 0 || slices.ContainsFunc(s.Records, isBad)) {
 		err = relay.ErrMalformed // a command and a notice count by their ids

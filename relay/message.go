@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	fastjson "github.com/segmentio/encoding/json"
 
 	"feishu-relay/internal/runes"
 )
@@ -225,7 +228,7 @@ func Decode(line []byte) (Message, error) {
 	if len(line) > MaxLine {
 		return m, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(line), MaxLine)
 	}
-	if err := json.Unmarshal(line, &m); err != nil {
+	if err := Unmarshal(line, &m); err != nil {
 		var ok bool
 		if m, ok = decodeLeniently(line); !ok {
 			return m.ids(), fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
@@ -427,6 +430,19 @@ func Marshal(v any) ([]byte, error) {
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }
+
+// Unmarshal does what [json.Unmarshal] does, in a third of the time where both know what to do with the text: the
+// faster decoder has no bound on depth, keeps invalid UTF-8, and leaves what is behind a field of another type.
+func Unmarshal[T any](data []byte, v *T) error {
+	fast := *v
+	if utf8.Valid(data) && !Deeper(data, maxFastDepth) && fastjson.Unmarshal(data, &fast) == nil {
+		*v = fast
+		return nil
+	}
+	return json.Unmarshal(data, v)
+}
+
+const maxFastDepth = 100
 
 // Deeper reports whether the lists and objects of a JSON document are nested more than most deep.
 func Deeper(document []byte, most int) bool {

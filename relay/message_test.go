@@ -329,6 +329,32 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// Unmarshal and the decoder of the standard library agree, on what one reads and on what it refuses.
+func FuzzUnmarshal(f *testing.F) {
+	type lines struct {
+		*relay.Message
+		Records []*relay.Message
+		Many    map[string]any
+		Sum     float64
+		Yes     *bool
+	}
+	for _, seed := range []string{sevenFields, `{}`, `null`, `[]`, ` {"TS": "1e5","Seq":1.5,"metadata":{"a":[ 1 ]},"mentions":[{}]} `,
+		`{"content":"\ud800\u0000\/","records":[{"chat_id":"x"},null],"many":{"a":[1,null,"b",{"c":-0.5e3}]},"sum":1e3,"yes":true}`,
+		`{"ts":1,"ts":2,"parent_id":[1],"root_id":"r"}`, "{\"chat_id\":\"\xff\"}", `{"content":"a` + "\n" + `"}`, `{"seq":01}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var want, got lines
+		errWant, err := json.Unmarshal(line, &want), relay.Unmarshal(line, &got)
+		if fmt.Sprint(err) != fmt.Sprint(errWant) {
+			t.Fatalf("%v, want %v", err, errWant)
+		}
+		if diff := cmp.Diff(want, got); err == nil && diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func FuzzSalvage(f *testing.F) {
 	f.Add([]byte(sevenFields[:50]), true)
 	f.Add([]byte(`{"relay_msg_id":"x","content":"{\"relay_msg_id\":`), true)

@@ -112,7 +112,7 @@ func parse(line []byte) (e Entry, found, whole bool) {
 // decode reads an entry; ok is false if the line is not an entry. Times as other programs write them take a second
 // look: each sidecar reads all lines.
 func decode(line []byte) (e Entry, ok bool) {
-	if json.Unmarshal(line, &e) != nil || inSeconds(float64(e.TS)) || inSeconds(float64(e.UserTS)) {
+	if relay.Unmarshal(line, &e) != nil || inSeconds(float64(e.TS)) || inSeconds(float64(e.UserTS)) {
 		var w struct {
 			Entry
 			TS     relay.LenientMillis `json:"ts"`

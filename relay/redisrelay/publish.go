@@ -2,7 +2,6 @@ package redisrelay
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -97,5 +96,5 @@ func numbered(line []byte) bool {
 	var m struct {
 		Seq relay.Seq `json:"seq"`
 	}
-	return json.Unmarshal(line, &m) == nil && m.Seq > 0
+	return relay.Unmarshal(line, &m) == nil && m.Seq > 0
 }
