@@ -265,17 +265,20 @@ func (b *Book) encode(records []Record, now int64) error {
 			return fmt.Errorf("record %q %q: want a kind of Options.Kinds and a key in UTF-8", r.Kind, r.Key)
 		}
 		begin := b.buf.Len()
-		text, encoded := r.Value.(Encoded)
-		if encoded {
-			r.Value = nil
+		b.buf.Write(appendHead(b.buf.AvailableBuffer(), r.Kind, r.Key, now, i < len(records)-1))
+		switch text := r.Value.(type) {
+		case nil:
+		case Encoded: // the encoder would read it once more
+			b.buf.WriteString(`,"v":`)
+			b.buf.Write(text)
+		default:
+			b.buf.WriteString(`,"v":`)
+			if err := b.enc.Encode(r.Value); err != nil {
+				return fmt.Errorf("record %q %q: %w", r.Kind, r.Key, err)
+			}
+			b.buf.Truncate(b.buf.Len() - len("\n"))
 		}
-		if err := b.enc.Encode(line{r.Kind, r.Key, now, i < len(records)-1, r.Value}); err != nil {
-			return fmt.Errorf("record %q %q: %w", r.Kind, r.Key, err)
-		}
-		if encoded { // the encoder would read it once more
-			b.buf.Truncate(b.buf.Len() - len("}\n"))
-			fmt.Fprintf(&b.buf, ",\"v\":%s}\n", text)
-		}
+		b.buf.WriteString("}\n")
 		if n := b.buf.Len() - begin; n > maxLine || int64(n) > k.Bytes {
 			return fmt.Errorf("record %q %q of %d bytes: %w", r.Kind, r.Key, n, ErrTooLarge)
 		}
@@ -314,7 +317,10 @@ func (b *Book) Load(kind, key string) (json.RawMessage, error) {
 		if errors.Is(err, fs.ErrClosed) && !b.isClosed() {
 			continue // a snapshot has moved the record
 		}
-		l, ok := parse(text)
+		l, ok := parsePlain(text) // what was edited by hand, whoever decodes the value finds
+		if !ok {
+			l, ok = parse(text)
+		}
 		if err == nil && (!ok || string(l.kind) != kind || string(l.key) != key) {
 			err = ErrChanged
 		}

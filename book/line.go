@@ -4,15 +4,27 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+
+	fastjson "github.com/segmentio/encoding/json"
 )
 
-// line is a record in a file, as it is written.
+// line is a record in a file.
 type line struct {
-	Kind  string `json:"k"`
-	Key   string `json:"id,omitempty"`
-	Time  int64  `json:"t"`              // of the commit, in Unix seconds
-	More  bool   `json:"more,omitempty"` // the batch goes on in the next line
-	Value any    `json:"v,omitempty"`    // missing: the record is deleted
+	Kind  string          `json:"k"`
+	Key   string          `json:"id"`   // missing: ""
+	Time  int64           `json:"t"`    // of the commit, in Unix seconds
+	More  bool            `json:"more"` // the batch goes on in the next line
+	Value json.RawMessage `json:"v"`    // missing: the record is deleted
+}
+
+// appendHead appends a line up to its value.
+func appendHead(b []byte, kind, key string, time int64, more bool) []byte {
+	b = append(fastjson.AppendEscape(append(b, `{"k":`...), kind, 0), `,"id":`...)
+	b = strconv.AppendInt(append(fastjson.AppendEscape(b, key, 0), `,"t":`...), time, 10)
+	if more {
+		b = append(b, `,"more":true`...)
+	}
+	return b
 }
 
 // parsed is a line that was read. Its slices are parts of the line.
@@ -29,10 +41,7 @@ func parse(text []byte) (parsed, bool) {
 	if p, ok := parsePlain(text); ok && (p.value == nil || json.Valid(p.value)) {
 		return p, true
 	}
-	var l struct {
-		line
-		Value json.RawMessage `json:"v"`
-	}
+	var l line
 	if json.Unmarshal(text, &l) != nil || l.Kind == "" {
 		return parsed{}, false
 	}
@@ -45,8 +54,8 @@ func parsePlain(text []byte) (p parsed, ok bool) {
 	if p.kind, text, ok = plainField(text, `{"k":"`); !ok || len(p.kind) == 0 {
 		return p, false
 	}
-	if key, rest, ok := plainField(text, `,"id":"`); ok {
-		p.key, text = key, rest
+	if p.key, text, ok = plainField(text, `,"id":"`); !ok {
+		return p, false
 	}
 	text, ok = bytes.CutPrefix(text, []byte(`,"t":`))
 	digits := bytes.IndexAny(text, ",}")
