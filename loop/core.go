@@ -99,6 +99,7 @@ type chat struct {
 	log  log
 	did  []string  // for the next event
 	note time.Time // when did is to be in the book at the latest; zero: it is empty
+	due  time.Time // when it wants a Tick; zero: at no time
 }
 
 // log is the events of a state in the book.
@@ -218,7 +219,7 @@ func (c *Core) Tick(now time.Time) (records []book.Record, effects []Effect) {
 		c.toBot(deliver.Event{Kind: deliver.Tick})
 	}
 	for _, of := range c.Chats() {
-		if x := c.chats[of]; isDue(x.Next()) || isDue(x.note) {
+		if isDue(c.chats[of].due) {
 			c.toChat(of, group.Event{Kind: group.Tick})
 		}
 	}
@@ -239,13 +240,17 @@ func (c *Core) Stop() (records []book.Record) {
 func (c *Core) Next() time.Time {
 	next := c.bot.Next()
 	for _, x := range c.chats {
-		for _, at := range [...]time.Time{x.Next(), x.note} {
-			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-				next = at
-			}
-		}
+		next = earlier(next, x.due)
 	}
 	return next
+}
+
+// earlier is the earlier of two times of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // Bot is what is to reach the bot. It is not to be changed.
@@ -282,6 +287,7 @@ func (c *Core) known(of Chat) {
 // toChat applies an event to a chat, and what follows from it to the bot.
 func (c *Core) toChat(of Chat, e group.Event) {
 	x := c.chats[of]
+	defer func() { x.due = earlier(x.Next(), x.note) }()
 	if e.Kind == group.Done && x.Did(e.Key) {
 		x.did, x.note = append(x.did, e.Key), c.now.Truncate(time.Second).Add(time.Second) // one Tick for all
 		x.log.bytes += len(e.Key)
