@@ -111,7 +111,7 @@ func Open(dir string, o Options) (_ *Book, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if b.lock, err = b.disk.lock(o.Now()); err != nil {
+	if b.lock, err = b.disk.lock(); err != nil {
 		return nil, fmt.Errorf("open book %s: %w", dir, err)
 	}
 	if err := b.read(); err != nil {
@@ -266,13 +266,12 @@ func (b *Book) encode(records []Record, now int64) error {
 		}
 		begin := b.buf.Len()
 		b.buf.Write(appendHead(b.buf.AvailableBuffer(), r.Kind, r.Key, now, i < len(records)-1))
-		switch text := r.Value.(type) {
-		case nil:
-		case Encoded: // the encoder would read it once more
+		text, encoded := r.Value.(Encoded)
+		if r.Value != nil {
 			b.buf.WriteString(`,"v":`)
 			b.buf.Write(text)
-		default:
-			b.buf.WriteString(`,"v":`)
+		}
+		if r.Value != nil && !encoded {
 			if err := b.enc.Encode(r.Value); err != nil {
 				return fmt.Errorf("record %q %q: %w", r.Kind, r.Key, err)
 			}
@@ -317,10 +316,7 @@ func (b *Book) Load(kind, key string) (json.RawMessage, error) {
 		if errors.Is(err, fs.ErrClosed) && !b.isClosed() {
 			continue // a snapshot has moved the record
 		}
-		l, ok := parsePlain(text) // what was edited by hand, whoever decodes the value finds
-		if !ok {
-			l, ok = parse(text)
-		}
+		l, ok := parse(text)
 		if err == nil && (!ok || string(l.kind) != kind || string(l.key) != key) {
 			err = ErrChanged
 		}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"time"
 
 	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
@@ -53,13 +52,12 @@ func openDisk(dir string, s step) (disk, error) {
 
 // holder is the content of the lock file.
 type holder struct {
-	PID   int       `json:"pid"`
-	Host  string    `json:"host"`
-	Since time.Time `json:"since"`
+	PID  int    `json:"pid"`
+	Host string `json:"host"`
 }
 
 // lock keeps other processes out until the file is closed or this process ends.
-func (d *disk) lock(now time.Time) (*os.File, error) {
+func (d *disk) lock() (*os.File, error) {
 	f, err := safefile.Open(d.root, lockName, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
@@ -72,7 +70,7 @@ func (d *disk) lock(now time.Time) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	host, _ := os.Hostname()
-	if text, err := json.Marshal(holder{os.Getpid(), host, now}); err == nil && f.Truncate(0) == nil {
+	if text, err := json.Marshal(holder{os.Getpid(), host}); err == nil && f.Truncate(0) == nil {
 		_, _ = f.WriteAt(append(text, '\n'), 0) // it is for the error of the next process only
 	}
 	return f, nil
@@ -85,8 +83,7 @@ func inUse(f *os.File) error {
 	if json.Unmarshal(text[:n], &h) != nil {
 		return fmt.Errorf("%w by another process: stop it, or use another folder", ErrInUse)
 	}
-	return fmt.Errorf("%w by process %d on %s since %s: stop it, or use another folder",
-		ErrInUse, h.PID, h.Host, h.Since.Format(time.RFC3339))
+	return fmt.Errorf("%w by process %d on %s: stop it, or use another folder", ErrInUse, h.PID, h.Host)
 }
 
 // list returns the numbers of the logs that count, in order, and of the newest snapshot,
