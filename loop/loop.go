@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -241,6 +242,9 @@ func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effe
 	}
 	for _, f := range saved {
 		f()
+	}
+	if len(saved) > 0 {
+		runtime.Gosched() // who waits goes on first: the bot has its answer before others have its message
 	}
 	for _, e := range effects {
 		l.opts.Do(e)
