@@ -294,6 +294,9 @@ func (c *Core) retext(of loop.Chat, f *group.Effect) {
 	}
 	m := g.Msg
 	m.Content, m.Mentions = f.Text, f.Msg.Mentions
+	if m.Metadata == nil { // another program's
+		m.Metadata = relay.Metadata{}
+	}
 	for _, name := range [...]string{"media_keys", relay.MetaFiles} {
 		delete(m.Metadata, name)
 		if value, ok := f.Msg.Metadata[name]; ok {

@@ -17,7 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"feishu-relay/dedup"
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"feishu-relay/deliver"
 	"feishu-relay/group"
 	"feishu-relay/loop"
@@ -111,7 +112,7 @@ type Core struct {
 	own  string // of this process, for claims
 
 	lanes   [3]*lane
-	edits   *dedup.Window // ids of edits that came
+	edits   *lru.Cache[relay.MessageID, struct{}] // those that came
 	texts   texts
 	writes  writes
 	heard   waiting[relay.Reason] // by message: who reported it waits for what becomes of it
@@ -130,7 +131,11 @@ type Core struct {
 
 // Open reads the book, and starts no goroutine. Run or Close has to follow.
 func Open(o Options) (*Core, error) {
-	c := &Core{Options: o, edits: dedup.Memory(o.Dedup), own: string(o.Agent) + "/" + time.Now().Format(time.RFC3339Nano)}
+	edits, err := lru.New[relay.MessageID, struct{}](o.Dedup)
+	if err != nil {
+		return nil, err
+	}
+	c := &Core{Options: o, edits: edits, own: string(o.Agent) + "/" + time.Now().Format(time.RFC3339Nano)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.texts.list, c.writes.list = map[string][]loop.Effect{}, map[uint64]context.CancelFunc{}
 	for i, q := range []relay.Backend{o.Bots, o.People, o.Side} {
@@ -142,7 +147,6 @@ func Open(o Options) (*Core, error) {
 		first, most := ch.Pauses()
 		cfg.Channels = append(cfg.Channels, deliver.Channel{Name: ch.Name(), Serial: ch.Serial(), First: first, Most: most})
 	}
-	var err error
 	c.loop, err = loop.Open(loop.Options{Dir: o.Dir, Sync: o.Sync, Config: o.Config, Do: c.do, Deliver: cfg,
 		Noted: c.noted,
 		Failed: func(err error) {

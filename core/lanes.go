@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"feishu-relay/dedup"
 	"feishu-relay/group"
 	"feishu-relay/internal/wait"
 	"feishu-relay/loop"
@@ -79,6 +78,9 @@ const (
 	retryMost  = 5 * time.Second
 )
 
+// roomAfter is how often a lane looks whether less waits for the bot, once that was too much.
+const roomAfter = 50 * time.Millisecond
+
 // keptBytes bounds the lines that are published again if the backend has lost them; beyond it the oldest are forgotten.
 const keptBytes = 16 << 20
 
@@ -114,8 +116,11 @@ func (c *Core) readLanes(ctx context.Context, reading *sync.WaitGroup) {
 	})
 }
 
-// takeMessage takes in a line of the bots' or of the people's lane.
+// takeMessage takes in a line of the bots' or of the people's lane, once the bot has room for it.
 func (c *Core) takeMessage(ctx context.Context, l *lane, d relay.Delivery) {
+	if wait.Until(ctx, roomAfter, func(context.Context) (bool, error) { return !c.loop.Full(), nil }) != nil {
+		return // the sidecar stops: the line is read again
+	}
 	c.Watch.Read(l.name)
 	m, err := relay.Decode(d.Line)
 	if err != nil {
@@ -149,8 +154,10 @@ func (c *Core) takeMessage(ctx context.Context, l *lane, d relay.Delivery) {
 	if why == relay.Pass && !ofGroup(m.Metadata) {
 		why = relay.NotAMember
 	}
-	if why == relay.Pass && !e.Own && group.EditOf(&m) != "" && c.repeated(m.ID()) {
-		why = relay.Duplicate
+	if why == relay.Pass && !e.Own && group.EditOf(&m) != "" {
+		if came, _ := c.edits.ContainsOrAdd(m.ID(), struct{}{}); came {
+			why = relay.Duplicate
+		}
 	}
 	if why != relay.Pass {
 		c.Watch.Stopped(Stop{Msg: &m, Reason: why, Detail: e.Body})
@@ -181,15 +188,6 @@ func (c *Core) unsigned(m *relay.Message, e *group.Event, err error) relay.Reaso
 	c.Watch.Problem(string(relay.BadSignature), fmt.Errorf("message from %.100q: %w; set the same RELAY_SECRET at all "+
 		"sidecars, or find out who else writes to the relay", m.SenderAgentName, err))
 	return relay.BadSignature
-}
-
-// repeated reports whether an edit came before.
-func (c *Core) repeated(id relay.MessageID) bool {
-	if c.edits.Claim(string(id)) != dedup.New {
-		return true
-	}
-	_ = c.edits.Settle(string(id), true) // in memory only
-	return false
 }
 
 // sideLine is a line of the side lane: some records of a chat.

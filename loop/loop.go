@@ -52,6 +52,7 @@ type Loop struct {
 	left   []book.Record // what the disk refused until Run was to end
 
 	refusing atomic.Pointer[chan struct{}] // closed while the disk refuses a commit
+	full     atomic.Bool                   // as Core.Bot().Full
 }
 
 // ErrStopped means that the sidecar stops.
@@ -153,6 +154,9 @@ func (l *Loop) View(ctx context.Context, see func(*Core)) error {
 	return err
 }
 
+// Full reports whether too much waits for the bot.
+func (l *Loop) Full() bool { return l.full.Load() }
+
 // Note is a note of the book; nil: there is none.
 func (l *Loop) Note(key string) json.RawMessage {
 	value, _ := l.book.Load(kindNote, key) // what cannot be read is as good as lost
@@ -223,6 +227,7 @@ func (l *Loop) take(ctx context.Context, e Event) {
 // follow writes records, again and again until the disk takes them, tells who waits for that, and begins what follows.
 // If ctx ends before, the records are left, and nothing follows.
 func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effect, saved []func()) {
+	l.full.Store(l.core.Bot().Full())
 	for first := true; len(records) > 0; first = false {
 		err := l.book.Commit(records...)
 		if err == nil {

@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"mention":                   {"feishu/content", "internal/runes"},
 	"policy":                    {"internal/runes"},
 	"deliver":                   {"relay", "internal/wait"},
-	"core":                      {"relay", "dedup", "deliver", "feishu", "feishu/content", "group", "loop", "policy", "transcript", "internal/runes", "internal/wait"},
+	"core":                      {"relay", "deliver", "feishu", "feishu/content", "group", "loop", "policy", "transcript", "internal/runes", "internal/wait"},
 	"loop":                      {"relay", "book", "group", "deliver"},
 	"group":                     {"relay", "policy", "mention", "internal/runes"},
 	"policy/judge":              {"policy", "internal/runes", "internal/wait"},

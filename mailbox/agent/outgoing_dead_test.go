@@ -95,20 +95,24 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// A letter whose record cannot be read leaves nothing in the book.
+// A letter whose record cannot be read, or is lost, leaves nothing in the book.
 func TestBrokenRecordOfALetter(t *testing.T) {
-	story(t, func(r *rig) {
-		r.send(message("m"))
-		for n := range r.all() {
-			_ = r.book.Commit(book.Record{Kind: kindLetter, Key: n.name, Value: "broken"})
-		}
-		r.reopen()
-		r.wantLeft(0, 0)
-		_ = r.book.Each(func(kind, key string, _ json.RawMessage) error {
-			t.Errorf("the book has %s %s", kind, key)
-			return nil
+	for name, value := range map[string]any{"of another type": "broken", "a malformed line": nil} {
+		t.Run(name, func(t *testing.T) {
+			story(t, func(r *rig) {
+				r.send(message("m"))
+				for n := range r.all() {
+					_ = r.book.Commit(book.Record{Kind: kindLetter, Key: n.name, Value: value})
+				}
+				r.reopen()
+				r.wantLeft(0, 0)
+				_ = r.book.Each(func(kind, key string, _ json.RawMessage) error {
+					t.Errorf("the book has %s %s", kind, key)
+					return nil
+				})
+			})
 		})
-	})
+	}
 }
 
 func TestOldDeadLettersGo(t *testing.T) {

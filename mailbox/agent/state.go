@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"feishu-relay/book"
 	"feishu-relay/mailbox"
@@ -39,12 +40,14 @@ func openBook(root *os.Root, log *slog.Logger) (*book.Book, error) {
 	}})
 }
 
-// restore takes in what is in the book. A record that cannot be read is left out, with a warning, and deleted: a letter
-// with its envelope.
+// restore takes in what is in the book. A record that cannot be read is left out, with a warning, and deleted, as is an
+// envelope without its letter.
 func (a *Agent) restore() error {
-	var broken []book.Record
+	var broken, mails []book.Record
 	err := a.book.Each(func(kind, key string, value json.RawMessage) (err error) {
 		switch kind {
+		case kindMail:
+			mails = append(mails, book.Record{Kind: kind, Key: key})
 		case kindLetter:
 			err = a.restoreLetter(key, value)
 		case kindTask:
@@ -59,16 +62,17 @@ func (a *Agent) restore() error {
 		if err != nil {
 			a.log.Warn("a record of the mailbox is left out", "kind", kind, "key", key, "err", err)
 			broken = append(broken, book.Record{Kind: kind, Key: key})
-			if kind == kindLetter {
-				broken = append(broken, book.Record{Kind: kindMail, Key: key})
-			}
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("read the mailbox's book: %w", err)
 	}
-	return a.commit(broken...)
+	if err := a.commit(broken...); err != nil {
+		return err
+	}
+	hasLetter := func(r book.Record) bool { return a.has(kindLetter, r.Key) }
+	return a.commit(slices.DeleteFunc(mails, hasLetter)...)
 }
 
 // commit writes records with one write, and takes in the tasks and exchanges among them. With an error, none is there.
