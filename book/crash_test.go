@@ -3,30 +3,20 @@
 package book_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"feishu-relay/book"
+	"feishu-relay/internal/test/childtest"
 )
 
-// TestMain is also the program of the processes that tests start and kill.
+// The role of processes: to write a book in a folder.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("BOOK_WRITER"); dir != "" {
-		if err := writer(dir, os.Getenv("BOOK_LIMIT") != ""); err != nil {
-			fmt.Println("error:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	childtest.Main(m, map[string]func([]string) error{"write": func(args []string) error { return writer(args[0], false) },
+		"limited": func(args []string) error { return writer(args[0], true) }})
 }
 
 const wheel = 200 // keys of the writer's texts
@@ -48,37 +38,27 @@ func writer(dir string, limited bool) error {
 		return err
 	}
 	if limited {
-		signal.Ignore(syscall.SIGXFSZ)
-		limit := syscall.Rlimit{Cur: 30_000, Max: ^uint64(0) >> 1}
-		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-			return err
-		}
-		limit.Cur = 30_000
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		if err := childtest.LimitFiles(30_000); err != nil {
 			return err
 		}
 	}
+	full := false
 	for {
 		n++
 		err := b.Commit(set("text", fmt.Sprint(n%wheel), text(n)), set("recent", fmt.Sprint(n), text(n)), set("count", "", n))
-		if err != nil && limited {
+		if err != nil && limited && !full {
 			fmt.Println("full:", err)
-			limit := syscall.Rlimit{}
-			if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+			if err := childtest.LimitFiles(0); err != nil {
 				return err
 			}
-			limit.Cur = limit.Max
-			if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-				return err
-			}
-			limited, n = false, n-1
+			full, n = true, n-1
 			continue
 		}
 		if err != nil {
 			return err
 		}
 		fmt.Println(n)
-		if os.Getenv("BOOK_LIMIT") != "" && !limited {
+		if full {
 			return b.Close()
 		}
 	}
@@ -91,22 +71,6 @@ func lastNumber(b *book.Book) (n int, err error) {
 		}
 		return nil
 	})
-}
-
-// start runs the writer and returns its output.
-func start(t *testing.T, dir string, env ...string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), "BOOK_WRITER="+dir), env...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd, bufio.NewScanner(out)
 }
 
 // verify checks that a book is what the writer wrote up to some number, and returns the number.
@@ -146,26 +110,17 @@ func TestCrashKills(t *testing.T) {
 	t.Parallel()
 	dir, confirmed := t.TempDir(), 0
 	for kill := range max(20, crashKills()) {
-		cmd, out := start(t, dir)
+		writer := childtest.Start(t, "write", dir)
+		var said []string
 		for range 1 + kill*37%300 {
-			if !out.Scan() {
-				break
-			}
-			n, err := strconv.Atoi(out.Text())
-			if err != nil {
-				t.Fatal(out.Text())
-			}
-			confirmed = n
+			said = append(said, writer.Line())
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		for out.Scan() { // what it confirmed until the kill
-			if n, err := strconv.Atoi(out.Text()); err == nil {
+		said = append(said, writer.Kill()...)
+		for _, line := range said {
+			if n, err := strconv.Atoi(line); err == nil { // the last line may be cut
 				confirmed = max(confirmed, n)
 			}
 		}
-		_ = cmd.Wait()
 		if got := verify(t, dir); got < confirmed || t.Failed() {
 			t.Fatalf("kill %d: the book ends with %d; %d was confirmed", kill, got, confirmed)
 		}
@@ -177,7 +132,7 @@ func TestCrashKills(t *testing.T) {
 func TestPartialWrite(t *testing.T) {
 	t.Parallel()
 	dir, full, last := t.TempDir(), "", 0
-	_, out := start(t, dir, "BOOK_LIMIT=1")
+	out := childtest.Start(t, "limited", dir).Out
 	for out.Scan() {
 		if n, err := strconv.Atoi(out.Text()); err == nil {
 			if last++; n != last {
@@ -201,18 +156,13 @@ func TestPartialWrite(t *testing.T) {
 func TestSecondProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cmd, out := start(t, dir)
-	if !out.Scan() {
-		t.Fatal("the writer has ended")
-	}
+	writer := childtest.Start(t, "write", dir)
+	writer.Line()
 	_, err := book.Open(dir, book.Options{Kinds: writerKinds})
-	want := fmt.Sprintf("in use by process %d on ", cmd.Process.Pid)
+	want := fmt.Sprintf("in use by process %d on ", writer.Cmd.Process.Pid)
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
+	writer.Kill()
 	verify(t, dir)
 }

@@ -51,6 +51,7 @@ var mayImport = map[string][]string{
 	"feishu/send":               {"feishu/content", "internal/runes", "feishu", "mention", "relay", "internal/wait"},
 	"internal/test/apitest":     {"internal/web"},
 	"internal/test/browsertest": {},
+	"internal/test/childtest":   {},
 	"internal/test/endurance":   {},
 	"internal/feishusim":        {"feishu", "relay"},
 	"internal/runes":            {},

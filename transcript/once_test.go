@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"feishu-relay/internal/test/childtest"
 	"feishu-relay/relay"
 )
 
@@ -53,20 +54,20 @@ func TestProcessesWriteEachMessageOnce(t *testing.T) {
 		t.Run("rotated at "+rotate, func(t *testing.T) {
 			const n = 1000
 			dir := t.TempDir()
-			var all []*helper
+			var all []*childtest.Child
 			for range 5 {
-				all = append(all, startHelper(t, "append", dir, "oc_x", fmt.Sprint(n), rotate))
+				all = append(all, childtest.Start(t, "append", dir, "oc_x", fmt.Sprint(n), rotate))
 			}
 			for _, h := range all {
-				h.expect(t, "ready")
+				h.Line() // it is ready
 			}
 			for _, h := range all {
-				h.tell(t, "go")
+				h.Tell()
 			}
 			added := 0
 			for _, h := range all {
-				added += number(h.line(t))
-				h.wait(t)
+				added += number(h.Line())
+				h.Wait()
 			}
 			if added != n {
 				t.Errorf("%d appends said they added, want %d", added, n)
@@ -175,28 +176,25 @@ func TestKilledWritersLoseNothing(t *testing.T) {
 	const rounds, writers = 3, 4
 	acknowledged := make(map[string]bool)
 	for round := range rounds {
-		var all []*helper
+		var all []*childtest.Child
 		for i := range writers {
-			all = append(all, startHelper(t, "write-until-killed", dir, "oc_x", fmt.Sprintf("%d-%d", round, i)))
+			all = append(all, childtest.Start(t, "write-until-killed", dir, "oc_x", fmt.Sprintf("%d-%d", round, i)))
 		}
 		for _, h := range all {
-			h.expect(t, "ready")
+			h.Line() // it is ready
 		}
 		for _, h := range all {
-			h.tell(t, "go")
+			h.Tell()
 		}
 		for range 1 + rand.IntN(20) {
-			acknowledged[all[0].line(t)] = true
+			acknowledged[all[0].Line()] = true
 		}
 		for _, h := range all {
-			must(t, h.cmd.Process.Kill())
+			must(t, h.Cmd.Process.Kill())
 		}
 		for _, h := range all { // what they said before they died counts
-			for h.out.Scan() {
-				acknowledged[h.out.Text()] = true
-			}
-			if h.cmd.Wait() == nil {
-				t.Fatal("a writer ended early")
+			for _, id := range h.Kill() {
+				acknowledged[id] = true
 			}
 		}
 	}
@@ -214,9 +212,11 @@ func TestKilledWritersLoseNothing(t *testing.T) {
 
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	h := startHelper(t, "full-disk", dir, "oc_x")
-	h.expect(t, filepath.Base(dir)+" om_first om_small om_big true")
-	h.wait(t)
+	h := childtest.Start(t, "full-disk", dir, "oc_x")
+	if got, want := h.Line(), filepath.Base(dir)+" om_first om_small om_big true"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	h.Wait()
 	ids, _ := count(t, dir)
 	expectEachOnce(t, ids, 3)
 }

@@ -2,21 +2,22 @@ package entry_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"feishu-relay/feishu/entry"
+	"feishu-relay/internal/test/childtest"
 )
 
 func open(t *testing.T, dir string, names ...string) *entry.Entry {
@@ -75,7 +76,8 @@ func TestTheAuthorityAndItsRights(t *testing.T) {
 		t.Errorf("the file is not what CA returns: %v", err)
 	}
 	cert := parse(t, e.CA())
-	if !cert.IsCA || !cert.MaxPathLenZero || !cert.PermittedDNSDomainsCritical || !strings.HasPrefix(cert.Subject.CommonName, "feishu-relay CA ") {
+	if !cert.IsCA || !cert.MaxPathLenZero || !cert.PermittedDNSDomainsCritical ||
+		!strings.HasPrefix(cert.Subject.CommonName, "feishu-relay CA ") {
 		t.Errorf("got %+v", cert.Subject)
 	}
 	if life := cert.NotAfter.Sub(cert.NotBefore); life < entry.CALife {
@@ -88,7 +90,8 @@ func TestTheAuthorityAndItsRights(t *testing.T) {
 
 func TestLeaves(t *testing.T) {
 	e := open(t, t.TempDir(), "Gateway.Example.", "10.1.2.3", "")
-	for _, name := range []string{"localhost", "open.feishu.cn", "open.larksuite.com", "gateway.example", "127.0.0.1", "::1", "10.1.2.3"} {
+	for _, name := range []string{"localhost", "open.feishu.cn", "open.larksuite.com", "gateway.example", "127.0.0.1",
+		"::1", "10.1.2.3"} {
 		for _, asked := range []string{name, ""} {
 			leaf := leafFor(t, e, asked)
 			if err := verifyChain(e.CA(), leaf, name); err != nil {
@@ -133,7 +136,8 @@ func TestFurtherNamesKeepTheKey(t *testing.T) {
 	if bytes.Equal(first.CA(), second.CA()) {
 		t.Fatal("the CA does not know the new name")
 	}
-	for name, e := range map[string]*entry.Entry{"a.example": first, "b.example": second, "10.0.0.2": second, "open.feishu.cn": first, "localhost": second} {
+	for name, e := range map[string]*entry.Entry{"a.example": first, "b.example": second, "10.0.0.2": second,
+		"open.feishu.cn": first, "localhost": second} {
 		if err := verifyChain(second.CA(), leafFor(t, e, name), name); err != nil {
 			t.Errorf("%s, with the new file: %v", name, err)
 		}
@@ -158,7 +162,8 @@ func TestAnEndingAuthorityIsMadeAnew(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		var log bytes.Buffer
-		second, err := entry.New(entry.Options{Mode: entry.ModeAuto, DataDir: dir, Handler: http.HandlerFunc(said), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		second, err := entry.New(entry.Options{Mode: entry.ModeAuto, DataDir: dir, Handler: http.HandlerFunc(said),
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,11 +194,16 @@ func TestWhatIsBrokenIsNotOverwritten(t *testing.T) {
 		change func(dir string) error
 		want   string
 	}{
-		"a torn certificate":      {func(dir string) error { return os.Truncate(dir+"/ca.pem", 100) }, "do not match"},
-		"an empty key":            {func(dir string) error { return os.Truncate(dir+"/private/ca-key.pem", 0) }, "do not match"},
-		"no key":                  {func(dir string) error { return os.Remove(dir + "/private/ca-key.pem") }, "restore it"},
-		"another key":             {func(dir string) error { return copyFile(other+"/private/ca-key.pem", dir+"/private/ca-key.pem") }, "do not match"},
-		"another certificate":     {func(dir string) error { return copyFile(other+"/ca.pem", dir+"/ca.pem") }, "do not match"},
+		"a torn certificate": {func(dir string) error { return os.Truncate(dir+"/ca.pem", 100) }, "do not match"},
+		"an empty key": {func(dir string) error { return os.Truncate(dir+"/private/ca-key.pem", 0) },
+			"do not match"},
+		"no key": {func(dir string) error { return os.Remove(dir + "/private/ca-key.pem") }, "restore it"},
+		"another key": {func(dir string) error {
+			return copyFile(other+"/private/ca-key.pem",
+				dir+"/private/ca-key.pem")
+		}, "do not match"},
+		"another certificate": {func(dir string) error { return copyFile(other+"/ca.pem", dir+"/ca.pem") },
+			"do not match"},
 		"a certificate of a leaf": {leafAsCA, "not a CA certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,49 +252,29 @@ func contents(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// The processes of this test are the test itself, started again.
-const childDir = "ENTRY_TEST_DIR"
-
 func TestMain(m *testing.M) {
-	dir := os.Getenv(childDir)
-	if dir == "" {
-		os.Exit(m.Run())
-	}
-	e, err := entry.New(entry.Options{Mode: entry.ModeAuto, DataDir: dir, Handler: http.HandlerFunc(said)})
-	if err != nil {
-		os.Stderr.WriteString(err.Error())
-		os.Exit(1)
-	}
-	os.Stdout.Write(e.CA())
-	os.Exit(0)
+	childtest.Main(m, map[string]func([]string) error{"authority": func(args []string) error {
+		e, err := entry.New(entry.Options{Mode: entry.ModeAuto, DataDir: args[0], Handler: http.HandlerFunc(said)})
+		if err == nil {
+			fmt.Printf("%x\n", e.CA())
+		}
+		return err
+	}})
 }
 
 func TestOneAuthorityForManyProcesses(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	answers := make([]string, 8)
-	var all sync.WaitGroup
-	for i := range answers {
-		all.Go(func() {
-			cmd := exec.CommandContext(t.Context(), self)
-			cmd.Env = append(os.Environ(), childDir+"="+dir)
-			var stderr bytes.Buffer
-			cmd.Stderr = &stderr
-			out, err := cmd.Output()
-			if err != nil {
-				t.Errorf("%v: %s", err, &stderr)
-			}
-			answers[i] = string(out)
-		})
+	var all []*childtest.Child
+	for range 8 {
+		all = append(all, childtest.Start(t, "authority", dir))
 	}
-	all.Wait()
-	for _, ca := range answers {
-		if ca != answers[0] || !strings.HasPrefix(ca, "-----BEGIN CERTIFICATE") {
-			t.Errorf("got another CA: %q and %q", ca, answers[0])
+	first := ""
+	for _, c := range all {
+		ca := c.Line()
+		if first = cmp.Or(first, ca); ca != first {
+			t.Errorf("got another CA: %q and %q", ca, first)
 		}
+		c.Wait()
 	}
 }
 
@@ -302,7 +292,8 @@ func TestDistrustIsSaid(t *testing.T) {
 	}
 	c.Close()
 	r.log.await(t, "without a request")
-	if log := r.log.String(); !strings.Contains(log, "NODE_EXTRA_CA_CERTS") || !strings.Contains(log, "GATEWAY_PUBLIC_URL") {
+	if log := r.log.String(); !strings.Contains(log, "NODE_EXTRA_CA_CERTS") ||
+		!strings.Contains(log, "GATEWAY_PUBLIC_URL") {
 		t.Errorf("no mend is said:\n%s", log)
 	}
 	wantBody(t, client(t, "", r.trusting()), "https://localhost:"+r.port(), "POST /")

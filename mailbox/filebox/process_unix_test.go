@@ -7,39 +7,29 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"feishu-relay/internal/test/childtest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/filebox"
 	"feishu-relay/mailbox/mailboxtest"
 )
 
-// TestMain is also the program of the processes that the tests start and kill:
-// with FILEBOX_CHILD set to a role, that role is played.
+// The roles of processes, each with a folder and the name of an agent.
 func TestMain(m *testing.M) {
-	role, ok := os.LookupEnv("FILEBOX_CHILD")
-	if !ok {
-		os.Exit(m.Run())
-	}
-	if err := child(role, os.Getenv("FILEBOX_DIR"), mailbox.AgentID(os.Getenv("FILEBOX_AGENT"))); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	childtest.Main(m, map[string]func([]string) error{burst: putMany, beat: beatOn, work: workOn, full: onFullDisk,
+		replace: func(args []string) error { return foreign(args, false) },
+		inPlace: func(args []string) error { return foreign(args, true) }})
 }
 
-// Roles of a child.
 const (
 	burst   = "burst"   // puts 250 messages to b
 	beat    = "beat"    // sets its card until it is told to stop, then prints how often; ends when told again
@@ -51,35 +41,35 @@ const (
 
 const burstSize = 250
 
-func child(role, dir string, self mailbox.AgentID) error {
-	switch role {
-	case replace, inPlace:
-		return foreign(dir, self, role == inPlace)
+func putMany(args []string) error {
+	s, err := filebox.Open(args[0], nil)
+	for i := 0; err == nil && i < burstSize; i++ {
+		_, err = s.Put(context.Background(), mailboxtest.Sealed(mailboxtest.Envelope(mailbox.AgentID(args[1]), "b", i)))
 	}
-	s, err := filebox.Open(dir, nil)
+	return err
+}
+
+func beatOn(args []string) error {
+	s, err := filebox.Open(args[0], nil)
 	if err != nil {
 		return err
 	}
-	ctx := context.Background()
-	switch role {
-	case burst:
-		for i := range burstSize {
-			if _, err := s.Put(ctx, mailboxtest.Sealed(mailboxtest.Envelope(self, "b", i))); err != nil {
-				return err
-			}
-		}
-		return nil
-	case full:
-		return onFullDisk(s, self)
-	case beat:
-		filebox.SetLockWait(s, patience) // a process without a processor for 10 s does not hang
-		go func() {
-			err := s.Receive(ctx, self, func(mailbox.Item) {}, nil)
-			fmt.Fprintln(os.Stderr, self, err)
-			os.Exit(1)
-		}()
-		return untilTold(func(n int) error { return s.SetCard(ctx, living(self, n)) })
+	ctx, self := context.Background(), mailbox.AgentID(args[1])
+	filebox.SetLockWait(s, patience) // a process without a processor for 10 s does not hang
+	go func() {
+		err := s.Receive(ctx, self, func(mailbox.Item) {}, nil)
+		fmt.Fprintln(os.Stderr, self, err)
+		os.Exit(1)
+	}()
+	return untilTold(func(n int) error { return s.SetCard(ctx, living(self, n)) })
+}
+
+func workOn(args []string) error {
+	s, err := filebox.Open(args[0], nil)
+	if err != nil {
+		return err
 	}
+	ctx, self := context.Background(), mailbox.AgentID(args[1])
 	for n := 1; ; n++ {
 		e := mailboxtest.Envelope(self, "b", n)
 		key, err := s.Put(ctx, mailboxtest.Sealed(e))
@@ -97,18 +87,15 @@ func child(role, dir string, self mailbox.AgentID) error {
 	}
 }
 
-// onFullDisk may write 100 bytes to a file, which cuts a write short as a full
-// disk does, and then more.
-func onFullDisk(s *filebox.Store, self mailbox.AgentID) error {
-	signal.Ignore(syscall.SIGXFSZ)
-	ctx := context.Background()
+// onFullDisk may write 100 bytes to a file, and then more.
+func onFullDisk(args []string) error {
+	s, err := filebox.Open(args[0], nil)
+	if err != nil {
+		return err
+	}
+	ctx, self := context.Background(), mailbox.AgentID(args[1])
 	for _, limit := range []uint64{100, 1 << 20} {
-		var now syscall.Rlimit
-		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &now); err != nil {
-			return err
-		}
-		now.Cur = min(limit, now.Max)
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &now); err != nil {
+		if err := childtest.LimitFiles(limit); err != nil {
 			return err
 		}
 		key, errPut := s.Put(ctx, mailboxtest.Sealed(mailboxtest.Envelope(self, "b", 1)))
@@ -151,8 +138,8 @@ func untilTold(do func(n int) error) error {
 
 // foreign is a program of another make: it reads the whole registry, changes its
 // own entry and writes the whole, with no lock (docs/protocol.md 6.5).
-func foreign(dir string, self mailbox.AgentID, inPlace bool) error {
-	path := filepath.Join(dir, "_registry.json")
+func foreign(args []string, inPlace bool) error {
+	path, self := filepath.Join(args[0], "_registry.json"), args[1]
 	return untilTold(func(n int) error {
 		var all map[string]any
 		for all == nil { // it does not exist yet, or is being written in place
@@ -160,7 +147,8 @@ func foreign(dir string, self mailbox.AgentID, inPlace bool) error {
 				_ = json.Unmarshal(data, &all)
 			}
 		}
-		all[string(self)] = map[string]any{"agentId": self, "status": "idle", "beat": n, "lastHeartbeat": time.Now().Format(time.RFC3339Nano)}
+		all[self] = map[string]any{"agentId": self, "status": "idle", "beat": n,
+			"lastHeartbeat": time.Now().Format(time.RFC3339Nano)}
 		data, err := json.MarshalIndent(all, "", "    ")
 		if err != nil {
 			return err
@@ -186,52 +174,15 @@ func foreign(dir string, self mailbox.AgentID, inPlace bool) error {
 	})
 }
 
-// process is a child at work.
-type process struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
-
-func spawn(t *testing.T, role, dir string, self mailbox.AgentID) *process {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "FILEBOX_CHILD="+role, "FILEBOX_DIR="+dir, "FILEBOX_AGENT="+string(self),
-		"GORACE=atexit_sleep_ms=0") // else each ends a second late
-	cmd.Stderr = t.Output()
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	return &process{cmd: cmd, in: in, out: bufio.NewScanner(out)}
-}
-
-// line returns the next line that the process prints.
-func (p *process) line(t *testing.T) string {
-	t.Helper()
-	if !p.out.Scan() {
-		t.Fatalf("the process ended: %v", p.cmd.Wait())
-	}
-	return p.out.Text()
-}
-
-func (p *process) tell(t *testing.T) {
-	t.Helper()
-	_, err := io.WriteString(p.in, "\n")
-	must(t, err)
-}
-
 // Trap 9: eight processes put 2,000 messages at once; 2,000 files lie there.
 func TestBurstOfProcesses(t *testing.T) {
 	dir := t.TempDir()
-	var all []*process
+	var all []*childtest.Child
 	for _, self := range agents(8) {
-		all = append(all, spawn(t, burst, dir, self))
+		all = append(all, childtest.Start(t, burst, dir, string(self)))
 	}
 	for _, p := range all {
-		must(t, p.cmd.Wait())
+		p.Wait()
 	}
 	names := list(t, filepath.Join(dir, "b", "inbox"), "")
 	ids := map[string]bool{}
@@ -261,18 +212,19 @@ func TestBeatingProcesses(t *testing.T) {
 	}
 	dir := t.TempDir()
 	open(t, dir)
-	all := map[mailbox.AgentID]*process{replace: spawn(t, replace, dir, replace), inPlace: spawn(t, inPlace, dir, inPlace)}
+	all := map[mailbox.AgentID]*childtest.Child{replace: childtest.Start(t, replace, dir, replace),
+		inPlace: childtest.Start(t, inPlace, dir, inPlace)}
 	for _, self := range agents(8) {
-		all[self] = spawn(t, beat, dir, self)
+		all[self] = childtest.Start(t, beat, dir, string(self))
 	}
 	for _, p := range all {
-		p.line(t)
+		p.Line()
 	}
 	time.Sleep(long) // the time of the contest; nothing is expected of it
 	want, got := map[string]int{}, map[string]int{}
 	tell := func(self mailbox.AgentID) {
-		all[self].tell(t)
-		want[string(self)], _ = strconv.Atoi(all[self].line(t))
+		all[self].Tell()
+		want[string(self)], _ = strconv.Atoi(all[self].Line())
 	}
 	for self := range all {
 		tell(self)
@@ -294,21 +246,14 @@ func TestBeatingProcesses(t *testing.T) {
 		return maps.Equal(got, want)
 	})
 	for _, p := range all {
-		p.end(t)
+		p.Wait()
 	}
-}
-
-// end ends a process that was told.
-func (p *process) end(t *testing.T) {
-	t.Helper()
-	must(t, p.in.Close())
-	must(t, p.cmd.Wait())
 }
 
 // A full disk gives an error, and leaves nothing behind.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	must(t, spawn(t, full, dir, "a").cmd.Wait())
+	childtest.Start(t, full, dir, "a").Wait()
 	if got := list(t, filepath.Join(dir, "b", "inbox"), ""); len(got) != 1 {
 		t.Errorf("in the inbox: %q", got)
 	}
@@ -330,14 +275,14 @@ func TestKilledWriters(t *testing.T) {
 	must(t, s.SetCard(t.Context(), observer))
 	keys := map[string]bool{}
 	for round := range kills / 3 {
-		var all []*process
+		var all []*childtest.Child
 		last := make([]int, 3)
 		for i := range 3 {
-			all = append(all, spawn(t, work, dir, agents(3)[i]))
+			all = append(all, childtest.Start(t, work, dir, string(agents(3)[i])))
 		}
 		for i, p := range all {
 			for range 2 + rand.IntN(10) {
-				switch what, value, _ := strings.Cut(p.line(t), " "); what {
+				switch what, value, _ := strings.Cut(p.Line(), " "); what {
 				case "key":
 					keys[value] = true
 				case "card":
@@ -346,8 +291,7 @@ func TestKilledWriters(t *testing.T) {
 			}
 		}
 		for _, p := range all {
-			must(t, p.cmd.Process.Kill())
-			_ = p.cmd.Wait() // says that it was killed
+			p.Kill()
 		}
 		names := list(t, filepath.Join(dir, "b", "inbox"), ".msg.json")
 		for _, name := range names {
@@ -373,5 +317,6 @@ func TestKilledWriters(t *testing.T) {
 		}
 		must(t, s.SetCard(t.Context(), observer)) // no lock is left
 	}
-	t.Logf("%d kills, %d messages, %d left-over temporary files", kills, len(keys), len(list(t, filepath.Join(dir, "b", "inbox"), ".tmp")))
+	t.Logf("%d kills, %d messages, %d left-over temporary files", kills, len(keys),
+		len(list(t, filepath.Join(dir, "b", "inbox"), ".tmp")))
 }

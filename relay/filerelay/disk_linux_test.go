@@ -8,17 +8,17 @@ import (
 	"syscall"
 	"testing"
 
+	"feishu-relay/internal/test/childtest"
 	"feishu-relay/relay/filerelay"
 )
 
 // A write that the disk cuts short is refused. What stays of it does not harm the next line.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	out, kill := spawn(t, "limited", dir, "a")
-	defer kill()
+	a := childtest.Start(t, "limited", dir, "a")
 	for _, want := range []string{"short", "refused", "accepted"} {
-		if !out.Scan() || out.Text() != want {
-			t.Fatalf("the limited process said %q, want %q", out.Text(), want)
+		if got := a.Line(); got != want {
+			t.Fatalf("the limited process said %q, want %q", got, want)
 		}
 	}
 	h := listenFor(t, queue(t, dir, "b", filerelay.Options{}), messageID)
@@ -28,9 +28,9 @@ func TestFullDisk(t *testing.T) {
 }
 
 // limited is the part of a process that may write 2,000 bytes to a file.
-func limited(q *filerelay.Queue) error {
-	limit := syscall.Rlimit{Cur: 2000, Max: 1 << 40}
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+func limited(args []string) error {
+	q, err := open(args)
+	if err = errors.Join(err, childtest.LimitFiles(2000)); err != nil {
 		return err
 	}
 	first, second := sized("a", 1, 1500), sized("a", 2, 1000)
@@ -45,8 +45,7 @@ func limited(q *filerelay.Queue) error {
 		return errors.New("publish beyond the limit was accepted")
 	}
 	fmt.Println("refused")
-	limit.Cur = limit.Max
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+	if err := childtest.LimitFiles(0); err != nil {
 		return err
 	}
 	if _, err := q.Publish(context.Background(), [][]byte{second}, ""); err != nil {

@@ -1,80 +1,55 @@
 package filerelay_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"feishu-relay/internal/test/childtest"
 	"feishu-relay/relay"
 	"feishu-relay/relay/filerelay"
 	"feishu-relay/relay/relaytest"
 )
 
-// TestMain is also the program of the processes that the tests kill: with
-// FILERELAY_CHILD set to a role, that role is played until the kill.
+// The roles of processes, each with a folder and a name.
 func TestMain(m *testing.M) {
-	role, ok := os.LookupEnv("FILERELAY_CHILD")
-	if !ok {
-		os.Exit(m.Run())
-	}
-	if err := child(role, os.Getenv("FILERELAY_DIR"), os.Getenv("FILERELAY_NAME")); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	roles := map[string]func([]string) error{"read": readUntilKilled, "write": writeUntilKilled, "limited": limited}
+	childtest.Main(m, roles)
 }
 
-func child(role, dir, name string) error {
-	q, err := filerelay.New(filerelay.Options{Dir: dir, Queue: "outbound", Agent: name, RotateSize: 32 << 20})
+func open(args []string) (*filerelay.Queue, error) {
+	return filerelay.New(filerelay.Options{Dir: args[0], Queue: "outbound", Agent: args[1], RotateSize: 32 << 20})
+}
+
+// readUntilKilled prints each line's message id when it is settled.
+func readUntilKilled(args []string) error {
+	q, err := open(args)
 	if err != nil {
 		return err
 	}
-	switch role {
-	case "read": // prints each line's message id when it is settled
-		return q.Subscribe(context.Background(), func(_ context.Context, d relay.Delivery) {
-			fmt.Printf("%s\n", messageID(d.Line))
-			d.Settle()
-		})
-	case "limited":
-		return limited(q)
-	}
-	size, err := strconv.Atoi(role) // of the lines written; prints each number that was accepted
+	return q.Subscribe(context.Background(), func(_ context.Context, d relay.Delivery) {
+		fmt.Printf("%s\n", messageID(d.Line))
+		d.Settle()
+	})
+}
+
+// writeUntilKilled publishes lines of the size that is its last argument, and prints each number that was accepted.
+func writeUntilKilled(args []string) error {
+	q, err := open(args)
 	if err != nil {
 		return err
 	}
-	for i := 1; ; i++ {
-		if _, err := q.Publish(context.Background(), [][]byte{sized(name, i, size)}, ""); err != nil {
-			return err
+	size, err := strconv.Atoi(args[2])
+	for i := 1; err == nil; i++ {
+		if _, err = q.Publish(context.Background(), [][]byte{sized(args[1], i, size)}, ""); err == nil {
+			fmt.Println(i)
 		}
-		fmt.Println(i)
 	}
-}
-
-// spawn starts this binary in a role and returns what it prints, line by line,
-// and a function that kills it and returns what was printed and not read.
-func spawn(t *testing.T, role, dir, name string) (out *bufio.Scanner, kill func() (unread []string)) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "FILERELAY_CHILD="+role, "FILERELAY_DIR="+dir, "FILERELAY_NAME="+name)
-	cmd.Stderr = t.Output()
-	pipe, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	out = bufio.NewScanner(pipe)
-	return out, func() (unread []string) {
-		_ = cmd.Process.Kill() // SIGKILL; it may have ended already
-		for out.Scan() {
-			unread = append(unread, out.Text())
-		}
-		_ = cmd.Wait() // reports that it was killed
-		return unread
-	}
+	return err
 }
 
 // Writers of several processes are killed in the middle of their work. Every line that a writer
@@ -90,20 +65,18 @@ func TestKilledWriters(t *testing.T) {
 			reading(t, q)
 			accepted := map[string]int{} // by writer
 			for round := range rounds {
-				var kills []func()
+				var writers []*childtest.Child
 				for i := range atOnce {
 					name := fmt.Sprintf("w%d-%d", round, i)
-					out, kill := spawn(t, fmt.Sprint(size), dir, name)
+					writer := childtest.Start(t, "write", dir, name, fmt.Sprint(size))
 					accepted[name] = 1 + rand.IntN(20)
 					for range accepted[name] {
-						if !out.Scan() {
-							t.Fatalf("writer %s stopped early", name)
-						}
+						writer.Line()
 					}
-					kills = append(kills, func() { kill() })
+					writers = append(writers, writer)
 				}
-				for _, kill := range kills {
-					kill()
+				for _, writer := range writers {
+					writer.Kill()
 				}
 				publish(t, q, relaytest.Line("observer", round+1)) // the innocent line behind a fragment
 			}
@@ -137,7 +110,7 @@ func TestKilledReader(t *testing.T) {
 	const kills, each = 15, 200
 	dir := t.TempDir()
 	w := queue(t, dir, "w", filerelay.Options{RotateSize: 20_000})
-	out, kill := spawn(t, "read", dir, "victim")
+	victim := childtest.Start(t, "read", dir, "victim")
 	next := 1 // the first message that was never printed
 	for round := range kills {
 		publish(t, w, relaytest.Lines("w", round*each+1, round*each+each/2)...)
@@ -154,16 +127,13 @@ func TestKilledReader(t *testing.T) {
 			next = max(next, n+1)
 		}
 		for next <= stopAt {
-			if !out.Scan() {
-				t.Fatalf("the reader stopped before message %d", next)
-			}
-			printed(out.Text())
+			printed(victim.Line())
 		}
-		for _, line := range kill() {
+		for _, line := range victim.Kill() {
 			printed(line)
 		}
 		if round < kills-1 {
-			out, kill = spawn(t, "read", dir, "victim")
+			victim = childtest.Start(t, "read", dir, "victim")
 		}
 	}
 }

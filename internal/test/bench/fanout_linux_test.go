@@ -1,21 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/test/childtest"
 	"feishu-relay/internal/test/redistest"
 )
 
@@ -24,9 +22,6 @@ const (
 	perRound  = 4000 // messages
 	batchSize = 100
 )
-
-// subscriberEnv makes this binary a bare subscriber to that Redis.
-const subscriberEnv = "BENCH_SUBSCRIBER"
 
 // BenchmarkFanOut8 counts deliveries to eight sidecars that share a transcript,
 // each a process with a bot that reads its stream; bare is as many processes
@@ -88,12 +83,12 @@ func countTranscript(b *testing.B, dir string) (lines, ids int) {
 // subscribers are bare receivers, each a process.
 type subscribers struct {
 	client *redis.Client
-	out    []*bufio.Reader
+	all    []*childtest.Child
 }
 
-// beSubscriber says "ready", and after each perRound messages "done".
-func beSubscriber(url string) error {
-	client, err := dial(url)
+// beSubscriber, of the Redis that is its argument, says "ready", and after each perRound messages "done".
+func beSubscriber(args []string) error {
+	client, err := dial(args[0])
 	if err != nil {
 		return err
 	}
@@ -132,31 +127,17 @@ func startSubscribers(b *testing.B, url string) *subscribers {
 	b.Cleanup(func() { _ = client.Close() })
 	s := &subscribers{client: client}
 	for range receivers {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), subscriberEnv+"="+url)
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			b.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _, _ = in.Close(), cmd.Wait() })
-		s.out = append(s.out, bufio.NewReader(out))
+		s.all = append(s.all, childtest.Start(b, "subscriber", url))
 	}
-	s.expect(b, "ready\n")
+	s.expect(b, "ready")
 	return s
 }
 
 func (s *subscribers) expect(b *testing.B, want string) {
 	b.Helper()
-	for i, out := range s.out {
-		if got, err := out.ReadString('\n'); got != want || err != nil {
-			b.Fatalf("subscriber %d said %s, %v, want %s", i, strconv.Quote(got), err, strconv.Quote(want))
+	for i, c := range s.all {
+		if got := c.Line(); got != want {
+			b.Fatalf("subscriber %d said %q, want %q", i, got, want)
 		}
 	}
 }
@@ -176,6 +157,6 @@ func (s *subscribers) round(b *testing.B, line []byte) time.Duration {
 			b.Fatal(err)
 		}
 	}
-	s.expect(b, "done\n")
+	s.expect(b, "done")
 	return time.Since(start)
 }

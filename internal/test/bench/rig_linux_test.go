@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/internal/test/childtest"
 	"feishu-relay/internal/test/programtest"
 	"feishu-relay/relay"
 	"feishu-relay/relay/redisrelay"
@@ -28,13 +29,9 @@ const patience = time.Minute
 
 const channel = "bench:outbound"
 
-// programsDir is where programs are compiled, "" before.
-var programsDir string
-
-// programs are compiled once, as releases are.
+// programs are compiled once, as releases are, below the folder of `make bench`, which that removes.
 var programs = sync.OnceValues(func() (dir string, err error) {
 	dir, err = os.MkdirTemp("", "programs")
-	programsDir = dir
 	for _, pkg := range []string{programtest.Relay, "feishu-relay/internal/test/bench/testdata/bare"} {
 		if err == nil {
 			err = programtest.Build(pkg, filepath.Join(dir, filepath.Base(pkg)))
@@ -53,18 +50,7 @@ func program(b *testing.B, name string) string {
 }
 
 func TestMain(m *testing.M) {
-	if os.Getenv(subscriberEnv) != "" {
-		if err := beSubscriber(os.Getenv(subscriberEnv)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	code := m.Run()
-	if programsDir != "" {
-		_ = os.RemoveAll(programsDir)
-	}
-	os.Exit(code)
+	childtest.Main(m, map[string]func([]string) error{"subscriber": beSubscriber})
 }
 
 // daemon is a process that serves HTTP, until the benchmark ends.
@@ -194,7 +180,8 @@ func (s *sender) lines(b *testing.B, n int) [][]byte {
 		s.seq++
 		id := relay.MessageID(fmt.Sprintf("om_dc13264520392913993dd051%08d", s.seq))
 		ts := relay.MillisOf(time.Now())
-		m := relay.Message{RelayMsgID: id, MessageID: id, Channel: "feishu", ChatID: relay.ChatID(fmt.Sprintf("oc_84d1a7e5%04d", s.seq%chats)),
+		m := relay.Message{RelayMsgID: id, MessageID: id, Channel: "feishu",
+			ChatID:  relay.ChatID(fmt.Sprintf("oc_84d1a7e5%04d", s.seq%chats)),
 			Content: text, SenderAgentName: "agent_z", TS: ts, UserTS: ts - 1, Seq: relay.Seq(s.seq)}
 		var err error
 		if out[i], err = m.Encode(); err != nil {
