@@ -131,7 +131,7 @@ type Core struct {
 
 // Open reads the book, and starts no goroutine. Run or Close has to follow.
 func Open(o Options) (*Core, error) {
-	edits, err := lru.New[relay.MessageID, struct{}](o.Dedup)
+	edits, err := lru.New[relay.MessageID, struct{}](max(o.Dedup, 1))
 	if err != nil {
 		return nil, err
 	}
