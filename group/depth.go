@@ -13,7 +13,7 @@ import (
 //
 //   - A bot's first direct answer to that person's message has depth 1, whatever was said since.
 //   - A piece of an answer has the depth of the piece before it: its sender's neighbour with the same parent or of the
-//     same send, at most pieceGap later. With [policy.Count.Turns] so has each neighbour of one sender.
+//     same send, at most pieceGap after its last write. With [policy.Count.Turns] so has each neighbour of one sender.
 //   - A reply to a bot's message of this round is one deeper than that message, and than what its own sender has said
 //     in the round. So two bots that answer each other at the same moment are equally deep.
 //   - Any other message counts all that bots have said in the round. Direct answers to the person count once together,
@@ -30,7 +30,8 @@ import (
 // other bot at most L messages a round. So N bots, each of which speaks once to the person and once for each message
 // that it is given, say at most N + N(N-1)L messages, whatever order and delay the messages have.
 
-// pieceGap is how long after a piece of an answer the next may follow. A later one counts as a message of its own.
+// pieceGap is how long after the last write of a piece of an answer the next may follow. A later one counts as a
+// message of its own.
 const pieceGap = 10 * time.Second
 
 // maxDepth is where counting ends: MAX_BOT_REPLY_DEPTH goes no higher.
@@ -200,7 +201,7 @@ func continues(before, o *Line, turns bool) bool {
 	}
 	sameParent := o.Parent != "" && o.Parent == before.Parent
 	sameSend := o.PartOf != "" && o.PartOf == cmp.Or(before.PartOf, before.ID)
-	return turns || (sameParent || sameSend) && between(before.TS, o.TS) <= pieceGap
+	return turns || (sameParent || sameSend) && between(before.TS+before.Took, o.TS) <= pieceGap
 }
 
 // between is the time from one ts to another, both of which are believed.

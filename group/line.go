@@ -16,6 +16,7 @@ type Line struct {
 	User   relay.OpenID    `json:"user,omitempty"`   // the person's id, as the app knows it that heard the message
 	Han    bool            `json:"han,omitempty"`    // a person's, in Chinese
 	TS     relay.Millis    `json:"ts"`
+	Took   relay.Millis    `json:"took,omitempty"`    // from TS to when its text was final
 	UserTS relay.Millis    `json:"user_ts,omitempty"` // when a person last spoke, as far as the bot knew
 	Parent relay.MessageID `json:"parent,omitempty"`
 	Root   relay.MessageID `json:"root,omitempty"`
@@ -92,8 +93,9 @@ func (l *Line) judge(v Verdict) {
 // lineOf is the message of an event as a line.
 func (s *State) lineOf(e *Event) *Line {
 	m := e.Msg
-	l := &Line{ID: m.ID(), TS: s.believed(m.TS), UserTS: m.UserTS, Parent: m.ParentID, Root: m.RootID, Thread: m.ThreadID,
-		PartOf: relay.MessageID(m.Metadata.Text(MetaPartOf)), Named: e.Names}
+	l := &Line{ID: m.ID(), TS: s.believed(m.TS), Took: s.believed(m.Final()) - s.believed(m.TS), UserTS: m.UserTS,
+		Parent: m.ParentID, Root: m.RootID, Thread: m.ThreadID, Named: e.Names,
+		PartOf: relay.MessageID(m.Metadata.Text(MetaPartOf))}
 	if m.Role == relay.RoleUser {
 		l.Person, l.User, l.Han = m.SenderName, m.SenderID, HasHan(m.Content)
 	} else {

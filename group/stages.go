@@ -43,7 +43,6 @@ type arrival struct {
 	Names   Names            `json:"names,omitzero"`
 	Stage   int              `json:"stage"` // the next one
 	At      relay.Millis     `json:"at"`    // when it came
-	Final   relay.Millis     `json:"final"` // when its text was final, as far as that is believed
 	History bool             `json:"history,omitempty"`
 	Shared  bool             `json:"shared,omitempty"` // a person's message: it is only recorded
 	Until   relay.Millis     `json:"until,omitempty"`  // when a native one waits no longer
@@ -77,8 +76,7 @@ func (s *State) arrived(e *Event) {
 		s.effect(Effect{Do: Stop, ID: id, Msg: m, Reason: relay.OwnMessage})
 		return
 	}
-	s.enter(&arrival{ID: m.ID(), Msg: m, Names: e.Names, At: s.now, Final: s.believed(m.Final()), History: e.History,
-		unread: e.Reason, why: e.Body})
+	s.enter(&arrival{ID: m.ID(), Msg: m, Names: e.Names, At: s.now, History: e.History, unread: e.Reason, why: e.Body})
 }
 
 // enter takes a message through the stages as far as it goes.
@@ -287,7 +285,7 @@ func (s *State) stopBySettings(a *arrival) verdict {
 	l, set := s.byID[a.ID], s.settings()
 	why := s.bySettings(l, &set)
 	switch {
-	case a.History || s.isOld(a.Final, a.At):
+	case a.History || l != nil && s.isOld(l.TS+l.Took, a.At):
 		return stop(relay.Expired)
 	case why != relay.Pass:
 		return stop(why)

@@ -113,7 +113,7 @@ func (s *story) say(ctx context.Context, a *actor, args []string) error {
 		return fmt.Errorf("got relay_msg_id %q, want the message's own id", id)
 	}
 	if textAt(answer, "relayed") == "true" {
-		s.said = append(s.said, saying{string(a.cfg.Agent), args[1], fields["content"].(string)})
+		s.said = append(s.said, saying{string(a.cfg.Agent), args[0], args[1], fields["content"].(string)})
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (s *story) report(ctx context.Context, a *actor, route string, fields docum
 			fields["metadata"] = document{"chat_type": v}
 		case name == "fields":
 			var add document
-			if err := json.Unmarshal([]byte(v), &add); err != nil {
+			if err := json.Unmarshal([]byte(s.times(v)), &add); err != nil {
 				return nil, err
 			}
 			maps.Copy(fields, add)

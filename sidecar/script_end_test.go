@@ -54,7 +54,7 @@ func (s *story) oneVerdict(a *actor) error {
 		verdicts := []string{}
 		for _, e := range a.events {
 			switch {
-			case e.id != m.id:
+			case e.id != m.id || !strings.HasSuffix(textAt(e.doc, "chat_id"), m.chat):
 			case e.kind == "delivery":
 				verdicts = append(verdicts, "delivered")
 			case e.kind == "stop" && textAt(e.doc, "reason") != "duplicate":
@@ -105,7 +105,7 @@ func (s *story) discreetLogs() error {
 					return fmt.Errorf("the log of %s: the decision has no %s: %s", name, key, line)
 				}
 			}
-			id := textAt(entry, "msg_id")
+			id := textAt(entry, "chat") + textAt(entry, "msg_id")
 			if decided[id] {
 				return fmt.Errorf("the log of %s: decided twice: %s", name, line)
 			}

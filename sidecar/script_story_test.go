@@ -44,7 +44,7 @@ type story struct {
 }
 
 // saying is a message that a sidecar accepted and relays.
-type saying struct{ agent, id, content string }
+type saying struct{ agent, chat, id, content string }
 
 // channels gives every story on Redis a channel of its own.
 var channels struct {
