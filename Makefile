@@ -70,7 +70,8 @@ RATE ?= 20,50,100,200
 SECONDS ?= 10
 CLUSTER ?= false
 scale: verify-tools ## how many bots and groups one Redis bears: BOTS, GROUPS, RATE (messages a second), SECONDS, CLUSTER=true
-	$(GO) run ./internal/test/scale -bots '$(BOTS)' -groups '$(GROUPS)' -rate '$(RATE)' -seconds '$(SECONDS)' -cluster='$(CLUSTER)' -out scale.jsonl
+	$(GO) test -count=1 -timeout 0 -run '^TestScale$$' -v ./internal/test/bench -bots '$(BOTS)' -groups '$(GROUPS)' -rates '$(RATE)' -seconds '$(SECONDS)' \
+		-cluster='$(CLUSTER)' -out '$(CURDIR)/scale.jsonl'
 
 scale-plots: ## the plots of docs/scaling.md, from docs/scaling.jsonl
 	cd scripts/scaleplot && $(GO) run . ../../docs/scaling.jsonl ../../docs/images

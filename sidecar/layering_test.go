@@ -72,7 +72,6 @@ var mayImport = map[string][]string{
 	"internal/wait":             {},
 	"internal/weborigin":        {},
 	"internal/test/bench":       {},
-	"internal/test/scale":       {"internal/loopback", "internal/test/redistest", "internal/sse", "internal/subprocess"},
 	"internal/test/simtest":     {},
 	"internal/test/talktest":    {},
 	"internal/test/verify":      {},

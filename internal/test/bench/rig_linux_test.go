@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -40,7 +41,7 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 	return dir, err
 })
 
-func program(b *testing.B, name string) string {
+func program(b testing.TB, name string) string {
 	b.Helper()
 	dir, err := programs()
 	if err != nil {
@@ -60,7 +61,7 @@ type daemon struct {
 }
 
 // startDaemon runs a program and waits until path answers 200.
-func startDaemon(b *testing.B, path, ready string, env ...string) *daemon {
+func startDaemon(b testing.TB, path, ready string, env ...string) *daemon {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,28 +96,30 @@ func startDaemon(b *testing.B, path, ready string, env ...string) *daemon {
 	}
 }
 
-func startSidecar(b *testing.B, dir, redisURL, agent string) *daemon {
+func startSidecar(b testing.TB, dir, redisURL, agent string, more ...string) *daemon {
 	b.Helper()
-	return startDaemon(b, program(b, "feishu-relay"), "/readyz", "AGENT_NAME="+agent, "DATA_DIR="+dir,
-		"REDIS_URL="+redisURL, "RELAY_CHANNEL="+channel, "MAX_BOT_REPLY_DEPTH=1000", "BOT_REPLY_LLM_THRESHOLD=1000")
+	env := append(more, "AGENT_NAME="+agent, "DATA_DIR="+dir, "REDIS_URL="+redisURL, "RELAY_CHANNEL="+channel,
+		"MAX_BOT_REPLY_DEPTH=1000", "BOT_REPLY_LLM_THRESHOLD=1000")
+	return startDaemon(b, program(b, "feishu-relay"), "/readyz", env...)
+}
+
+// open opens the stream until the benchmark ends.
+func (d *daemon) open(b testing.TB) io.Reader {
+	b.Helper()
+	resp, err := http.Get(d.url + "/v1/stream")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = resp.Body.Close() })
+	return resp.Body
 }
 
 // read reads the stream until the benchmark ends, and tells of each message.
 func (d *daemon) read(b *testing.B, got chan<- struct{}) {
 	b.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/v1/stream", nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		b.Fatal(err)
-	}
-	done := make(chan struct{})
+	stream := d.open(b)
 	go func() {
-		defer close(done)
-		lines := bufio.NewReaderSize(resp.Body, 64<<10)
+		lines := bufio.NewReaderSize(stream, 64<<10)
 		for {
 			line, err := lines.ReadSlice('\n')
 			if bytes.HasPrefix(line, []byte("event: message")) {
@@ -127,11 +130,6 @@ func (d *daemon) read(b *testing.B, got chan<- struct{}) {
 			}
 		}
 	}()
-	b.Cleanup(func() {
-		cancel()
-		<-done
-		_ = resp.Body.Close()
-	})
 }
 
 // rss is what a process has in memory, in MiB.

@@ -68,9 +68,11 @@ func printTable(w io.Writer, bars []bar, f figures) {
 	for _, b := range bars {
 		ours, bare, ratio, verdict := "–", "–", "–", "not measured"
 		if r := measure(b, f); r.rounds > 0 {
-			ours, bare, ratio, verdict = b.ours.text(r.ours), b.ours.text(r.bare), fmt.Sprintf("%.2f", r.ratio), b.verdict(r.ratio)
+			ours, bare, ratio, verdict = b.ours.text(r.ours), b.ours.text(r.bare), fmt.Sprintf("%.2f", r.ratio),
+				b.verdict(r.ratio)
 		}
-		fmt.Fprintf(table, "| %s \t| %s \t| %s \t| %s \t| %s \t| %s \t| %s \t|\n", b.number, b.what, ours, bare, ratio, b.aimText(), verdict)
+		fmt.Fprintf(table, "| %s \t| %s \t| %s \t| %s \t| %s \t| %s \t| %s \t|\n", b.number, b.what, ours, bare, ratio,
+			b.aimText(), verdict)
 	}
 	_ = table.Flush()
 }

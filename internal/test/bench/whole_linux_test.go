@@ -32,7 +32,8 @@ func BenchmarkWholeWay(b *testing.B) {
 			from := startSidecar(b, dir, srv.URL(), "agent_a")
 			got := make(chan struct{}, perWhole)
 			startSidecar(b, dir, srv.URL(), "agent_b").read(b, got)
-			p := &poster{url: from.url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callers}}, person: person}
+			p := &poster{url: from.url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callers}},
+				person: person}
 			var accepted, delivered []float64
 			for b.Loop() {
 				start := time.Now()
@@ -74,19 +75,25 @@ func (p *poster) post(b *testing.B, caller int) {
 func (p *poster) call(b *testing.B, path string, chat int, body map[string]any) {
 	body["chat_id"], body["content"] = fmt.Sprintf("oc_84d1a7e5%04d", chat), text
 	body["message_id"], body["ts"] = fmt.Sprintf("om_dc13264520392913993dd051%08d", p.seq.Add(1)), time.Now().UnixMilli()
+	if err := post(p.client, p.url+path, body); err != nil {
+		b.Error(err)
+	}
+}
+
+// post posts a message, which has to be accepted.
+func post(client *http.Client, url string, body map[string]any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
-		b.Error(err)
-		return
+		return err
 	}
-	resp, err := p.client.Post(p.url+path, "application/json", bytes.NewReader(data))
+	resp, err := client.Post(url, "application/json", bytes.NewReader(data))
 	if err != nil {
-		b.Error(err)
-		return
+		return err
 	}
-	_, _ = io.Copy(io.Discard, resp.Body)
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusAccepted {
-		b.Errorf("%s answered %d", path, resp.StatusCode)
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusAccepted {
+		err = fmt.Errorf("%s answered %d %.200s", url, resp.StatusCode, answer)
 	}
+	return err
 }
