@@ -166,7 +166,7 @@ func (w *world) open(name string) {
 	w.apply(e)
 }
 
-// close ends a connection. Its writes are lost.
+// close ends a connection. Its writes are lost, unless the bot names one of them, or a later one, to the stream.
 func (w *world) close(name string) {
 	conn := w.conns[name]
 	delete(w.conns, name)
@@ -174,7 +174,6 @@ func (w *world) close(name string) {
 	for _, f := range w.flight {
 		if f.Conn == conn && f.Channel == name {
 			w.again[f.Key] = true
-			delete(w.on, f.Key)
 		} else {
 			left = append(left, f)
 		}

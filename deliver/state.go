@@ -392,7 +392,10 @@ func (s *State) failed(x *item, why Result, detail string) {
 
 // again has x written again after a pause.
 func (s *State) again(x *item, why Result) {
-	switch x.Conn = 0; {
+	if why != Broken || x.Conn == s.d.Conns[x.Channel] { // else the reader who was there may have it, and name it
+		x.Conn = 0
+	}
+	switch {
 	case x.Why != "":
 		s.end(x, Withdrawn, "")
 	case why == NotWritten || why == Broken:

@@ -73,16 +73,9 @@ type Mention struct {
 type Metadata map[string]json.RawMessage
 
 // Text returns the string value of key, or "".
-func (m Metadata) Text(key string) string {
-	raw, ok := m[key]
-	if !ok {
-		return ""
-	}
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
+func (m Metadata) Text(key string) (text string) {
+	_ = json.Unmarshal(m[key], &text)
+	return text
 }
 
 // Message is a chat message that one sidecar shares with the others: a line of
@@ -130,14 +123,8 @@ const MetaFinal = "final_ts"
 // Final is the time at which the text of m was final, by its sender's clock:
 // its ts, unless [MetaFinal] is later.
 func (m *Message) Final() Millis {
-	raw, ok := m.Metadata[MetaFinal]
-	if !ok {
-		return m.TS
-	}
-	var at Millis
-	if json.Unmarshal(raw, &at) != nil {
-		return m.TS
-	}
+	at := m.TS
+	_ = json.Unmarshal(m.Metadata[MetaFinal], &at)
 	return max(at, m.TS)
 }
 

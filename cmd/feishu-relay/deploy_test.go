@@ -79,9 +79,9 @@ type (
 	}
 )
 
-// notOurs are variables of a sidecar that somebody else reads: the Go runtime,
-// and REDIS_URL next to it.
-var notOurs = []string{"GOMEMLIMIT", "REDIS_PASSWORD"}
+// notOurs are variables of a sidecar that somebody else reads,
+// next to REDIS_URL.
+var notOurs = []string{"REDIS_PASSWORD"}
 
 func deployed(t *testing.T, name string) string {
 	t.Helper()

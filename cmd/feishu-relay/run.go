@@ -17,10 +17,7 @@ import (
 
 // The garbage collector lets the heap, of some MiB, grow to five times its size: it costs a quarter of the processor
 // otherwise. Near memoryLimit it runs more often, because the deployments allow 256 MiB.
-const (
-	gcPercent   = 400
-	memoryLimit = 224 << 20
-)
+const gcPercent, memoryLimit = 400, 224 << 20
 
 type runCommand struct{}
 
@@ -47,10 +44,8 @@ func (*runCommand) run(p *cli, _ []string) error {
 		f := n.in(words.Words{})
 		logger.Warn("a setting may have unexpected effects", "detail", f.Detail, "mend", f.Mend)
 	}
-	if os.Getenv("GOGC") == "" {
+	if os.Getenv("GOGC")+os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(gcPercent)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	if os.Getenv("DATA_DIR") == "" {
