@@ -236,10 +236,10 @@ func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effe
 			}
 			break
 		}
+		l.opts.Failed(err) // before somebody is told, who may ask what is wrong
 		if first {
 			close(*l.refusing.Load())
 		}
-		l.opts.Failed(err)
 		if l.next(ctx, nil, time.Now().Add(retryAfter)); ctx.Err() != nil {
 			l.left = records
 			return
