@@ -57,9 +57,6 @@ func TestCrashAtRandom(t *testing.T) {
 		for _, folders := range []string{"shared", "separate"} {
 			t.Run(backend+"/"+folders, func(t *testing.T) {
 				t.Parallel()
-				if backend == "file" {
-					naiveFileMustLose(t)
-				}
 				kills := max(1, killsWanted(t)/2)
 				s := setup{separate: folders == "separate", webhooks: []int{1}, callers: 2}
 				s.change = wantsMentions(t, 2, "oc_3")
@@ -157,7 +154,8 @@ func TestCrashAtNamedPoints(t *testing.T) {
 	}
 }
 
-// crashAt lets bots talk while one sidecar goes through the lives of a point.
+// crashAt lets bots talk while one sidecar goes through the lives of a point. In the end both sidecars show what became
+// of each message.
 func crashAt(c *cluster, point crashStep, chat string) {
 	ctx := limited(c.t)
 	victim := c.bots[point.victim].side
@@ -176,6 +174,11 @@ func crashAt(c *cluster, point crashStep, chat string) {
 	c.talkUntil(ctx, up, 2, chat, "oc_all")
 	must(c.t, failed)
 	c.settle(ctx)
+	for _, viewer := range c.bots {
+		for _, b := range c.bots {
+			c.wantOutcomes(ctx, viewer, b.name, chat)
+		}
+	}
 }
 
 // A sidecar is killed while it takes in a user's message that no other bot

@@ -290,30 +290,6 @@ func (h *history) eachMailOnce(t *testing.T, mayHaveDied ...*bot) {
 	}
 }
 
-// A sidecar is killed right after its bot was given a message, before that is noted, and right after
-// the message was settled, when it is not handed over again: everybody can read what became of it.
-func TestOutcomesOfSettledMessagesSurvive(t *testing.T) {
-	t.Parallel()
-	for _, backend := range backends {
-		for victim, door := range []string{"stream", "webhook"} {
-			t.Run(backend+"/"+door, func(t *testing.T) {
-				t.Parallel()
-				c := newCluster(t, onBackend(t, backend, setup{bots: 2, webhooks: []int{1}}))
-				const chat = "oc_1"
-				lives := []string{"delivered:2", "inject:1", "delivered:1"}
-				crashAt(c, crashStep{name: "settled", victim: victim, lives: lives}, chat)
-				ctx := limited(t)
-				c.finish(ctx)
-				for _, viewer := range c.bots {
-					for _, b := range c.bots {
-						c.wantOutcomes(ctx, viewer, b.name, chat)
-					}
-				}
-			})
-		}
-	}
-}
-
 // wantOutcomes waits until viewer shows, for each message of a chat that a bot was given,
 // that it was.
 func (c *cluster) wantOutcomes(ctx context.Context, viewer *bot, name, chat string) {

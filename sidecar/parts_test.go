@@ -254,3 +254,20 @@ func TestFilesWithoutTheirSize(t *testing.T) {
 		}
 	}
 }
+
+// The usual spellings of the commands with which a bot ends a task are commands, and what is behind them is the reason.
+func TestSpellingsOfCommands(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"/fail": {"/fail", "it says /fail"}, "/FAIL no compiler": {"/fail", "no compiler"},
+		"/fail　没有编译器": {"/fail", "没有编译器"}, "/fail。没有编译器": {"/fail", "没有编译器"},
+		"**/fail** no compiler": {"/fail", "no compiler"}, "`/fail` no compiler": {"/fail", "no compiler"},
+		"`/fail no compiler`": {"/fail", "no compiler"}, "@researcher /fail no compiler": {"/fail", "no compiler"},
+		"/fail - no compiler": {"/fail", "no compiler"}, "／fail 没有编译器": {"/fail", "没有编译器"},
+		"/reject！没有编译器": {"/reject", "没有编译器"}, "**/reject**": {"/reject", "it says /reject"},
+		"/failure is handled": {}, "it says /fail": {}, "@researcher it is written": {},
+	} {
+		if reason, word := command(text); [2]string{word, reason} != want {
+			t.Errorf("%q: got %q with %q, want %q", text, word, reason, want)
+		}
+	}
+}

@@ -173,51 +173,6 @@ func TestAnswerToATaskThatHasJustEnded(t *testing.T) {
 	}
 }
 
-// The usual spellings of the commands are commands.
-func TestSpellingsOfCommands(t *testing.T) {
-	t.Parallel()
-	for name, spellings := range map[string]map[string]string{
-		"fail": {"/fail": "failed", "/FAIL no compiler": "failed", "/fail　没有编译器": "failed", "/fail。没有编译器": "failed",
-			"**/fail** no compiler": "failed", "`/fail` no compiler": "failed", "`/fail no compiler`": "failed",
-			"@researcher /fail no compiler": "failed"},
-		"others": {"/fail - no compiler": "failed", "／fail 没有编译器": "failed", "/reject！没有编译器": "rejected",
-			"**/reject**": "rejected", "/failure is handled": "completed", "it says /fail": "completed",
-			"@researcher it is written": "completed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var p *pairByMail
-			p = newPairByMail(t, func(c *sidecar.Config) { c.Mailbox.MaxTasks = 100 }, func(b *sdkBot, h heard) {
-				_, says, _ := strings.Cut(strings.Split(h.Text, "\n")[0], "say: ")
-				p.reply(b, h, "", says)
-			})
-			for says := range spellings {
-				p.gives("say: " + says)
-			}
-			p.until("all tasks have ended", func() bool {
-				for _, state := range p.states() {
-					if state == "accepted" || state == "pending" || state == "working" {
-						return false
-					}
-				}
-				return true
-			})
-			for task, got := range p.states() {
-				if want := spellings[strings.TrimPrefix(task, "say: ")]; got != want {
-					t.Errorf("%q makes the task %s, want %s", task, got, want)
-				}
-			}
-			p.asker.mu.Lock()
-			defer p.asker.mu.Unlock()
-			for _, in := range p.asker.got {
-				if strings.Contains(in.Content, "compiler") && in.Content != "no compiler" {
-					t.Errorf("the reason is %q", in.Content)
-				}
-			}
-		})
-	}
-}
-
 // Two bots that answer everything, with replies or with messages of their own, come to an end.
 func TestBotsThatAnswerEverythingEnd(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,6 @@ import (
 // Roles of this binary when a test starts it as a process of its own.
 const (
 	sidecarEnv = "SIDECAR_TEST_CONFIG" // file of a configuration: be that sidecar
-	naiveEnv   = "SIDECAR_TEST_NAIVE"  // file of a queue: be a writer that dies in the middle of a line
 	crashEnv   = "CRASH_AT"            // <step>:<n>: be killed at the n-th time of a step
 	killsEnv   = "CRASH_KILLS"         // how many sidecars the long crash tests kill
 )
@@ -38,16 +37,11 @@ const (
 const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
-	var err error
-	switch {
-	case os.Getenv(sidecarEnv) != "":
-		err = beSidecar(os.Getenv(sidecarEnv), os.Getenv(crashEnv))
-	case os.Getenv(naiveEnv) != "":
-		err = beNaiveWriter(os.Getenv(naiveEnv))
-	default:
+	config := os.Getenv(sidecarEnv)
+	if config == "" {
 		os.Exit(m.Run())
 	}
-	if err != nil {
+	if err := beSidecar(config, os.Getenv(crashEnv)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

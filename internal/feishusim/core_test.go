@@ -6,40 +6,6 @@ import (
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 )
 
-func TestAUsersMessageReachesTheSDK(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB"})
-	a, b := r.connect(r.apps[0]), r.connect(r.apps[1])
-	id := r.say("hello @BotA, please")
-	ea, eb := r.next(a), r.next(b)
-	for _, e := range []*larkim.P2MessageReceiveV1{ea, eb} {
-		if got := *e.Event.Message.MessageId; got != id {
-			t.Errorf("message id: got %s, want %s", got, id)
-		}
-		if got, want := *e.Event.Message.Content, `{"text":"hello @_user_1, please"}`; got != want {
-			t.Errorf("content: got %s, want %s", got, want)
-		}
-		if got := *e.Event.Sender.SenderType; got != "user" {
-			t.Errorf("sender type: got %s", got)
-		}
-	}
-	m := ea.Event.Message.Mentions[0]
-	if got, want := *m.Id.OpenId, r.OpenID(r.apps[0].ID, r.apps[0].ID); got != want {
-		t.Errorf("mention: got %s, want BotA as BotA sees itself %s", got, want)
-	}
-	if got := *eb.Event.Message.Mentions[0].Id.OpenId; got == *m.Id.OpenId {
-		t.Error("both apps see BotA by the same open_id")
-	}
-	if got, want := *eb.Event.Sender.SenderId.OpenId, r.OpenID(r.apps[1].ID, r.ann.ID); got != want {
-		t.Errorf("sender: got %s, want %s", got, want)
-	}
-	for _, app := range r.apps {
-		_, err := r.WaitDelivery(r.soon(), func(d Delivery) bool { return d.App == app.ID && d.MessageID == id && d.Acked == 200 })
-		if err != nil {
-			t.Errorf("%s did not acknowledge: %v", app.Name, err)
-		}
-	}
-}
-
 func TestABotsMessage(t *testing.T) {
 	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB", Scopes: append(DefaultScopes(), ScopeAtIncludeBot)})
 	b := r.connect(r.apps[1])

@@ -1,7 +1,6 @@
 package feishusim
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -115,101 +114,4 @@ func TestTheScheduleOfRedelivery(t *testing.T) {
 		s.apps[a.ID].conns = nil // none to close
 		s.mu.Unlock()
 	})
-}
-
-func TestEventsWaitForABotThatIsAway(t *testing.T) {
-	o := quick
-	o.Redeliver = []time.Duration{time.Hour}
-	r := newRoom(t, o, App{Name: "BotA"})
-	var ids []string
-	for i := range 3 {
-		ids = append(ids, r.say(fmt.Sprint("message ", i)))
-	}
-	a := r.connect(r.apps[0])
-	for range ids {
-		got := r.next(a)
-		if !slices.Contains(ids, *got.Event.Message.MessageId) {
-			t.Errorf("got %s, want one of %v", *got.Event.Message.MessageId, ids)
-		}
-	}
-	if err := r.until(r.soon(), func() bool { return len(r.Server.apps[a.app.ID].pending) == 0 }); err != nil {
-		t.Fatal(err)
-	}
-	r.Fault(Fault{Kind: FaultNoAck, App: a.app.ID, Count: 1})
-	id := r.say("again")
-	r.next(a)
-	if _, err := r.WaitDelivery(r.soon(), func(d Delivery) bool { return d.MessageID == id }); err != nil {
-		t.Fatal(err)
-	}
-	r.Fault(Fault{Kind: FaultDrop, App: a.app.ID})
-	if got := *r.next(a).Event.Message.MessageId; got != id {
-		t.Errorf("after the reconnect: got %s, want %s", got, id)
-	}
-}
-
-func TestFaultsOfDelivery(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		fault Fault
-		check func(t *testing.T, r *room, a *bot)
-	}{
-		{"fragments arrive whole", Fault{Kind: FaultFragment, Parts: 3, Delay: 200 * time.Millisecond}, func(t *testing.T, r *room, a *bot) {
-			// The SDK takes pieces that come at once on several goroutines, which is a data race (docs/feishu.md 1.5).
-			id := r.say(strings.Repeat("long ", 1000))
-			if _, err := r.WaitDelivery(r.soon(), func(d Delivery) bool { return d.MessageID == id && d.Acked == 200 }); err != nil {
-				t.Error(err)
-			}
-		}},
-		{"twice", Fault{Kind: FaultDuplicate, Count: 1}, func(t *testing.T, r *room, a *bot) {
-			r.say("hello")
-			if one, two := r.next(a), r.next(a); one.EventV2Base.Header.EventID != two.EventV2Base.Header.EventID {
-				t.Error("another event_id")
-			}
-		}},
-		{"late", Fault{Kind: FaultDelay, Delay: 200 * time.Millisecond, Count: 1}, func(t *testing.T, r *room, a *bot) {
-			first := r.say("first")
-			second := r.say("second")
-			r.next(a)
-			r.next(a)
-			if d := r.Deliveries(); d[0].MessageID != second || d[1].MessageID != first {
-				t.Errorf("got %v, want the late one last", d)
-			}
-		}},
-		{"lost at first", Fault{Kind: FaultLose, Count: 1}, func(t *testing.T, r *room, a *bot) {
-			id := r.say("hello")
-			if got := *r.next(a).Event.Message.MessageId; got != id || r.Deliveries()[0].Attempt != 2 {
-				t.Errorf("got %s, %v", got, r.Deliveries())
-			}
-		}},
-		{"not acknowledged", Fault{Kind: FaultNoAck, Count: 1}, func(t *testing.T, r *room, a *bot) {
-			id := r.say("hello")
-			r.next(a)
-			if got := *r.next(a).Event.Message.MessageId; got != id {
-				t.Errorf("got %s, want it again", got)
-			}
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			o := quick
-			o.AckTimeout = 300 * time.Millisecond
-			r := newRoom(t, o, App{Name: "BotA"})
-			a := r.connect(r.apps[0])
-			r.Fault(tt.fault)
-			tt.check(t, r, a)
-		})
-	}
-}
-
-// An answer that is late comes after the event of what was sent.
-func TestAnAnswerIsLate(t *testing.T) {
-	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB", Scopes: append(DefaultScopes(), ScopeGroupAll)})
-	b := r.connect(r.apps[1])
-	r.Fault(Fault{Kind: FaultAnswer, Route: "POST /open-apis/im/v1/messages", Applied: true, Delay: 30 * time.Millisecond})
-	first := r.mustSend(r.client(r.apps[0]), "text", textOf("early"))
-	if !slices.ContainsFunc(r.Deliveries(), func(d Delivery) bool { return d.MessageID == first }) {
-		t.Error("the answer came before the event")
-	}
-	if got := *r.next(b).Event.Message.MessageId; got != first {
-		t.Errorf("got %s, want %s", got, first)
-	}
 }

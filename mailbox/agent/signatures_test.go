@@ -179,17 +179,21 @@ func TestNewSecretWhileMailWaits(t *testing.T) {
 // Who writes to an agent with another secret hears that its message was not taken, also
 // where it asked for no acknowledgement.
 func TestReceiverWithAnotherSecret(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		other := func(o *agent.Options) { o.Signing.Secret = "another" }
-		a, b := w.agent("a", w.signing()), w.agent("b", w.signing(), other)
-		a.say(b, "hello", func(e *mailbox.Envelope) { e.ID = "m1" })
-		time.Sleep(time.Minute)
-		same(t, "given", b.texts(), []string{})
-		if told := strings.Join(a.texts(), "\n"); !strings.Contains(told, "your message m1: b set it aside") {
-			t.Errorf("the bot is told %q", told)
-		}
-		if dead := a.DeadLetters(); len(dead) != 1 {
-			t.Errorf("dead letters %+v,", dead)
-		}
-	})
+	for _, ack := range []bool{false, true} {
+		in(t, func(t *testing.T, w *world) {
+			other := func(o *agent.Options) { o.Signing.Secret = "another" }
+			a, b := w.agent("a", w.signing()), w.agent("b", w.signing(), other)
+			a.say(b, "hello", func(e *mailbox.Envelope) { e.ID, e.Metadata.RequiresAck = "m1", ack })
+			time.Sleep(time.Minute)
+			same(t, "given", b.texts(), []string{})
+			told := strings.Join(a.texts(), "\n")
+			if !ack && !strings.Contains(told, "your message m1: b set it aside") {
+				t.Errorf("the bot is told %q", told)
+			}
+			dead := a.DeadLetters()
+			if len(dead) != 1 || dead[0].Code != mailbox.InvalidMessage || dead[0].Attempts != 1 {
+				t.Errorf("dead letters %+v", dead)
+			}
+		})
+	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/mailbox"
@@ -67,42 +66,10 @@ func TestSentinel(t *testing.T) {
 	passes(t, "redis+sentinel://"+sentinel.Addr()+"/main", rawClient(t, srv.URL()))
 }
 
-// Each form of rediss, with a client's certificate.
-func TestTLS(t *testing.T) {
-	verify.Only(t)
-	t.Parallel()
-	for _, form := range redistest.StartTLSForms(t, t.TempDir()) {
-		t.Run(form.Name, func(t *testing.T) {
-			opts, err := redislink.ParseURL(form.Direct)
-			if err != nil {
-				t.Fatal(err)
-			}
-			raw := redis.NewUniversalClient(opts).(*redis.Client)
-			defer raw.Close()
-			if err := raw.FlushAll(t.Context()).Err(); err != nil { // the Sentinel's server has mail of the form before
-				t.Fatal(err)
-			}
-			passes(t, form.URL, raw)
-		})
-	}
-}
-
-func TestUnixSocket(t *testing.T) {
-	srv := redistest.StartUnix(t, "--requirepass", "pw")
-	url := "unix://:pw@" + srv.Addr()
-	passes(t, url, rawClient(t, url))
-}
-
 // The user of docs/redis.md may do all that is needed, and needs nothing else.
 func TestUserInTheDocs(t *testing.T) {
 	t.Parallel()
 	srv := redistest.StartRestricted(t, "../../docs/redis.md")
 	passes(t, srv.RestrictedURL(), rawClient(t, srv.URL()))
 	srv.Refused(t)
-}
-
-func TestPasswordAndDatabase(t *testing.T) {
-	srv := redistest.Start(t, "--requirepass", "pw")
-	url := "redis://:pw@" + srv.Addr() + "/3"
-	passes(t, url, rawClient(t, url))
 }
