@@ -44,6 +44,8 @@ type exchange struct {
 	asked relay.MessageID // that person's message; "": not known
 	// unknown: a person spoke whose message is not here.
 	unknown bool
+	// deep: the count ends at a message of the same bot that has maxDepth.
+	deep bool
 }
 
 // depth counts l, a bot's message, which may be among the lines; began is when its round began.
@@ -61,7 +63,6 @@ func (s *State) exchange(l *Line) exchange {
 	}
 	topicGroup := l.Thread != "" && !slices.ContainsFunc(s.d.Lines, func(o *Line) bool { return o.Thread == "" })
 	thread, root, visited := l.Thread, l.Root, map[string]bool{}
-	in := func(o *Line) bool { return o.Thread == thread }
 	for {
 		visited[thread] = true
 		oldest := before
@@ -69,9 +70,10 @@ func (s *State) exchange(l *Line) exchange {
 		if len(x.lines) == 1 && l.UserTS <= l.TS {
 			cut = max(cut, l.UserTS)
 		}
-		for i := before - 1; i >= 0 && len(x.lines) < maxDepth; i-- {
+		for i := before - 1; i >= 0 && len(x.lines) < maxDepth && !x.deep; i-- {
 			o := s.d.Lines[i]
-			if !in(o) || o.ID == l.ID {
+			opens := topicGroup && thread == "" && (o.Root == "" || o.Root == o.ID) // a topic, before that of l
+			if o.Thread != thread && !opens || o.ID == l.ID {
 				continue
 			}
 			if o.UserTS <= o.TS {
@@ -87,7 +89,7 @@ func (s *State) exchange(l *Line) exchange {
 			case o.Bot != "":
 				oldest, root = i, cmp.Or(root, o.Root)
 				if !o.Recalled || s.had(o) {
-					x.lines = append(x.lines, o)
+					x.lines, x.deep = append(x.lines, o), o.Bot == l.Bot && o.Depth >= maxDepth
 				}
 			}
 		}
@@ -100,16 +102,12 @@ func (s *State) exchange(l *Line) exchange {
 		case thread == "" || root == "" && !topicGroup || root != "" && (r == nil || r.TS > l.TS):
 			return x
 		case root == "": // the topics that were opened before
-			in = func(o *Line) bool { return o.Root == "" || o.Root == o.ID }
 			thread, before = "", oldest
 		case r.Bot == "":
 			x.began, x.asked = r.TS, r.ID
 			return x
 		case r.Thread == thread: // it was counted with its topic
 			thread, before = "", slices.Index(s.d.Lines, r)
-			if topicGroup {
-				in = func(o *Line) bool { return o.Root == "" || o.Root == o.ID }
-			}
 		case visited[r.Thread]:
 			return x
 		default:
@@ -134,7 +132,7 @@ func (s *State) count(x *exchange, l *Line) int {
 	c := s.d.Config.Count
 	slices.Reverse(x.lines)
 	last, start := len(x.lines)-1, 0
-	answered, joined := map[relay.AgentName]bool{}, map[relay.MessageID]bool{}
+	answered, joined := map[relay.AgentName]bool{l.Bot: x.deep}, map[relay.MessageID]bool{}
 	n, own, parent, first := 0, 0, 0, false
 	for i, o := range x.lines {
 		first = x.answers(s, o) && !answered[o.Bot]
@@ -216,16 +214,19 @@ func (s *State) had(l *Line) bool {
 // spoke is when a person spoke last in a conversation up to a time, or let its bots go on; 0: not known.
 func (s *State) spoke(thread string, until relay.Millis) relay.Millis {
 	at := s.continued(thread, until)
-	for i := s.after(until) - 1; i >= 0; i-- {
-		o := s.d.Lines[i]
+	for _, o := range slices.Backward(s.d.Lines[:s.after(until)]) {
 		switch {
 		case o.TS <= at:
 			return at
 		case o.Thread != thread:
+			continue
 		case o.Bot == "":
 			return max(at, o.TS)
 		case o.UserTS <= o.TS:
 			at = max(at, o.UserTS)
+		}
+		if o.Depth >= maxDepth { // as far back as bots count
+			return at
 		}
 	}
 	return at

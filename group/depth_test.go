@@ -61,8 +61,11 @@ func talk(t *testing.T, history string) (lines []*Line) {
 
 // TestDepth asks for the last message of each history, unless of names another.
 func TestDepth(t *testing.T) {
-	turns := policy.Count{Turns: true}
-	idle := policy.Count{IdleReset: time.Minute}
+	turns, idle := policy.Count{Turns: true}, policy.Count{IdleReset: time.Minute}
+	monologue := "u@1"
+	for i := range maxDepth + 100 {
+		monologue += "|A@" + strconv.Itoa(i+2)
+	}
 	for _, tt := range []struct {
 		name  string
 		say   string
@@ -83,6 +86,9 @@ func TestDepth(t *testing.T) {
 		{name: "without any person all count", say: "A@1|B@2|C@3|D@4", want: 4},
 		{name: "one bot's messages count one by one", say: "u@1|A@2|A@3|A@4", want: 3},
 		{name: "two people in a row", say: "A@1|u@2|u2@3|B@4", want: 1},
+		{name: "a monologue is not ended by an answer", say: monologue + "|A@2000|B@2001|A@2002 p=u1", want: maxDepth + 102},
+		{name: "another bot counts as far as it goes", say: monologue + "|B@2000", want: maxDepth},
+		{name: "a person ends it", say: monologue + "|u@2000|A@2001", want: 1},
 
 		// Order.
 		{name: "entries are ordered by ts", say: "A@5|u@1|B@3|C@6", want: 3},
