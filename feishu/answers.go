@@ -52,11 +52,10 @@ func ReadAnswer[T any](body []byte) (data T, err error) {
 	if err := lenient(body, &a); err != nil {
 		return data, fmt.Errorf("%w: the answer %w", ErrNotAccepted, err)
 	}
-	code, err := strconv.Atoi(string(a.Code))
-	if err != nil {
+	switch code, err := strconv.Atoi(string(a.Code)); {
+	case err != nil:
 		return data, fmt.Errorf("%w: the answer has no code", ErrNotAccepted)
-	}
-	if code != 0 {
+	case code != 0:
 		return data, fmt.Errorf("%w: %w", ErrNotAccepted, &CodeError{Code: code, Msg: a.Msg})
 	}
 	return a.Data, nil

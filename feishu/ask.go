@@ -39,36 +39,45 @@ func (d *Directory) Ask(ctx context.Context, key string, within time.Duration, f
 // Known is [Directory.Ask] for a question with an answer, which is remembered; also what f returns with an error.
 func Known[T any](ctx context.Context, d *Directory, key string, within time.Duration,
 	f func(context.Context) (T, error)) (answer T, err error) {
-	done := d.questions.DoChan(key, func() (any, error) {
-		last, ok := d.asked.Get(key)
-		if last.err != nil && CodeOf(last.err) == 0 {
-			within = min(within, askAgain)
-		}
-		switch {
-		case ok && time.Since(last.at) < within:
+	last, ok := d.answered(key, within)
+	if !ok {
+		done := d.questions.DoChan(key, func() (any, error) {
+			last, ok := d.answered(key, within) // by who asked at the same moment
+			switch {
+			case ok:
+				return last, nil
+			case !d.api.Ready():
+				return reply{err: ErrNoToken}, nil
+			case !d.asking.TryAcquire(1):
+				return reply{err: errBusy}, nil
+			}
+			defer d.asking.Release(1)
+			ctx, cancel := context.WithTimeout(d.ctx, askWait)
+			defer cancel()
+			value, err := caught(d.log, func() (T, error) { return f(ctx) })
+			if last = (reply{time.Now(), value, err}); !errors.Is(err, errBusy) {
+				d.asked.Add(key, last)
+			}
 			return last, nil
-		case !d.api.Ready():
-			return reply{err: ErrNoToken}, nil
-		case !d.asking.TryAcquire(1):
-			return reply{err: errBusy}, nil
+		})
+		select {
+		case r := <-done:
+			last = r.Val.(reply)
+		case <-ctx.Done():
+			return answer, ctx.Err()
 		}
-		defer d.asking.Release(1)
-		ctx, cancel := context.WithTimeout(d.ctx, askWait)
-		defer cancel()
-		value, err := caught(d.log, func() (T, error) { return f(ctx) })
-		if last = (reply{time.Now(), value, err}); !errors.Is(err, errBusy) {
-			d.asked.Add(key, last)
-		}
-		return last, nil
-	})
-	select {
-	case r := <-done:
-		last := r.Val.(reply)
-		answer, _ = last.value.(T)
-		return answer, last.err
-	case <-ctx.Done():
-		return answer, ctx.Err()
 	}
+	answer, _ = last.value.(T)
+	return answer, last.err
+}
+
+// answered returns the answer to a question, if it counts still.
+func (d *Directory) answered(key string, within time.Duration) (last reply, ok bool) {
+	last, ok = d.asked.Get(key)
+	if last.err != nil && CodeOf(last.err) == 0 {
+		within = min(within, askAgain)
+	}
+	return last, ok && time.Since(last.at) < within
 }
 
 // caught calls f. A panic in it, as on an answer that nobody has thought of, is an error: on the goroutine of a

@@ -28,9 +28,6 @@ type Store struct {
 
 // OpenStore opens the book in the folder dir. What was deleted in it is off the disk some ten minutes later.
 func OpenStore(dir string, log *slog.Logger) (*Store, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	b, err := book.Open(dir, book.Options{Logger: log, Forget: 10 * time.Minute, Kinds: map[string]book.Bound{
 		kindSelf: {}, kindBots: {}, kindChat: {Count: 2 * maxChats}, kindName: {Count: 2 * maxNames},
 		KindDraft: {}, KindPeer: {}}})
