@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"strings"
 	"time"
@@ -43,15 +44,16 @@ type call struct {
 	http    *http.Request // as it came
 	path    *http.Request // as it matched: it has the ids of the path
 	message relay.MessageID
-	token   string             // of the Authorization header
-	read    func(*call)        // reads Feishu's answer; nil: the call passes unread
-	shown   func(*call) object // answers a look-up of what the bot was shown; nil: it is none
-	sends   bool               // it sends a message to a chat, or as a reply
-	peer    bool               // it is for a chat with another agent, and is answered here
-	cut     bool               // its body was not read whole
-	request []byte             // its body
-	changed []byte             // what is sent in its place; nil: nothing
-	status  int                // of Feishu's answer
+	token   string                // of the Authorization header
+	read    func(*call)           // reads Feishu's answer; nil: the call passes unread
+	shown   func(*call) object    // answers a look-up of what the bot was shown; nil: it is none
+	sends   bool                  // it sends a message to a chat, or as a reply
+	peer    bool                  // it is for a chat with another agent, and is answered here
+	cut     bool                  // its body was not read whole
+	request []byte                // its body
+	changed []byte                // what is sent in its place; nil: nothing
+	proxy   httputil.ReverseProxy // which passes it on
+	status  int                   // of Feishu's answer
 	answer  []byte
 }
 
@@ -121,7 +123,6 @@ func (g *Gateway) match(r *http.Request) *call {
 	t := &call{http: r, token: bearer(r)}
 	as := r.WithContext(context.WithValue(r.Context(), callKey{}, t))
 	as.URL = &url.URL{Path: strings.TrimSuffix(feishu.SingleSlashes(r.URL.Path), "/"), RawQuery: r.URL.RawQuery}
-	as.RequestURI = ""
 	if t.path = as; strings.HasPrefix(as.URL.Path, "/open-apis/") && !strings.Contains(as.URL.Path, "/.") {
 		g.mux.ServeHTTP(nil, as) // of a path that needs no redirect; the handlers write nothing
 	}
@@ -162,7 +163,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		defer context.AfterFunc(r.Context(), func() { time.AfterFunc(afterLeave, cancel) })()
 		out = out.WithContext(context.WithValue(ctx, callKey{}, t))
 	}
-	g.proxy.ServeHTTP(w, out)
+	t.proxy = *g.proxy
+	t.proxy.ServeHTTP(w, out)
 }
 
 // readRequest reads the body of a call, as far as it matters, and puts it back into out, the request to Feishu. release
@@ -238,7 +240,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 		g.log.Warn("an answer of Feishu cannot be read", "encoding", resp.Header.Get("Content-Encoding"))
 		return nil
 	}
-	t.status, t.answer = resp.StatusCode, data
+	t.status, t.answer, t.proxy.FlushInterval = resp.StatusCode, data, 0
 	g.record(t)
 	return nil
 }
@@ -272,13 +274,10 @@ func accepted[T any](t *call) (data T, ok bool) {
 	return data, err == nil && t.status < http.StatusMultipleChoices
 }
 
-// body reads from one place and closes another.
-type body struct {
-	io.Reader
-	io.Closer
-}
-
 // again is a body of which data was read: source goes on, also with the error that ended it.
 func again(source io.ReadCloser, data []byte) io.ReadCloser {
-	return body{io.MultiReader(bytes.NewReader(data), source), source}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(data), source), source}
 }

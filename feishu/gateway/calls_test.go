@@ -127,7 +127,7 @@ func (c *calls) step(line string) {
 		}
 		c.last = c.rig.said()
 		c.is(c.last.Text, strings.ReplaceAll(rest, `\n`, "\n"))
-		c.is(c.last.ChatType+" "+c.last.Sender.AppID, "group "+c.app)
+		c.is(c.last.Sender.AppID, c.app)
 	case "from":
 		c.is(c.last.CreateTime, rest)
 	case "keys":

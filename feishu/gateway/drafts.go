@@ -385,14 +385,13 @@ func (g *Gateway) add(ctx context.Context, d *draft) {
 // goesOn returns what happens to each draft before d in its conversation. d takes the place of one that is unfinished
 // and that it begins with, or whose change Feishu has just refused. Other texts are final.
 func (g *Gateway) goesOn(d *draft) func(*draft) {
-	text := d.doc().Text()
 	return func(other *draft) {
 		changing := other.Card != nil || other.Patched || other.Due.Time().Sub(other.Touched.Time()) > g.opts.Settle
 		refused := other.Cut > cutForNow && other.Message.ParentID == d.Message.ParentID
 		old := other.doc()
 		switch {
 		case other.idle():
-		case other.toPeer() || !refused && !(changing && content.Begins(text, old.Text())):
+		case other.toPeer() || !refused && !(changing && content.Begins(d.doc().Text(), old.Text())):
 			g.drafts.finish(other)
 		case other.Shown == "":
 			g.log.Info("a message takes the place of one that the bot did not finish", "chat", d.Message.ChatID,
@@ -462,15 +461,15 @@ var (
 // that the bot does not go on with. drafts.mu is held, and released meanwhile.
 func (g *Gateway) settle(ctx context.Context, d *draft) {
 	now, touched, next, first := time.Now(), d.Touched, d.expires(), d.Shown == ""
-	out, sum, quiet := d.finished(), d.doc().Sum(), touched.Time().Add(editQuiet)
+	out, quiet := d.finished(), touched.Time().Add(editQuiet)
 	news := d.ready() && (first || d.Given != "" && content.Another(d.Given, out.Text))
 	if news && (first || d.Ended || !now.Before(quiet)) {
 		g.decide(ctx, d, out)
 		return
 	}
-	switch shows := d.ready() && !first && sum != d.Shown; {
+	switch shows := d.ready() && !first && out.Doc.Sum() != d.Shown; {
 	case shows:
-		d.Shown = sum
+		d.Shown = out.Doc.Sum()
 		g.unlocked(func() { g.show(out) })
 	case !news && !now.Before(next):
 		g.drop(d, "draft_expired", first, "it never got a text")
@@ -487,7 +486,7 @@ func (g *Gateway) settle(ctx context.Context, d *draft) {
 
 // decide publishes d as out, unless it is not known where to, or it may not be.
 func (g *Gateway) decide(ctx context.Context, d *draft, out Sent) {
-	now, touched, sum, expires := time.Now(), d.Touched, d.doc().Sum(), d.expires()
+	now, touched, expires := time.Now(), d.Touched, d.expires()
 	err := errUnknownChat
 	if d.toPeer() {
 		err = errPeersOff // unless it is published now
@@ -513,7 +512,7 @@ func (g *Gateway) decide(ctx context.Context, d *draft, out Sent) {
 			g.drafts.remove(d)
 			return
 		}
-		if d.Shown, d.Given = sum, out.Text; d.Touched == touched {
+		if d.Shown, d.Given = out.Doc.Sum(), out.Text; d.Touched == touched {
 			d.Due = relay.MillisOf(d.expires())
 		}
 		g.keep(d)
@@ -589,9 +588,5 @@ func (g *Gateway) show(out Sent) {
 func (g *Gateway) finished(out Sent) Sent {
 	out.Mentions = g.named(out.Mentions)
 	out.Text = content.WithNames(out.Text, out.Mentions)
-	out.ChatType = feishu.ChatGroup
-	if peerchat.IsID(out.ChatID) {
-		out.ChatType = feishu.ChatP2P
-	}
 	return out
 }

@@ -176,9 +176,8 @@ func (d *desk) now(text string) {
 	synctest.Wait()
 	select {
 	case d.last = <-d.host.said:
-		kind := map[bool]string{false: feishu.ChatGroup, true: feishu.ChatP2P}[d.mail != nil]
-		if d.last.Text != text || d.last.ChatType != kind {
-			d.t.Errorf("published %q in a chat of the kind %s, want %q", d.last.Text, d.last.ChatType, text)
+		if d.last.Text != text || peerchat.IsID(d.last.ChatID) != (d.mail != nil) {
+			d.t.Errorf("published %q in %s, want %q", d.last.Text, d.last.ChatID, text)
 		}
 	default:
 		d.t.Errorf("nothing was published, want %q", text)

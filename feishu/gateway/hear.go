@@ -31,7 +31,8 @@ type Hearer interface {
 	// Left reports that the bot was no longer in a chat at a time. Events are repeated and come
 	// in any order: the newest time counts, of Left and Joined.
 	Left(chat relay.ChatID, at relay.Millis)
-	// Joined reports that the bot was in a chat: an event shows it, or an accepted send.
+	// Joined reports that the bot was in a chat: it was added to it, or has sent what is not final yet. Messages show it
+	// by themselves.
 	Joined(chat relay.ChatID, at relay.Millis)
 	// Recalled reports that a message was recalled, by the bot or as an event shows. chat is
 	// "" where it is not known. Events are repeated.
@@ -88,11 +89,7 @@ func (h hearing) message(m *feishu.Message, streaming bool, event []byte) (feish
 	if m.Sender.OpenID != "" && m.Sender.OpenID == self || h.book.IsApp(m.Sender.AppID) || h.host.Said(m) {
 		return feishu.Pass, nil
 	}
-	group := m.ChatType == feishu.ChatGroup
 	h.book.SawChat(m.ChatID, m.ChatType)
-	if group {
-		h.host.Joined(m.ChatID, m.CreateTime)
-	}
 	h.book.LearnMentions(m.Mentions)
 	ctx, cancel := context.WithTimeout(context.Background(), tapTime)
 	defer cancel()
@@ -116,7 +113,7 @@ func (h hearing) message(m *feishu.Message, streaming bool, event []byte) (feish
 		h.Counter("heard_error")
 		h.Logger.Warn("a person's message cannot be recorded", "chat", m.ChatID, "message_id", m.ID, "err", err)
 		return p.Verdict, nil
-	case !group:
+	case m.ChatType != feishu.ChatGroup:
 		return feishu.Pass, nil
 	case p.Verdict != feishu.Pass:
 		h.Counter("withheld")

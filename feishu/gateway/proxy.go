@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"time"
 
 	"feishu-relay/feishu"
@@ -65,12 +66,21 @@ func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite:        g.rewrite,
 		Transport:      toFeishu{g, transport},
-		FlushInterval:  -1,
+		FlushInterval:  -1, // but for what was read whole
+		BufferPool:     &buffers{sync.Pool{New: func() any { return new(buffer) }}},
 		ModifyResponse: g.answered,
 		ErrorHandler:   g.unreachable,
 		ErrorLog:       slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
 }
+
+// buffers are those through which answers are copied.
+type buffers struct{ sync.Pool }
+
+type buffer = [32 << 10]byte
+
+func (b *buffers) Get() []byte  { return b.Pool.Get().(*buffer)[:] }
+func (b *buffers) Put(p []byte) { b.Pool.Put((*buffer)(p)) }
 
 // rewrite sends the request on to Feishu.
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {

@@ -190,13 +190,12 @@ type host struct {
 	injected func(relay.MessageID) (feishu.Message, bool)
 	peer     func(relay.OpenID) (feishu.Bot, bool)
 
-	mu          sync.Mutex
-	leftChats   []relay.ChatID
-	edited      []Sent
-	joinedChats []relay.ChatID
-	recalled    []recalled
-	reactions   map[string]bool // "message/emoji": of the sidecar's own
-	passed      []relay.MessageID
+	mu        sync.Mutex
+	leftChats []relay.ChatID
+	edited    []Sent
+	recalled  []recalled
+	reactions map[string]bool // "message/emoji": of the sidecar's own
+	passed    []relay.MessageID
 }
 
 func (h *host) Edited(m Sent) {
@@ -244,11 +243,7 @@ func (h *host) Left(c relay.ChatID, _ relay.Millis) {
 	h.leftChats = append(h.leftChats, c)
 }
 
-func (h *host) Joined(c relay.ChatID, _ relay.Millis) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.joinedChats = append(h.joinedChats, c)
-}
+func (*host) Joined(relay.ChatID, relay.Millis) {}
 
 // recalled is what the host was told of a recall.
 type recalled struct {

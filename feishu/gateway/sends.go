@@ -66,9 +66,6 @@ func (g *Gateway) sent(t *call) {
 		g.drafts.drop("", feishu.CardID(req.Content))
 		return
 	}
-	if !t.peer {
-		g.opts.Host.Joined(m.ChatID, m.CreateTime)
-	}
 	if g.recent.sent.Contains(m.ID) || g.drafts.holds(m.ID) {
 		return // the same send again, by its uuid
 	}
@@ -76,6 +73,9 @@ func (g *Gateway) sent(t *call) {
 	d.Message.Type = cmp.Or(m.Type, req.MsgType)
 	d.write(req.Content, m)
 	g.keepSent(context.Background(), d)
+	if !t.peer && g.drafts.holds(m.ID) { // else the host has seen by the message itself that the bot is in the chat
+		g.opts.Host.Joined(m.ChatID, m.CreateTime)
+	}
 }
 
 // keepSent makes a draft of a message, or completes that of the card that it shows.
