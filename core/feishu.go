@@ -78,15 +78,19 @@ func (c *Core) heardEvent(ctx context.Context, of loop.Chat, h Hearing) group.Ev
 	}
 	e := group.Event{Kind: group.Heard, At: time.Now(), Msg: m, Names: c.Names(m),
 		User: cmp.Or(h.Type, feishu.SenderUser) == feishu.SenderUser && m.Role != relay.RoleAssistant}
-	if e.User && c.Steers(of, m) != relay.Pass {
+	if e.User && c.Steers(ctx, of, m) != relay.Pass {
 		e.MayEdit = c.MayEdit(ctx, m, h.Union)
 	}
 	return e
 }
 
-// Steers is Command or Continue if a person's message steers its group, else Pass.
-func (c *Core) Steers(of loop.Chat, m *relay.Message) (why relay.Reason) {
-	c.View(func(s *loop.Core) { why = c.stateOf(s, of, time.Now()).Asks(m) })
+// Steers is Command or Continue if a person's message steers its group, else Pass. When ctx is done, a command is still
+// known by its text.
+func (c *Core) Steers(ctx context.Context, of loop.Chat, m *relay.Message) (why relay.Reason) {
+	asks := func(s *loop.Core) { why = c.stateOf(s, of, time.Now()).Asks(m) }
+	if c.loop.View(ctx, asks) != nil {
+		asks(loop.NewCore(c.Config))
+	}
 	return why
 }
 

@@ -116,7 +116,7 @@ func (c *Core) Hear(ctx context.Context, h relay.Heard, steers bool) (relay.Sent
 		return relay.Sent{}, err
 	}
 	e := c.heardEvent(ctx, of, Hearing{m, h.SenderType, h.UnionID})
-	if !steers && e.User && c.Steers(of, m) != relay.Pass {
+	if !steers && e.User && c.Steers(ctx, of, m) != relay.Pass {
 		return relay.Sent{}, ErrSteers
 	}
 	c.member(ctx, of, true)

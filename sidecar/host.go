@@ -129,6 +129,14 @@ func (s *Sidecar) person(m *feishu.Message) core.Hearing {
 	return core.Hearing{Msg: r, Type: m.Sender.Type, Union: m.Sender.UnionID}
 }
 
+// Steers implements [gateway.Hearer].
+func (h host) Steers(m *feishu.Message) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	why := h.core.Steers(ctx, feishuChat(m.ChatID), h.person(m).Msg)
+	return m.ChatType == feishu.ChatGroup && why != relay.Pass
+}
+
 // Said implements [gateway.Hearer]: only a gateway sees what the bot says.
 func (host) Said(*feishu.Message) bool { return false }
 
@@ -162,7 +170,7 @@ func (h host) Heard(ctx context.Context, m feishu.Message, event []byte) (p feis
 		way, err = h.core.HearEvent(ctx, heard, event)
 	}
 	switch {
-	case err != nil && (h.cfg.Connector || h.core.Steers(feishuChat(m.ChatID), heard.Msg) != relay.Pass):
+	case err != nil && (h.cfg.Connector || h.core.Steers(ctx, feishuChat(m.ChatID), heard.Msg) != relay.Pass):
 		p.Verdict = feishu.Refuse
 	case err != nil:
 	case way.Held, way.Reason != relay.Pass:

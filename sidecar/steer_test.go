@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/feishu"
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
 
@@ -274,12 +276,18 @@ func TestPeoplesMessagesThatWait(t *testing.T) {
 
 // A command that is not carried out in time reaches no bot all the same.
 func TestASlowCommandReachesNoBot(t *testing.T) {
-	t.Parallel()
+	for step, what := range map[string]string{"sending": "the answer", "taken": "the loop"} {
+		t.Run(what, func(t *testing.T) { t.Parallel(); slowCommand(t, step) })
+	}
+}
+
+func slowCommand(t *testing.T, slowStep string) {
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
-	release := make(chan struct{})
+	hangs, release := make(chan struct{}, 8), make(chan struct{})
 	var slow atomic.Bool
 	a := n.startTraced(n.steered("agent_a"), func(step string) {
-		if step == "sending" && slow.Load() {
+		if step == slowStep && slow.Load() {
+			hangs <- struct{}{}
 			<-release
 		}
 	})
@@ -288,8 +296,18 @@ func TestASlowCommandReachesNoBot(t *testing.T) {
 	n.says("hello")
 	n.hears(botA, "hello")
 	slow.Store(true)
+	if slowStep == "taken" { // by the loop
+		if _, err := a.Send(t.Context(), relay.Outbound{ChatID: relay.ChatID(n.chat), Content: "I wait."}); err != nil {
+			t.Fatal(err)
+		}
+		<-hangs
+	}
 	id := n.says("/relay status")
-	n.until("its event is decided on", func() bool { return n.events(a, "withheld")+n.events(a, "tap_slow") > 0 })
+	if slowStep == "taken" { // metrics need the loop
+		time.Sleep(feishu.AckHold + time.Second)
+	} else {
+		n.until("it is decided on", func() bool { return n.events(a, "withheld")+n.events(a, "tap_slow") > 0 })
+	}
 	slow.Store(false)
 	close(release)
 	n.repliesTo(id)

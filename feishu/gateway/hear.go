@@ -17,10 +17,12 @@ const tapTime = feishu.AckHold - 200*time.Millisecond
 type Hearer interface {
 	// Said reports whether a message is the bot's own, which its open_id does not show yet.
 	Said(m *feishu.Message) bool
+	// Steers reports, at once, whether a person's message is a command by its text: it never reaches the bot.
+	Steers(m *feishu.Message) bool
 	// Heard commits a person's message in a chat of the bot (any chat type), with the JSON of its event, which is
 	// not kept, and returns how the message goes on to the bot. The bot waits for it, up to [feishu.AckHold]: then
-	// the event passes as it came. After an error only the passage's Verdict counts. Of an event that Feishu
-	// delivers again it is called again. Private chats pass.
+	// the event passes as it came, unless it Steers. After an error only the passage's Verdict counts. Of an event
+	// that Feishu delivers again it is called again. Private chats pass.
 	Heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error)
 	// Native stores another bot's message that Feishu delivered itself; on disk
 	// when it returns nil. streaming: its card is still being written.
@@ -45,7 +47,7 @@ type Hearer interface {
 // Hear makes the host decide on the events of the directory's own app, of the gateway's bot or of a connector.
 func Hear(e *link.Events, book *feishu.Directory, host Hearer) {
 	h := hearing{e, book, host}
-	e.Tap, e.Passed, e.Own = h.event, h.passed, book.IsApp
+	e.Tap, e.Passed, e.Own, e.Undecided = h.event, h.passed, book.IsApp, h.undecided
 }
 
 // hearing is what Feishu tells a bot.
@@ -126,6 +128,15 @@ func (h hearing) message(m *feishu.Message, streaming bool, event []byte) (feish
 		h.Logger.Debug("a person's message passes without its context", "chat", m.ChatID, "message_id", m.ID, "err", err)
 	}
 	return feishu.Pass, instead
+}
+
+// undecided has Feishu deliver a command again.
+func (h hearing) undecided(data []byte) (feishu.Verdict, []byte) {
+	ev, err := feishu.ParseEvent(data)
+	if err == nil && ev.Message != nil && !ev.Message.Sender.IsBot() && h.host.Steers(ev.Message) {
+		return feishu.Refuse, nil
+	}
+	return feishu.Pass, nil
 }
 
 // passed reports to the host a message that the bot got before it was decided on.

@@ -264,6 +264,8 @@ func (h *host) recalls() []recalled {
 	return slices.Clone(h.recalled)
 }
 
+func (h *host) Steers(*feishu.Message) bool { return false }
+
 func (h *host) OwnReaction(id relay.MessageID, emoji string) bool {
 	return h.reactions[string(id)+"/"+emoji]
 }

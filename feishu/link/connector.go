@@ -44,7 +44,7 @@ type Connector struct {
 // another, in the order of their arrival; of Pass and Keep Feishu gets an acknowledgement. refused is called with a
 // refusal that a person has to fix, and how. Nothing is connected before Run.
 func NewConnector(base *url.URL, appID, appSecret string, events *Events, refused func(error)) *Connector {
-	own := &Events{Tap: events.Tap, Undecided: feishu.Refuse, Answered: events.Answered, Logger: events.Logger,
+	own := &Events{Tap: events.Tap, Undecided: refuse, Answered: events.Answered, Logger: events.Logger,
 		Counter: func(what feishu.Counted) { events.Counter(cmp.Or(connectorNames[what], what)) }}
 	return &Connector{events: own, count: events.Counter, base: base, refused: refused,
 		app: larkws.BootstrapRequest{AppID: appID, AppSecret: appSecret},
@@ -52,6 +52,8 @@ func NewConnector(base *url.URL, appID, appSecret string, events *Events, refuse
 		client: feishu.WithoutRedirects(&http.Client{
 			Transport: feishu.FindSilence(http.DefaultTransport.(*http.Transport).Clone())})}
 }
+
+func refuse([]byte) (feishu.Verdict, []byte) { return feishu.Refuse, nil }
 
 // Connected reports whether the long connection is up.
 func (c *Connector) Connected() bool { return c.current.Load() != nil }

@@ -26,8 +26,8 @@ type Events struct {
 	// Passed is called with an event that goes to the bot without Tap's decision. If Tap stores it later, it must not
 	// deliver it to the bot. nil: nothing.
 	Passed func(event []byte)
-	// Undecided is the verdict where Tap panics or takes longer than [feishu.AckHold].
-	Undecided feishu.Verdict
+	// Undecided is the verdict where Tap panics or takes longer than [feishu.AckHold]; nil: the event passes.
+	Undecided feishu.EventTap
 	// Answered are the events that the bot has answered, which do not go to it again; nil: repeats are asked about. Each
 	// has one key: a message's is its id, since Feishu may repeat it in another event.
 	Answered *dedup.Window
@@ -73,6 +73,9 @@ func (e *Events) Take(event []byte) *Taken {
 	}
 	if e.Tap != nil && e.owns(app) && !e.ask(t, event) {
 		t.undecided = event
+		if e.Undecided != nil {
+			t.Verdict = e.caught(e.Undecided, event).verdict
+		}
 		return t
 	}
 	switch t.Verdict {
@@ -90,19 +93,18 @@ func (e *Events) owns(app string) bool { return e.Own == nil || e.Own(app) }
 
 // ask asks the tap, and reports whether it decided in time.
 func (e *Events) ask(t *Taken, event []byte) bool {
-	t.Verdict = e.Undecided
 	if e.slow.Load() >= maxSlow {
 		e.Counter("untapped")
 		return false
 	}
 	decided := make(chan decision, 1)
-	go func() { decided <- e.tapped(event) }()
+	go func() { decided <- e.caught(e.Tap, event) }()
 	late := time.NewTimer(feishu.AckHold)
 	defer late.Stop()
 	select {
 	case d := <-decided:
 		t.Verdict, t.Instead = d.verdict, d.instead
-		return true
+		return d.made
 	case <-late.C:
 	}
 	e.slow.Add(1)
@@ -115,18 +117,18 @@ func (e *Events) ask(t *Taken, event []byte) bool {
 type decision struct {
 	verdict feishu.Verdict
 	instead []byte
+	made    bool // else it panicked
 }
 
-func (e *Events) tapped(event []byte) (d decision) {
-	d.verdict = e.Undecided
+func (e *Events) caught(tap feishu.EventTap, event []byte) (d decision) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.Counter("panic")
 			e.Logger.Error("a panic was caught; events continue", "kind", fmt.Sprintf("%T", p)) // shows no text
 		}
 	}()
-	d.verdict, d.instead = e.Tap(event)
-	return d
+	v, instead := tap(event)
+	return decision{v, instead, true}
 }
 
 // Got reports that the bot has got the event.
