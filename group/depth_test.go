@@ -74,13 +74,8 @@ func TestDepth(t *testing.T) {
 		want  int
 	}{
 		// A row of bots.
-		{name: "a lone message counts itself", say: "A@1", want: 1},
-		{name: "the first answer to a person is 1", say: "u@1|A@2", want: 1},
-		{name: "the second bot is 2", say: "u@1|A@2|B@3", want: 2},
-		{name: "user A B A is 3 when B hears it", say: "u@1|A@2|B@3|A@4", want: 3},
 		{name: "when A hears B it is 2", say: "u@1|A@2|B@3|A@4", of: "b3", want: 2},
 		{name: "what comes after the message is not counted", say: "u@1|A@2|B@3|A@4|B@5", of: "a2", want: 1},
-		{name: "a person resets", say: "u@1|A@2|B@3|u@4|A@5", want: 1},
 		{name: "only the last person's message resets", say: "u@1|A@2|u@3|A@4|B@5", want: 2},
 		{name: "a person after the message does not reset it", say: "A@1|B@2|u@3", of: "b2", want: 2},
 		{name: "without any person all count", say: "A@1|B@2|C@3|D@4", want: 4},
@@ -106,12 +101,8 @@ func TestDepth(t *testing.T) {
 		{name: "a repeated person's message", say: "u@1 id=u|A@2|u@1 id=u|B@3", want: 2},
 
 		// Pieces.
-		{name: "pieces of one answer are one", say: "u@1 id=u|A@2 p=u|A@5 p=u|A@9 p=u", want: 1},
 		{name: "pieces of a second bot are one", say: "u@1|A@2|B@3 p=a2|B@4 p=a2|B@5 p=a2", want: 2},
 		{name: "a piece exactly 10 s later belongs", say: "A@2 p=x|A@12 p=x", want: 1},
-		{name: "a piece more than 10 s later is new", say: "A@2 p=x|A@12.001 p=x", want: 2},
-		{name: "each piece is measured from the last", say: "A@2 p=x|A@11 p=x|A@20 p=x|A@29 p=x", want: 1},
-		{name: "no parent, no pieces", say: "u@1|A@2|A@3", want: 2},
 		{name: "another parent, no piece", say: "u@1|A@2 p=x|A@3 p=y", want: 2},
 		{name: "another sender, no piece", say: "A@2 p=a0|B@3 p=a0", want: 2},
 		{name: "a piece behind another bot's message is new", say: "A@2 p=x|B@3|A@4 p=x", want: 3},
@@ -131,7 +122,6 @@ func TestDepth(t *testing.T) {
 		{name: "pieces of a send without a sender are new", say: "u@1|A@2 from=-|A@3 part=a2 from=-", want: 2},
 
 		// Parallel answers.
-		{name: "parallel answers to a person are one", say: "u@1 id=u|A@2 p=u|B@3 p=u|C@4 p=u", want: 1},
 		{name: "an answer to parallel answers is 2", say: "u@1 id=u|A@2 p=u|B@3 p=u|C@4 p=u|A@5 p=b3", want: 2},
 		{name: "parallel answers count once also when not adjacent",
 			say: "u@1 id=u|A@2 p=u|B@3 p=a2|C@4 p=u|A@5 p=c4", want: 2},
@@ -147,8 +137,6 @@ func TestDepth(t *testing.T) {
 		{name: "bots without name are not parallel", say: "u@1 id=u|A@2 p=u from=-|B@3 p=u from=-", want: 2},
 
 		// Direct answers to a person.
-		{name: "a direct answer behind late replies is 1",
-			say: "u0@1 id=v|A@2 p=v id=a|u@3 id=u|B@4 p=a|C@5 p=a|A@6 p=u", want: 1},
 		{name: "a direct answer of a bot that replied late before is 1",
 			say: "u0@1 id=v|A@2 p=v id=a|u@3 id=u|B@4 p=a|C@5 p=a|B@6 p=u", want: 1},
 		{name: "a direct answer behind any talk of bots is 1", say: "u@1 id=u|A@2|B@3|A@4|B@5|C@6 p=u", want: 1},
@@ -171,11 +159,9 @@ func TestDepth(t *testing.T) {
 		{name: "turns: so is what its sender goes on to say", say: "u@1 id=u|A@2|B@3|A@4 p=u|A@300", count: turns, want: 1},
 
 		// user_ts.
-		{name: "user_ts ends the count", say: "A@1|B@2|A@5 u=4", want: 1},
 		{name: "user_ts of an earlier entry ends the count", say: "A@1|B@2|A@5 u=4|B@6", want: 2},
 		{name: "an entry at user_ts is not counted", say: "A@1|B@4|A@5 u=4", want: 1},
 		{name: "the message counts even at its own user_ts", say: "A@1|B@5 u=5", want: 1},
-		{name: "a user_ts later than its entry is ignored", say: "A@1|B@2|A@5 u=6", want: 3},
 		{name: "the newest user_ts wins", say: "A@1|B@2 u=1|C@5 u=4|D@6 u=1", want: 2},
 		{name: "a user_ts of an entry after the message is not known yet", say: "A@1|B@2|C@5 u=1.5", of: "b2", want: 2},
 		{name: "a known person later than user_ts ends it first", say: "A@1|u@3|B@4 u=2|C@5", want: 2},
@@ -194,12 +180,9 @@ func TestDepth(t *testing.T) {
 		{name: "a person in a topic does not reset the chat", say: "A@1|u@2 t=T|B@3", want: 2},
 		{name: "a person in the chat does not reset a topic", say: "A@1 t=T|u@2|B@3 t=T", want: 2},
 		{name: "a person in another topic does not reset this one", say: "A@1 t=T|u@2 t=S|B@3 t=T", want: 2},
-		{name: "a topic on a person's message begins at 1", say: "A@1|u@2 id=u|A@3 t=T r=u", want: 1},
 		{name: "parallel answers in a topic on a person's message",
 			say: "u@2 id=u|A@3 t=T r=u p=u|B@4 t=T r=u p=u", want: 1},
 		{name: "the same when all knew of that person", say: "u@2 id=u|A@3 t=T r=u p=u u=2|B@4 t=T r=u p=u u=2", want: 1},
-		{name: "a bot's topic does not reset", say: "u@1|A@2|B@3 t=T r=a2|A@4 t=T r=a2", want: 3},
-		{name: "a bot's topic goes on before its root", say: "u@1|A@2|B@3|C@4 t=T r=b3", want: 3},
 		{name: "what follows the root in the chat is not in the topic", say: "u@1|A@2|B@3|C@4|D@5 t=T r=a2", want: 2},
 		{name: "the root is named by another entry of the topic", say: "u@1|A@2|B@3 t=T r=a2|C@4 t=T", want: 3},
 		{name: "the root carries the topic's id", say: "u@1|A@2|B@3 t=T|C@4 t=T r=b3", want: 3},
@@ -222,8 +205,6 @@ func TestDepth(t *testing.T) {
 		{name: "topic group: a topic on a bot's topic", say: "u@1 t=T1|A@2 t=T2|B@3 t=T3|C@4 t=T3 r=b3", want: 3},
 
 		// Replies to bots.
-		{name: "bots that answer each other at once", say: "u@1 id=u|A@2 p=u|B@2.1 p=u|A@3 p=b2.1|B@3.1 p=a2", want: 2},
-		{name: "the one before", say: "u@1 id=u|A@2 p=u|B@2.1 p=u|A@3 p=b2.1|B@3.1 p=a2", of: "a3", want: 2},
 		{name: "and again", say: "u@1 id=u|A@2 p=u|B@2.1 p=u|A@3 p=b2.1|B@3.1 p=a2|B@4 p=a3|A@4 p=b3.1", want: 3},
 		{name: "a sender rises also where it answers the same again", say: "u@1|A@2|B@3 p=a2|B@20 p=a2|B@40 p=a2", want: 4},
 		{name: "a sender rises whatever its clock says", say: "u@1|A@2|B@9 p=a2|B@5 p=a2", want: 3},
@@ -231,19 +212,15 @@ func TestDepth(t *testing.T) {
 		{name: "a reply to what is not known counts all", say: "u@1|A@2|B@3|C@4 p=zz", want: 3},
 
 		// Recalls.
-		{name: "what was recalled does not count", say: "u@1|A@2 recalled|B@3", want: 1},
-		{name: "but where this bot had it", say: "u@1|A@2 recalled had|B@3", want: 2},
 		{name: "a person's message ends the count though it was recalled", say: "A@1|u@2 recalled|B@3", want: 1},
 
 		// Turns.
-		{name: "turns: neighbours of one sender are one", say: "u@1|A@2|A@60|A@300", count: turns, want: 1},
 		{name: "turns: another sender between", say: "u@1|A@2|A@3|B@4|A@5|A@6", count: turns, want: 3},
 		{name: "turns: parallel answers with their turns",
 			say: "u@1 id=u|A@2 p=u|A@40|B@50 p=u|B@90", count: turns, want: 1},
 		{name: "turns: senders without name each count", say: "u@1|A@2 from=-|A@3 from=-", count: turns, want: 2},
 
 		// Pauses.
-		{name: "idle: a pause before the message ends the count", say: "A@1|B@2|A@62", count: idle, want: 1},
 		{name: "idle: a pause further back ends it there", say: "A@1|B@70|A@71|B@72", count: idle, want: 3},
 		{name: "idle: the last pause counts", say: "A@1|B@70|A@140|B@141", count: idle, want: 2},
 		{name: "idle: shorter pauses do not", say: "A@1|B@60|A@119", count: idle, want: 3},

@@ -120,13 +120,20 @@ func TestLeftChatStaysLeftOverARestart(t *testing.T) {
 func TestBotThatWasAddedAgain(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-	_, _, botA, botB := n.pair(apps)
+	_, b, botA, botB := n.pair(apps)
 	for i := range 3 {
 		n.reply(botA, heard{ID: n.says("go on")}, "", fmt.Sprint("word ", i))
 		if got, want := n.hears(botB, fmt.Sprint("word ", i)).SenderID, n.OpenID(apps[1].ID, apps[0].ID); got != want {
 			t.Errorf("word %d is said by %s, want %s", i, got, want)
 		}
+		all := n.get(b, "/v1/transcripts/feishu/"+n.chat+"?q=word")
+		if !strings.Contains(all, `"sender_name":"`+apps[0].Name+`"`) {
+			t.Errorf("%s is called otherwise: %s", apps[0].Name, all)
+		}
 		must(t, n.Reid(apps[0].ID))
+		apps[0].Name = fmt.Sprint("Bot ", i)
+		_, err := n.UpdateApp(feishusim.App{ID: apps[0].ID, Name: apps[0].Name})
+		must(t, err)
 		botA.introduce(t)
 	}
 }
@@ -141,8 +148,11 @@ func TestDissolvedGroupIsLeft(t *testing.T) {
 	s.stop()
 	must(t, n.Disband(n.chat, "dissolved_save"))
 	s, _ = n.behind(apps[0], n.config("agent_a"), nil)
-	n.publishes(map[string]any{"message_id": "om_z", "chat_id": n.chat, "content": "and you?", "sender_agent_name": "x"})
-	n.until("it is no longer listed", func() bool { return !strings.Contains(n.get(s, "/v1/groups"), n.chat) })
+	n.publishes(map[string]any{"relay_msg_id": "om_z", "channel": "feishu", "chat_id": n.chat, "content": "and you?",
+		"sender_bot_open_id": "ou_x", "sender_agent_name": "x", "metadata": map[string]any{}})
+	n.until("it is no longer listed, and nothing of it is delivered", func() bool {
+		return !strings.Contains(n.get(s, "/v1/groups"), n.chat) && n.stops(s, "undeliverable") == 1
+	})
 }
 
 // What a person says while a bot writes its answer does not undo the answer's

@@ -17,6 +17,7 @@ import (
 
 	"feishu-relay/httpapi"
 	"feishu-relay/relay"
+	"feishu-relay/transcript"
 )
 
 func (b *bot) inProgress(ctx context.Context, t *testing.T) []httpapi.Delivery {
@@ -119,4 +120,16 @@ func TestUnacknowledgedOnTheStream(t *testing.T) {
 	if list := b.inProgress(ctx, t); len(list) > 0 {
 		t.Errorf("still in progress: %+v", list)
 	}
+	must(t, conn.CloseNow())
+	for range 1100 { // a bot that is away costs no group a line
+		_, err := a.say(ctx, "oc_2")
+		must(t, err)
+	}
+	last, err := a.say(ctx, "oc_1")
+	must(t, err)
+	eventually(ctx, t, "the last is in the transcript", func() bool {
+		var page struct{ Entries []transcript.Entry }
+		must(t, b.get(ctx, "/v1/transcripts/feishu/oc_1?limit=1", &page))
+		return page.Entries[0].MessageID == string(last)
+	})
 }
