@@ -198,6 +198,7 @@ func TestRecalled(t *testing.T) {
 			n.forgets(c, id, "kiwi")
 			n.until("no copy has it", func() bool { return n.holding("kiwi", "processed", "deliveries", "held") == nil })
 			stream.leave()
+			n.until("it left", func() bool { return series(n.metrics(c), `feishu_relay_door_connected{door="stream"}`) == 0 })
 
 			// While it waits for a bot, by a person who may; what is behind it follows.
 			id = say("lemon two")
