@@ -22,7 +22,7 @@ type Group struct {
 	Settings Settings          `json:"settings"`
 	Sources  map[string]string `json:"sources"` // of each key of the settings: record, file or env
 	Bots     []Bot             `json:"bots"`
-	Depth    int               `json:"depth"` // of the newest message
+	Depth    int               `json:"depth"` // of the newest message; 0 after a continue
 	LastStop *LastStop         `json:"last_stop,omitempty"`
 	Stopped  bool              `json:"-"` // by a person, and no person has spoken since
 }
@@ -56,7 +56,9 @@ func (s *State) View(now time.Time) Group {
 	}
 	if n := len(s.d.Lines); n > 0 {
 		newest := s.d.Lines[n-1]
-		g.Depth = newest.Depth
+		if g.Depth = newest.Depth; s.continued(newest.Thread, max(s.now, newest.TS)+1) > newest.TS {
+			g.Depth = 0
+		}
 		g.Stopped = s.stoppedByPerson(&Line{Bot: unknownBot, TS: max(s.now, newest.TS)})
 	}
 	return g

@@ -206,6 +206,9 @@ func groupRequest(g *group.Group, command []string) (verb groupVerb, body any, e
 	return verb, body, nil
 }
 
+// isOnline reports whether a bot gets messages: its sidecar is online, and the bot is connected to it.
+func isOnline(b group.Bot) bool { return b.Online && b.Away == 0 }
+
 // printGroups writes a table of groups.
 func (c *client) printGroups(b *strings.Builder, groups []group.Group) {
 	if len(groups) == 0 {
@@ -229,7 +232,7 @@ func (c *client) printGroups(b *strings.Builder, groups []group.Group) {
 			stop = c.say("stop", neutral(string(s.Reason)), c.age(s.At.Time()), neutral(string(s.MessageID)))
 		}
 		for _, b := range g.Bots {
-			if b.Online && b.Away == 0 {
+			if isOnline(b) {
 				here++
 			}
 		}
@@ -244,10 +247,10 @@ func (c *client) printGroups(b *strings.Builder, groups []group.Group) {
 func (c *client) printGroup(b *strings.Builder, g *group.Group) {
 	c.printGroups(b, []group.Group{*g})
 	line := func(key string, args ...any) { b.WriteString(c.say(key, args...) + "\n") }
-	bots, muted := map[bool][]string{}, []string{} // bots by whether they are online
+	bots, muted := map[bool][]string{}, []string{} // bots by isOnline
 	for _, one := range g.Bots {
 		name := botName(g, one.Agent)
-		bots[one.Online] = append(bots[one.Online], name)
+		bots[isOnline(one)] = append(bots[isOnline(one)], name)
 		if g.Settings.Muted[one.Agent] != nil {
 			muted = append(muted, name)
 		}

@@ -2,8 +2,11 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,7 +97,7 @@ func (p *printer) who(e transcript.Entry) string {
 // thread marks a message of a topic with the end of the topic's id, by which
 // topics that go on side by side are told apart.
 func (p *printer) thread(e transcript.Entry) string {
-	if e.ThreadID == "" {
+	if e.ThreadID == "" || e.ThreadID == "*" { // or it is for all topics
 		return ""
 	}
 	id := []rune(neutral(e.ThreadID))
@@ -108,7 +111,7 @@ func contentLines(e transcript.Entry) []string {
 		return []string{"[recalled]"}
 	}
 	if text == "" && e.Mark != nil {
-		return []string{"[" + strings.TrimSpace(neutral(e.Act)+" "+neutral(string(e.Set))) + "]"}
+		return []string{"[" + strings.TrimSpace(neutral(e.Act)+" "+settingsOf(e.Set)) + "]"}
 	}
 	if text == "" {
 		return []string{"[" + cmp.Or(neutral(e.MsgType), "no text") + "]"}
@@ -118,6 +121,26 @@ func contentLines(e transcript.Entry) []string {
 		lines[i] = neutral(line)
 	}
 	return lines
+}
+
+// settingsOf are the values of settings; null takes one back.
+func settingsOf(set json.RawMessage) string {
+	var values map[string]any
+	_ = json.Unmarshal(set, &values) // none as well
+	words := map[string]string{"true": "on", "false": "off", "<nil>": "unset"}
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		value := values[key]
+		if until, is := value.(map[string]any); is {
+			value = true
+			if at, ends := until["until"].(float64); ends {
+				value = "until " + time.UnixMilli(int64(at)).Format(time.DateTime)
+			}
+		}
+		said := fmt.Sprint(value)
+		list = append(list, strings.Replace(key, ":", " ", 1)+": "+cmp.Or(words[said], said))
+	}
+	return neutral(strings.Join(list, ", "))
 }
 
 // writeLine writes v as one line of JSON, with one Write.
