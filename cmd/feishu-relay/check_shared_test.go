@@ -75,6 +75,10 @@ func TestCheckSecrets(t *testing.T) {
 	registers(t, data, map[string]func(*mailbox.Card){"agent_b": another})
 	_, found := checked(t)
 	wants(t, found, "secrets", selftest.Fail, "this sidecar has none")
+	renamed := func(c *mailbox.Card) { c.BotName, c.Status = "BotA", mailbox.Offline }
+	registers(t, data, map[string]func(*mailbox.Card){"agent_a": renamed, "agent_b": renamed})
+	_, found = checked(t)
+	wants(t, found, "peers", selftest.Warn, "agent_b, which is offline, has the same bot name")
 }
 
 func TestCheckPeerSettings(t *testing.T) {

@@ -30,35 +30,31 @@ const (
 
 // relay tests where the sidecars meet, and what the others' cards there say.
 func (r *results) relay(ctx context.Context) {
-	if r.cfg.Backend == "redis" {
-		within, end := context.WithTimeout(ctx, tryLimit)
-		defer end()
-		if !r.redis(within) {
-			return
-		}
+	if r.cfg.Backend == "redis" && !r.redis(ctx) {
+		return
 	}
-	r.test("Mailbox", "mailbox")
 	cards, err := r.cards(ctx)
-	if err != nil {
-		r.fail("mailbox unread", err)
-	}
 	r.test("Relay", "peers")
 	r.peers(cards)
 	r.test("Mailbox", "mailbox")
 	switch {
+	case err != nil:
+		r.fail("mailbox unread", err)
 	case !r.cfg.Mailbox.On:
 		r.ok("mailbox off")
-	case err == nil && r.Running != nil && r.Running.Mailbox != nil && r.Running.Mailbox.Waiting >= mailbox.MaxInbox:
+	case r.Running != nil && r.Running.Mailbox != nil && r.Running.Mailbox.Waiting >= mailbox.MaxInbox:
 		r.warn("mailbox full", r.Running.Mailbox.Waiting)
-	case err == nil && r.cfg.Gateway.Addr != "" && r.cfg.InjectURL == "" && !r.cfg.Mailbox.Gateway:
+	case r.cfg.Gateway.Addr != "" && r.cfg.InjectURL == "" && !r.cfg.Mailbox.Gateway:
 		r.ok("mailbox waits", r.Words.Count("agents", len(cards)))
-	case err == nil:
+	default:
 		r.ok("mailbox", r.Words.Count("agents", len(cards)))
 	}
 }
 
 // redis tests the Redis of REDIS_URL with the backend's own calls. It returns whether that is reached.
 func (r *results) redis(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
 	r.test("Relay", "redis")
 	if err := r.publish(ctx); err != nil {
 		r.fail("redis unreached", err)
@@ -194,13 +190,17 @@ func (r *results) peers(cards []mailbox.Card) {
 	own, now := r.cfg.Shared(r.Version), time.Now()
 	var seen []string
 	var online []mailbox.Card
-	for _, c := range cards {
-		if string(c.AgentID) == string(r.cfg.Agent) {
+	mine := slices.IndexFunc(cards, func(c mailbox.Card) bool { return string(c.AgentID) == string(r.cfg.Agent) })
+	for i, c := range cards {
+		if i == mine {
 			continue
 		}
 		seen = append(seen, r.say("ago", c.AgentID, r.Words.Age(now.Sub(c.LastHeartbeat))))
-		if c.At(now, r.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline && c.HasSettings() {
+		switch there := c.At(now, r.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline; {
+		case there && c.HasSettings():
 			online = append(online, c)
+		case !there && mine >= 0 && c.BotName != "" && c.BotName == cards[mine].BotName:
+			r.warn("old name", c.AgentID)
 		}
 	}
 	if len(seen) == 0 {
