@@ -44,21 +44,17 @@ func TestGatewayCrashOfSender(t *testing.T) {
 			n.hears(botA, "say it")
 
 			send := func() (id string, ok bool) {
-				resp, err := botA.client.Im.Message.Create(context.Background(), larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").Body(
-					larkim.NewCreateMessageReqBodyBuilder().ReceiveId(n.chat).MsgType("text").Content(quoted("text", "said once")).Uuid("once").Build()).Build())
+				resp, err := botA.client.Im.Message.Create(context.Background(),
+					larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").Body(
+						larkim.NewCreateMessageReqBodyBuilder().ReceiveId(n.chat).MsgType("text").Content(quoted("text",
+							"said once")).Uuid("once").Build()).Build())
 				if err != nil || !resp.Success() {
 					return "", false
 				}
 				return *resp.Data.MessageId, true
 			}
 			id, answered := send()
-			if l, _ := a.current(); l != nil {
-				select {
-				case <-l.exited:
-				case <-limited(t).Done():
-					t.Fatalf("BotA's sidecar never came to %s", step)
-				}
-			}
+			a.dies(t)
 			a.start("")
 			if _, err := a.url(limited(t)); err != nil {
 				t.Fatal(err)

@@ -1,17 +1,10 @@
 package sidecar_test
 
 import (
-	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
-	"github.com/larksuite/oapi-sdk-go/v3/event/dispatcher"
-	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
-	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/internal/feishusim"
 )
@@ -29,7 +22,8 @@ func TestGatewayUpstreamFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n, apps := newTenant(t, feishusim.Options{Redeliver: []time.Duration{200 * time.Millisecond, time.Second}, AckTimeout: time.Second},
+			n, apps := newTenant(t, feishusim.Options{Redeliver: []time.Duration{200 * time.Millisecond, time.Second},
+				AckTimeout: time.Second},
 				feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 			_, _, botA, botB := n.pair(apps)
 			n.Fault(fault)
@@ -59,28 +53,11 @@ func TestBotKilledMidDelivery(t *testing.T) {
 	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
 	n.connected(a)
 
-	ctx, kill := context.WithCancel(t.Context())
-	taken := make(chan string, 10)
-	stuck := larkws.NewClient(apps[1].ID, apps[1].Secret, larkws.WithDomain("http://"+b.Gateway().String()), larkws.WithLogLevel(larkcore.LogLevelError),
-		larkws.WithEventHandler(dispatcher.NewEventDispatcher("", "").OnP2MessageReceiveV1(func(_ context.Context, e *larkim.P2MessageReceiveV1) error {
-			if h := heardOf(e); strings.Contains(h.Text, "hold this") {
-				taken <- h.ID
-				<-ctx.Done() // it dies here
-			}
-			return nil
-		})))
-	var dying sync.WaitGroup
-	dying.Go(func() { _ = stuck.Start(ctx) })
-	n.connected(b)
-	n.reply(botA, heard{ID: n.says("@BotA go on", apps[0].ID)}, apps[1].ID, "hold this, will you?")
-	var id string
-	select {
-	case id = <-taken:
-	case <-limited(t).Done():
-		t.Fatal("the bot was not given the message")
-	}
-	kill()
-	dying.Wait()
+	shown, die := n.hangs(apps[1], b)
+	n.reply(botA, heard{ID: n.says("go on")}, apps[1].ID, "hold this, will you?")
+	<-shown // what the person said
+	id := <-shown
+	die()
 	again := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
 	if h := n.hears(again, "hold this"); h.ID != id {
 		t.Errorf("it came as %s at first, then as %s", id, h.ID)
@@ -111,7 +88,8 @@ func TestInjectedSenderAndMention(t *testing.T) {
 // relayed when there is room again, and what people commanded is carried out then and reaches no bot.
 func TestGatewayFullDisk(t *testing.T) {
 	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{Redeliver: slices.Repeat([]time.Duration{time.Second}, 100), AckTimeout: time.Second},
+	n, apps := newTenant(t, feishusim.Options{Redeliver: slices.Repeat([]time.Duration{time.Second}, 100),
+		AckTimeout: time.Second},
 		feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	smallDisk(t, n.dir)
 	a, b := n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))

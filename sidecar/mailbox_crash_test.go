@@ -14,7 +14,6 @@ import (
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
-	"feishu-relay/sidecar"
 )
 
 // The sidecar that waits for a result is killed while the result comes in. Its
@@ -44,25 +43,18 @@ func TestResultSurvivesACrashOfItsReceiver(t *testing.T) {
 					}
 				})
 				must(t, n.WaitConnected(limited(t), apps[0].ID, 1))
-				var b *running
-				coder := newWorker(t, func(context.Context) (string, error) { return "http://" + b.Addr().String(), nil })
-				cfgB := n.withMailbox(n.config("coder"), redis)
-				cfgB.Gateway, cfgB.InjectURL = sidecar.GatewayConfig{}, coder.hook.URL
-				b = n.start(cfgB)
+				coder := n.homeMade("coder", redis, nil)
 
 				asked := n.says("@Researcher write it", apps[0].ID)
 				n.hears(bot, "write it")
 				// Its sidecar may be killed before it answers.
-				_, _, _ = request(limited(t), http.MethodPost, url+"/v1/mailbox/tasks", json.RawMessage(`{"to":"coder","task_id":"t-1",`+
-					`"text":"write a sort function","callback":{"channel":"feishu","chat_id":"`+n.chat+`"}}`))
+				_, _, _ = request(limited(t), http.MethodPost, url+"/v1/mailbox/tasks",
+					json.RawMessage(`{"to":"coder","task_id":"t-1",`+
+						`"text":"write a sort function","callback":{"channel":"feishu","chat_id":"`+n.chat+`"}}`))
 				coder.hears("task", "sort function")
-				coder.call(http.MethodPost, "/v1/mailbox/tasks/t-1", map[string]string{"state": "completed", "text": "func sort(xs []int)"}, nil)
-				l, _ := a.current()
-				select {
-				case <-l.exited:
-				case <-limited(t).Done():
-					t.Fatalf("the researcher's sidecar never came to %s", step)
-				}
+				coder.call(http.MethodPost, "/v1/mailbox/tasks/t-1",
+					map[string]string{"state": "completed", "text": "func sort(xs []int)"}, nil)
+				a.dies(t)
 				a.start("")
 				result := n.hears(bot, "func sort")
 				if result.Chat != n.chat || !n.mentioned(bot, result) {

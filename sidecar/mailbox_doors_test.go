@@ -29,12 +29,13 @@ func TestResultForABotThatIsGoneHoldsUpNoOther(t *testing.T) {
 	cfg := n.withMailbox(n.config("researcher"), "")
 	cfg.InjectURL = hook.hook.URL
 	a := n.start(cfg)
-	coder := n.coder()
+	coder := n.homeMade("coder", "", nil)
 	shown, leave := n.hangs(apps[0], a)
 	n.result(a, coder, "oc_asked", "the result")
 	<-shown
 	leave()
-	coder.call(http.MethodPost, "/v1/mailbox/messages", json.RawMessage(`{"to":"researcher","content":"something else"}`), nil)
+	coder.call(http.MethodPost, "/v1/mailbox/messages",
+		json.RawMessage(`{"to":"researcher","content":"something else"}`), nil)
 	hook.hears("message", "something else")
 }
 
@@ -44,7 +45,7 @@ func TestMailComesAgainOnTheStream(t *testing.T) {
 	n, _ := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Researcher"})
 	cfg := n.withMailbox(n.config("researcher"), "")
 	cfg.Gateway = sidecar.GatewayConfig{}
-	a, coder := n.start(cfg), n.coder()
+	a, coder := n.start(cfg), n.homeMade("coder", "", nil)
 	stream := n.reads(a, "/v1/stream", "")
 	n.until("the mail is sent", func() bool {
 		return coder.call(http.MethodPost, "/v1/mailbox/messages", json.RawMessage(
@@ -73,11 +74,12 @@ func TestResultShownAgainIsTheSameMessage(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Researcher"})
 	a := n.start(n.withMailbox(n.config("researcher"), ""))
-	coder := n.coder()
+	coder := n.homeMade("coder", "", nil)
 	self := newWorker(t, func(context.Context) (string, error) { return "http://" + a.Addr().String(), nil })
 	says := func(id string) {
-		self.call(http.MethodPost, "/v1/inbound", map[string]string{"chat_id": "oc_asked", "chat_type": "p2p", "sender": "Tom",
-			"message_id": id, "content": "hello"}, nil)
+		self.call(http.MethodPost, "/v1/inbound",
+			map[string]string{"chat_id": "oc_asked", "chat_type": "p2p", "sender": "Tom",
+				"message_id": id, "content": "hello"}, nil)
 	}
 	says("om_first")
 	shown, leave := n.hangs(apps[0], a)
@@ -101,7 +103,8 @@ func (n *tenant) hangs(app feishusim.App, a *running) (shown <-chan string, leav
 	n.t.Helper()
 	ids, release := make(chan string, 10), make(chan struct{})
 	ctx, cancel := context.WithCancel(n.t.Context())
-	d := dispatcher.NewEventDispatcher("", "").OnP2MessageReceiveV1(func(_ context.Context, e *larkim.P2MessageReceiveV1) error {
+	d := dispatcher.NewEventDispatcher("", "").OnP2MessageReceiveV1(func(_ context.Context,
+		e *larkim.P2MessageReceiveV1) error {
 		ids <- *e.Event.Message.MessageId
 		<-release
 		return nil
@@ -119,16 +122,6 @@ func (n *tenant) hangs(app feishusim.App, a *running) (shown <-chan string, leav
 	return ids, cancel
 }
 
-// coder starts a home-made coder beside n's other agents.
-func (n *tenant) coder() *worker {
-	var s *running
-	w := newWorker(n.t, func(context.Context) (string, error) { return "http://" + s.Addr().String(), nil })
-	cfg := n.withMailbox(n.config("coder"), "")
-	cfg.Gateway, cfg.InjectURL = sidecar.GatewayConfig{}, w.hook.URL
-	s = n.start(cfg)
-	return w
-}
-
 // result has the coder do a task that from's agent gives it in a conversation.
 func (n *tenant) result(from *running, coder *worker, chat relay.ChatID, text string) {
 	asker := newWorker(n.t, func(context.Context) (string, error) { return "http://" + from.Addr().String(), nil })
@@ -140,7 +133,8 @@ func (n *tenant) result(from *running, coder *worker, chat relay.ChatID, text st
 			"callback": map[string]any{"channel": "feishu", "chat_id": chat}}, &job) == http.StatusAccepted
 	})
 	coder.hears("task", "job")
-	coder.call(http.MethodPost, "/v1/mailbox/tasks/"+job.TaskID, map[string]string{"state": "completed", "text": text}, nil)
+	coder.call(http.MethodPost, "/v1/mailbox/tasks/"+job.TaskID, map[string]string{"state": "completed", "text": text},
+		nil)
 }
 
 // A program at the connector is posted a result in the private chat that asked,
@@ -156,7 +150,7 @@ func TestConnectorRepliesToAResult(t *testing.T) {
 	cfg.AppID, cfg.AppSecret = apps[0].ID, sidecar.Secret(apps[0].Secret)
 	c = n.start(cfg)
 	n.until("the connector is connected", func() bool { st := c.Status(); return st.Feishu != nil && *st.Feishu })
-	coder := n.coder()
+	coder := n.homeMade("coder", "", nil)
 
 	asked, err := n.SayPrivate(apps[0].ID, n.user.ID, "write me a sort function")
 	must(t, err)
@@ -191,7 +185,7 @@ func TestResultInAPrivateChatThatTheBotBegan(t *testing.T) {
 	if err != nil || !sent.Success() {
 		t.Fatalf("%v %+v", err, sent)
 	}
-	n.result(a, n.coder(), relay.ChatID(*sent.Data.ChatId), "func sort")
+	n.result(a, n.homeMade("coder", "", nil), relay.ChatID(*sent.Data.ChatId), "func sort")
 	if h := n.hears(bot, "func sort"); h.ChatType != "p2p" || h.Chat != *sent.Data.ChatId || len(h.Mentions) != 0 {
 		t.Errorf("the result came as %+v, want it in the private chat", h)
 	}

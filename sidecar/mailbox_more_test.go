@@ -13,21 +13,24 @@ import (
 	"feishu-relay/sidecar"
 )
 
-// agents starts two home-made agents with sidecars in this process.
+// homeMade starts a home-made agent with a sidecar in this process; change may be nil.
+func (n *tenant) homeMade(name, redis string, change func(*sidecar.Config)) *worker {
+	n.t.Helper()
+	var s *running
+	w := newWorker(n.t, func(context.Context) (string, error) { return "http://" + s.Addr().String(), nil })
+	cfg := n.withMailbox(n.config(name), redis)
+	cfg.Gateway, cfg.InjectURL = sidecar.GatewayConfig{}, w.hook.URL
+	if change != nil {
+		change(&cfg)
+	}
+	s = n.start(cfg)
+	return w
+}
+
+// agents starts two home-made agents.
 func (n *tenant) agents(t *testing.T, redis string, change func(*sidecar.Config)) (a, b *worker) {
 	t.Helper()
-	start := func(name string) *worker {
-		var s *running
-		w := newWorker(t, func(context.Context) (string, error) { return "http://" + s.Addr().String(), nil })
-		cfg := n.withMailbox(n.config(name), redis)
-		cfg.Gateway, cfg.InjectURL = sidecar.GatewayConfig{}, w.hook.URL
-		if change != nil {
-			change(&cfg)
-		}
-		s = n.start(cfg)
-		return w
-	}
-	a, b = start("researcher"), start("coder")
+	a, b = n.homeMade("researcher", redis, change), n.homeMade("coder", redis, change)
 	n.until("each sees the other", func() bool {
 		var peers struct{ Peers []struct{ Reachable bool } }
 		a.call(http.MethodGet, "/v1/peers", nil, &peers)
@@ -62,14 +65,16 @@ func TestOutboundChannelMailbox(t *testing.T) {
 			RelayMsgID string `json:"relay_msg_id"`
 			TaskID     string `json:"task_id"`
 		}
-		status := a.call(http.MethodPost, "/v1/outbound", json.RawMessage(`{"channel":"mailbox","chat_id":"coder","content":"sort it",`+
-			`"metadata":{"mailbox_type":"task","mailbox_task":{"id":"t-1"},"mailbox_callback":{"channel":"feishu","chat_id":"oc_x"}}}`), &sent)
+		status := a.call(http.MethodPost, "/v1/outbound",
+			json.RawMessage(`{"channel":"mailbox","chat_id":"coder","content":"sort it",`+
+				`"metadata":{"mailbox_type":"task","mailbox_task":{"id":"t-1"},"mailbox_callback":{"channel":"feishu","chat_id":"oc_x"}}}`), &sent)
 		if status != http.StatusAccepted || sent.TaskID != "t-1" || sent.RelayMsgID == "" {
 			t.Fatalf("answered %d %+v", status, sent)
 		}
 		b.hears("task", "sort it")
-		status = b.call(http.MethodPost, "/v1/outbound", json.RawMessage(`{"channel":"mailbox","chat_id":"researcher","content":"sorted",`+
-			`"metadata":{"mailbox_type":"task_update","mailbox_task":{"id":"t-1","state":"completed"}}}`), nil)
+		status = b.call(http.MethodPost, "/v1/outbound",
+			json.RawMessage(`{"channel":"mailbox","chat_id":"researcher","content":"sorted",`+
+				`"metadata":{"mailbox_type":"task_update","mailbox_task":{"id":"t-1","state":"completed"}}}`), nil)
 		if status != http.StatusAccepted {
 			t.Errorf("a step was answered %d", status)
 		}

@@ -153,9 +153,10 @@ func TestAnswerToATaskThatHasJustEnded(t *testing.T) {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Coder"})
-			p := &pairByMail{tenant: n, asker: n.researcher(), app: apps[0]}
+			p := &pairByMail{tenant: n, asker: n.homeMade("researcher", "", nil), app: apps[0]}
 			ended := sync.OnceFunc(func() {
-				tool(t, "http://"+p.coder.Addr().String(), "update_task", map[string]any{"state": "completed", "text": "the result"})
+				tool(t, "http://"+p.coder.Addr().String(), "update_task",
+					map[string]any{"state": "completed", "text": "the result"})
 			})
 			p.coder = n.startTraced(n.byGateway("coder"), func(step string) {
 				if step == "answered" {

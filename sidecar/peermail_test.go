@@ -164,7 +164,7 @@ type pairByMail struct {
 func newPairByMail(t *testing.T, change func(*sidecar.Config), answer func(*sdkBot, heard)) *pairByMail {
 	t.Helper()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Coder"})
-	p := &pairByMail{tenant: n, asker: n.researcher(), app: apps[0]}
+	p := &pairByMail{tenant: n, asker: n.homeMade("researcher", "", nil), app: apps[0]}
 	cfg := n.byGateway("coder")
 	if change != nil {
 		change(&cfg)
@@ -180,16 +180,6 @@ func newPairByMail(t *testing.T, change func(*sidecar.Config), answer func(*sdkB
 func (p *pairByMail) connect(answer func(*sdkBot, heard)) {
 	p.bot = p.tenant.bot(p.app, "http://"+p.coder.Gateway().String(), answer)
 	p.connected(p.coder)
-}
-
-// researcher starts a home-made agent.
-func (n *tenant) researcher() *worker {
-	var s *running
-	w := newWorker(n.t, func(context.Context) (string, error) { return "http://" + s.Addr().String(), nil })
-	cfg := n.withMailbox(n.config("researcher"), "")
-	cfg.Gateway, cfg.InjectURL = sidecar.GatewayConfig{}, w.hook.URL
-	s = n.start(cfg)
-	return w
 }
 
 // gives has the researcher give a task.
@@ -226,15 +216,13 @@ func (b *sdkBot) say(t *testing.T, chat, text string) {
 	}
 }
 
-// replies answers a message with one of any type, and returns its id.
-func (b *sdkBot) replies(t *testing.T, h heard, msgType, content string) (id string) {
-	resp, err := b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().MessageId(h.ID).
-		Body(larkim.NewReplyMessageReqBodyBuilder().MsgType(msgType).Content(content).Build()).Build())
-	if err != nil || !resp.Success() {
-		t.Errorf("%s does not answer: %v %+v", b.app.Name, err, resp)
-		return ""
+// answers answers a message with one of any type, and returns its id.
+func (b *sdkBot) answers(t *testing.T, h heard, msgType, content string) string {
+	id, err := b.answer(h.ID, msgType, content)
+	if err != nil {
+		t.Errorf("%s does not answer: %v", b.app.Name, err)
 	}
-	return *resp.Data.MessageId
+	return id
 }
 
 // A bot ends a task with a command word, or answers it in other ways than by one reply.
@@ -276,11 +264,7 @@ func TestAnswersToATask(t *testing.T) {
 			tool(t, "http://"+p.coder.Addr().String(), "send_task", map[string]any{"to": "tester", "task": "test it",
 				"callback_chat_id": h.Chat})
 		})
-		var s *running
-		tester := newWorker(t, func(context.Context) (string, error) { return "http://" + s.Addr().String(), nil })
-		cfg := p.withMailbox(p.config("tester"), "")
-		cfg.Gateway, cfg.InjectURL = sidecar.GatewayConfig{}, tester.hook.URL
-		s = p.tenant.start(cfg)
+		tester := p.homeMade("tester", "", nil)
 		p.gives("write it")
 		job := tester.hears("task", "test it")
 		tester.call(http.MethodPost, "/v1/mailbox/tasks/"+taskOf(job), map[string]string{"state": "completed",
@@ -292,10 +276,10 @@ func TestAnswersToATask(t *testing.T) {
 	t.Run("a picture first", func(t *testing.T) {
 		t.Parallel()
 		p := newPairByMail(t, nil, func(b *sdkBot, h heard) {
-			b.replies(t, h, "image", `{"image_key":"img_v3_x"}`)
-			b.replies(t, h, "file", `{"file_key":"f","file_name":"result.txt"}`)
-			b.replies(t, h, "sticker", `{"file_key":"s"}`)
-			b.replies(t, h, "text", quoted("text", "it is written"))
+			b.answers(t, h, "image", `{"image_key":"img_v3_x"}`)
+			b.answers(t, h, "file", `{"file_key":"f","file_name":"result.txt"}`)
+			b.answers(t, h, "sticker", `{"file_key":"s"}`)
+			b.answers(t, h, "text", quoted("text", "it is written"))
 		})
 		p.gives("write it")
 		for _, step := range [][2]string{{"[图片]", "working"}, {"result.txt", "working"}, {"[表情]", "working"},
@@ -311,7 +295,7 @@ func TestAnswersToATask(t *testing.T) {
 		t.Parallel()
 		placed, on := make(chan string, 1), make(chan struct{})
 		p := newPairByMail(t, nil, func(b *sdkBot, h heard) {
-			id := b.replies(t, h, "text", quoted("text", "Thinking…"))
+			id := b.answers(t, h, "text", quoted("text", "Thinking…"))
 			placed <- id
 			<-on
 			edited, err := b.client.Im.Message.Update(context.Background(), larkim.NewUpdateMessageReqBuilder().
@@ -342,7 +326,7 @@ func TestMailWakesABotWithAWebhook(t *testing.T) {
 	t.Parallel()
 	const key = "the key of its events"
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Coder", EncryptKey: key})
-	p := &pairByMail{tenant: n, asker: n.researcher(), app: apps[0]}
+	p := &pairByMail{tenant: n, asker: n.homeMade("researcher", "", nil), app: apps[0]}
 	p.bot = &sdkBot{app: apps[0], heard: make(chan heard, 10)}
 	listens := httptest.NewServer(http.HandlerFunc(httpserverext.NewEventHandlerFunc(
 		p.bot.dispatcher(func(b *sdkBot, h heard) { n.reply(b, h, "", "it is written") }))))
@@ -370,7 +354,7 @@ func TestPeerMailSurvivesKills(t *testing.T) {
 		t.Run("at "+step, func(t *testing.T) {
 			t.Parallel()
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Coder"})
-			asker := n.researcher()
+			asker := n.homeMade("researcher", "", nil)
 			cfg := n.byGateway("coder")
 			cfg.Gateway.Addr = freeAddr(t)
 			b := newProcess(t, n.dir, cfg)
@@ -381,12 +365,7 @@ func TestPeerMailSurvivesKills(t *testing.T) {
 			must(t, n.WaitConnected(limited(t), apps[0].ID, 1))
 			asker.call(http.MethodPost, "/v1/mailbox/tasks", json.RawMessage(`{"to":"coder","text":"write a sort function"}`),
 				nil)
-			l, _ := b.current()
-			select {
-			case <-l.exited:
-			case <-limited(t).Done():
-				t.Fatalf("the coder's sidecar never came to %s", step)
-			}
+			b.dies(t)
 			b.start("")
 			asker.hears("task_update", "func sort")
 			task := n.hears(bot, "write a sort function")

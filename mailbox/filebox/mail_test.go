@@ -15,6 +15,7 @@ import (
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/filebox"
 	"feishu-relay/mailbox/mailboxtest"
+	"feishu-relay/relay/relaytest"
 )
 
 // Mail of other makes (docs/protocol.md 6.4): any name counts, the oldest comes first,
@@ -99,7 +100,8 @@ func TestHalfWritten(t *testing.T) {
 		t.Errorf("got %q", item.Raw)
 	}
 	old := time.Now().Add(-2 * filebox.Unfinished)
-	for name, data := range map[string]string{"2_a.msg.json": `{"id":"x",`, "3_a.msg.json": "", "4_a.msg.json": "hello\x00"} {
+	for name, data := range map[string]string{"2_a.msg.json": `{"id":"x",`, "3_a.msg.json": "",
+		"4_a.msg.json": "hello\x00"} {
 		path := filepath.Join(dir, "b", "inbox", name)
 		lay(t, path+".aside", []byte(data))
 		must(t, os.Chtimes(path+".aside", old, old))
@@ -143,7 +145,8 @@ func TestNoMessages(t *testing.T) {
 	if got := list(t, filepath.Join(dir, "b", "malformed"), ""); len(got) != 6 {
 		t.Errorf("set aside %q, want six", got)
 	}
-	if got, err := os.ReadFile(filepath.Join(dir, "b", "malformed", "4_a.msg.json", "inside")); err != nil || string(got) != "x" {
+	if got, err := os.ReadFile(filepath.Join(dir, "b", "malformed", "4_a.msg.json", "inside")); err != nil ||
+		string(got) != "x" {
 		t.Errorf("what lay in the folder: %q, %v", got, err)
 	}
 	if got := list(t, in, ""); len(got) != 1 {
@@ -243,7 +246,7 @@ func TestRemovedFolders(t *testing.T) {
 		must(t, os.Rename(filepath.Join(dir, paths[i%len(paths)]), gone))
 		// What the store had begun to write when the folder was renamed, it still
 		// writes there.
-		eventually(t, "the folder is removed", func() bool { return os.RemoveAll(gone) == nil })
+		relaytest.Eventually(t, "the folder is removed", func() bool { return os.RemoveAll(gone) == nil })
 		key, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "b", i)))
 		must(t, err)
 		wantKeys(t, items, key)
@@ -260,7 +263,8 @@ func TestPrune(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	now := time.Now()
-	done, bad, in := filepath.Join(dir, "b", "processed"), filepath.Join(dir, "b", "malformed"), filepath.Join(dir, "b", "inbox")
+	done, bad, in := filepath.Join(dir, "b", "processed"), filepath.Join(dir, "b", "malformed"),
+		filepath.Join(dir, "b", "inbox")
 	one := filepath.Join(dir, "one") // links to it are made faster than files
 	lay(t, one, nil)
 	must(t, os.MkdirAll(done, 0o700))
@@ -280,7 +284,8 @@ func TestPrune(t *testing.T) {
 		lay(t, path, nil)
 		must(t, os.Chtimes(path, old, old))
 	}
-	for name, at := range map[string]time.Time{"1_a.msg.json.tmp": now.Add(-filebox.DeadTemp - time.Hour), "2_a.msg.json.tmp": now, "1_a.msg.json": old, "x.tmp": old} {
+	for name, at := range map[string]time.Time{"1_a.msg.json.tmp": now.Add(-filebox.DeadTemp - time.Hour),
+		"2_a.msg.json.tmp": now, "1_a.msg.json": old, "x.tmp": old} {
 		lay(t, filepath.Join(in, name), nil)
 		must(t, os.Chtimes(filepath.Join(in, name), at, at))
 	}
@@ -288,7 +293,8 @@ func TestPrune(t *testing.T) {
 	if got := list(t, done, ".msg.json"); len(got) != filebox.MaxProcessed-5 || got[0] != "1745659200025_a.msg.json" {
 		t.Errorf("processed holds %d from %s on", len(got), got[0])
 	}
-	if got := list(t, bad, "_a.msg.json"); len(got) != filebox.MaxMalformed+1 || got[0] != "0_a.msg.json" || got[1] != "1745659200005_a.msg.json" {
+	if got := list(t, bad, "_a.msg.json"); len(got) != filebox.MaxMalformed+1 || got[0] != "0_a.msg.json" ||
+		got[1] != "1745659200005_a.msg.json" {
 		t.Errorf("malformed holds %d from %s on", len(got), got[:2])
 	}
 	if got := fmt.Sprint(list(t, in, "")); got != "[1_a.msg.json 2_a.msg.json.tmp x.tmp]" {
@@ -351,7 +357,8 @@ func TestFaults(t *testing.T) {
 	lay(t, filepath.Join(dir, "box", "b"), nil)
 	lay(t, filepath.Join(dir, "box", "c", "inbox"), nil)
 	for _, to := range []mailbox.AgentID{"b", "c"} {
-		if _, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", to, 1))); err == nil || errors.Is(err, mailbox.ErrFull) || !strings.Contains(err.Error(), "inbox of "+string(to)) {
+		if _, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", to, 1))); err == nil ||
+			errors.Is(err, mailbox.ErrFull) || !strings.Contains(err.Error(), "inbox of "+string(to)) {
 			t.Errorf("put where a file is in the way: %v", err)
 		}
 		if err := s.Receive(t.Context(), to, func(mailbox.Item) {}, nil); err == nil || errors.Is(err, context.Canceled) {

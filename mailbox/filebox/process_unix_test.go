@@ -21,6 +21,7 @@ import (
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/filebox"
 	"feishu-relay/mailbox/mailboxtest"
+	"feishu-relay/relay/relaytest"
 )
 
 // The roles of processes, each with a folder and the name of an agent.
@@ -232,7 +233,7 @@ func TestBeatingProcesses(t *testing.T) {
 	defer func() { t.Logf("beats: want %v\ngot %v", want, got) }()
 	heartbeat := time.NewTicker(100 * time.Millisecond)
 	defer heartbeat.Stop()
-	eventually(t, "all cards with their last heartbeats", func() bool {
+	relaytest.Eventually(t, "all cards with their last heartbeats", func() bool {
 		got = beats(t, dir)
 		select {
 		case <-heartbeat.C:

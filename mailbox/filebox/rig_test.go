@@ -89,21 +89,6 @@ func nothing(t testing.TB, items <-chan mailbox.Item) {
 	}
 }
 
-// eventually waits until ok is true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%s did not come true", what)
-		}
-	}
-}
-
 // lay writes a file as it is, with its folders, as another program might.
 func lay(t testing.TB, path string, data []byte) {
 	t.Helper()

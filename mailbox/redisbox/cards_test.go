@@ -12,6 +12,7 @@ import (
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
+	"feishu-relay/relay/relaytest"
 )
 
 func setCard(t *testing.T, s *Store, c mailbox.Card) {
@@ -61,7 +62,7 @@ func TestPresenceRunsOut(t *testing.T) {
 	raw.HSet(t.Context(), cardsKey, "carol", entry)
 	setCard(t, brief, mailboxtest.Card("alice", 1))
 	setCard(t, s, mailboxtest.Card("bob", 1))
-	eventually(t, "alice is offline", func() bool { return statuses(t, s)["alice"] == mailbox.Offline })
+	relaytest.Eventually(t, "alice is offline", func() bool { return statuses(t, s)["alice"] == mailbox.Offline })
 	want := map[mailbox.AgentID]mailbox.Status{"alice": mailbox.Offline, "bob": mailbox.Busy, "carol": mailbox.Busy}
 	if diff := cmp.Diff(want, statuses(t, s)); diff != "" {
 		t.Errorf("statuses (-want +got):\n%s", diff)
@@ -122,7 +123,8 @@ func TestUnknownFieldsOfTheOwnCardAreKept(t *testing.T) {
 		if !byKey(text) {
 			t.Errorf("%s has no mark", text)
 		}
-		if strings.HasPrefix(previous, `{"agent_id"`) && (string(entry["note"]) != `"<&>"` || string(entry["nested"]) != `{"a":[1,2.50]}`) {
+		if strings.HasPrefix(previous, `{"agent_id"`) &&
+			(string(entry["note"]) != `"<&>"` || string(entry["nested"]) != `{"a":[1,2.50]}`) {
 			t.Errorf("after %s came %s", previous, text)
 		}
 		if string(entry["status"]) != `"busy"` || strings.Contains(text, `\u003c`) {
@@ -140,7 +142,8 @@ func TestTooManyCards(t *testing.T) {
 		fields = append(fields, fmt.Sprint("agent", i), "{}")
 	}
 	raw.HSet(ctx, cardsKey, fields...)
-	if _, err := s.Cards(ctx); err == nil || !strings.Contains(err.Error(), "HDEL") || !strings.Contains(err.Error(), cardsKey) {
+	if _, err := s.Cards(ctx); err == nil || !strings.Contains(err.Error(), "HDEL") ||
+		!strings.Contains(err.Error(), cardsKey) {
 		t.Errorf("got %v, want how to mend it", err)
 	}
 	raw.HDel(ctx, cardsKey, "agent0")

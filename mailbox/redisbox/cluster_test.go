@@ -12,6 +12,7 @@ import (
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
+	"feishu-relay/relay/relaytest"
 )
 
 // Mail passes a Cluster whose primaries are killed, and what its replicas have is not lost.
@@ -29,7 +30,7 @@ func TestClusterOfSix(t *testing.T) {
 	node := c.Node(inbox.Options().Addr)
 	putAll := func(first, last int) { // a node that is slow is taken for a dead one
 		for i := first; i <= last; i++ {
-			eventually(t, "putting", func() bool {
+			relaytest.Eventually(t, "putting", func() bool {
 				_, err := s.Put(t.Context(), mailboxtest.Sealed(mails(i, i)[0]))
 				return err == nil
 			})

@@ -9,6 +9,7 @@ import (
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
+	"feishu-relay/relay/relaytest"
 )
 
 // passes does all that a store does.
@@ -16,7 +17,7 @@ func passes(t *testing.T, url string, raw *redis.Client) {
 	t.Helper()
 	s := open(t, url, "bob", nil)
 	var key string
-	eventually(t, "putting", func() (ok bool) {
+	relaytest.Eventually(t, "putting", func() (ok bool) {
 		var err error
 		key, err = s.Put(t.Context(), mailboxtest.Sealed(toGoal(1, "g")))
 		return err == nil

@@ -11,6 +11,7 @@ import (
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
+	"feishu-relay/relay/relaytest"
 )
 
 // peerText is what a program publishes that knows peer inboxes only (docs/protocol.md 6.7).
@@ -42,7 +43,8 @@ func TestForeignMessageIsPutIntoTheInbox(t *testing.T) {
 	item := e.next()
 	got := decode(t, item)
 	if got.From != "researcher" || got.To != "bob" || got.Type != mailbox.TypeMessage || got.Metadata.Goal != "goal.1" ||
-		got.Text() != "task #1 ready <now> 你好" || got.ID == "" || got.Metadata.CorrelationID != "5f0c2f44-7a7b-4a5e-8d3e-0a6f6f3d2b11" {
+		got.Text() != "task #1 ready <now> 你好" || got.ID == "" ||
+		got.Metadata.CorrelationID != "5f0c2f44-7a7b-4a5e-8d3e-0a6f6f3d2b11" {
 		t.Errorf("got %+v", got)
 	}
 	e.stop()
@@ -114,7 +116,7 @@ func TestGoalsComeAndGo(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "nobody listens for what is gone", func() bool {
+	relaytest.Eventually(t, "nobody listens for what is gone", func() bool {
 		n := raw.PubSubNumSub(t.Context(), "agent.inbox.a", "agent.inbox.bob").Val()
 		return n["agent.inbox.a"]+n["agent.inbox.bob"] == 0
 	})
@@ -134,11 +136,12 @@ func TestForeignMessageForAFullInboxIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, raw, "agent.inbox.g", peerText("alice", "bob", "no room"))
-	eventually(t, "dropped", func() bool { return s.Dropped() == 1 })
+	relaytest.Eventually(t, "dropped", func() bool { return s.Dropped() == 1 })
 	for range mailbox.MaxInbox {
 		e.next()
 	}
-	if err := s.Settle(t.Context(), "bob", raw.XRangeN(t.Context(), inboxKey("bob"), "-", "+", 1).Val()[0].ID, mailbox.Taken); err != nil {
+	if err := s.Settle(t.Context(), "bob", raw.XRangeN(t.Context(), inboxKey("bob"), "-", "+", 1).Val()[0].ID,
+		mailbox.Taken); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, raw, "agent.inbox.g", peerText("alice", "bob", "room"))

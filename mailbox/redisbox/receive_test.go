@@ -9,6 +9,7 @@ import (
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
+	"feishu-relay/relay/relaytest"
 )
 
 func TestKilledAndBackEmpty(t *testing.T) {
@@ -23,7 +24,8 @@ func TestKilledAndBackEmpty(t *testing.T) {
 	if err := e.fault(); !strings.Contains(err.Error(), "connection to redis") {
 		t.Errorf("got %v, want it to say that the connection is gone", err)
 	}
-	if _, err := s.Put(t.Context(), mailboxtest.Sealed(mails(4, 4)[0])); err == nil || !strings.Contains(err.Error(), "connection to redis") {
+	if _, err := s.Put(t.Context(), mailboxtest.Sealed(mails(4, 4)[0])); err == nil ||
+		!strings.Contains(err.Error(), "connection to redis") {
 		t.Errorf("got %v, want it to say that the connection is gone", err)
 	}
 	e.start()
@@ -33,7 +35,7 @@ func TestKilledAndBackEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.start()
-	eventually(t, "putting", func() bool {
+	relaytest.Eventually(t, "putting", func() bool {
 		_, err := s.Put(t.Context(), mailboxtest.Sealed(mails(5, 5)[0]))
 		return err == nil
 	})
@@ -60,7 +62,7 @@ func TestKilledAndBackWithItsData(t *testing.T) {
 	e.fault()
 	e.start()
 	e.want(ids(mails(1, 1))[0], ids(mails(3, 3))[0])
-	eventually(t, "putting", func() bool {
+	relaytest.Eventually(t, "putting", func() bool {
 		_, err := s.Put(t.Context(), mailboxtest.Sealed(mails(4, 4)[0]))
 		return err == nil
 	})
@@ -81,7 +83,8 @@ func TestStreamReplaced(t *testing.T) {
 		{"replaced at once", func(t *testing.T, raw *redis.Client) {
 			_, err := raw.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 				p.FlushAll(t.Context())
-				p.XAdd(t.Context(), &redis.XAddArgs{Stream: inbox, ID: "1-1", Values: []any{"envelope", encoded(t, mails(4, 4)[0])}})
+				p.XAdd(t.Context(), &redis.XAddArgs{Stream: inbox, ID: "1-1",
+					Values: []any{"envelope", encoded(t, mails(4, 4)[0])}})
 				return nil
 			})
 			if err != nil {
@@ -92,7 +95,8 @@ func TestStreamReplaced(t *testing.T) {
 			_, err := raw.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 				p.Del(t.Context(), inbox)
 				for i, id := range []string{"1-1", "*", "*", "*", "*"} {
-					p.XAdd(t.Context(), &redis.XAddArgs{Stream: inbox, ID: id, Values: []any{"envelope", encoded(t, mails(4+i, 4+i)[0])}})
+					p.XAdd(t.Context(), &redis.XAddArgs{Stream: inbox, ID: id,
+						Values: []any{"envelope", encoded(t, mails(4+i, 4+i)[0])}})
 				}
 				return nil
 			})
@@ -112,7 +116,8 @@ func TestStreamReplaced(t *testing.T) {
 			e.want(ids(mails(1, 3))...)
 			tt.replace(t, raw)
 			if raw.Exists(t.Context(), inbox).Val() == 0 {
-				raw.XAdd(t.Context(), &redis.XAddArgs{Stream: inbox, ID: "1-1", Values: []any{"envelope", encoded(t, mails(4, 4)[0])}})
+				raw.XAdd(t.Context(), &redis.XAddArgs{Stream: inbox, ID: "1-1",
+					Values: []any{"envelope", encoded(t, mails(4, 4)[0])}})
 			}
 			for decode(t, e.next()).ID != ids(mails(4, 4))[0] { // what has a later id may come before, and again
 			}

@@ -13,6 +13,7 @@ import (
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/mailboxtest"
+	"feishu-relay/relay/relaytest"
 )
 
 // patience is how long a test waits for what must come; then it fails.
@@ -132,20 +133,6 @@ func decode(t testing.TB, i mailbox.Item) mailbox.Envelope {
 	return e
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("never came: %s", what)
-		}
-	}
-}
-
 // hearingGoals is hearing for an agent with these goals, on whose channels it listens then.
 func hearingGoals(t testing.TB, raw *redis.Client, s *Store, agent mailbox.AgentID, goals ...string) *ear {
 	t.Helper()
@@ -164,7 +151,7 @@ func listening(t testing.TB, raw *redis.Client, goals ...string) {
 	t.Helper()
 	for _, goal := range goals {
 		channel := peerPrefix + goal
-		eventually(t, "listening for "+goal, func() bool {
+		relaytest.Eventually(t, "listening for "+goal, func() bool {
 			return raw.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
 		})
 	}
