@@ -14,14 +14,14 @@ const MaxAnswer = 4 << 20
 
 // lenient decodes the JSON object data into v and omits the fields of
 // another type than expected.
-func lenient(data []byte, v any) error {
+func lenient[T any](data []byte, v *T) error {
 	if len(data) > MaxAnswer {
 		return jsontree.ErrTooLarge
 	}
 	if relay.Deeper(data, jsontree.MaxDepth) {
 		return jsontree.ErrTooDeep
 	}
-	err := json.Unmarshal(data, v)
+	err := relay.Unmarshal(data, v)
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
 		return nil
 	}

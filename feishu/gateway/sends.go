@@ -31,7 +31,7 @@ type sendRequest struct {
 
 // sendRequest reads the request. A field that cannot be read is empty.
 func (t *call) sendRequest() (req sendRequest) {
-	_ = json.Unmarshal(t.request, &req)
+	_ = relay.Unmarshal(t.request, &req)
 	return req
 }
 
