@@ -26,11 +26,11 @@ import (
 	"github.com/larksuite/oapi-sdk-go/v3/core/httpserverext"
 	larkevent "github.com/larksuite/oapi-sdk-go/v3/event"
 	"github.com/larksuite/oapi-sdk-go/v3/event/dispatcher"
-	larkcardkit "github.com/larksuite/oapi-sdk-go/v3/service/cardkit/v1"
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/larktest"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
@@ -350,14 +350,6 @@ func (n *tenant) mentioned(b *sdkBot, h heard) bool {
 	return false
 }
 
-// taken makes an error of what Feishu refuses.
-func taken[R interface{ Success() bool }](answer R, err error) (R, error) {
-	if err == nil && !answer.Success() {
-		err = fmt.Errorf("answered %+v", answer)
-	}
-	return answer, err
-}
-
 // reply answers a message with a text; at is an app to mention first.
 func (n *tenant) reply(b *sdkBot, to heard, at, text string) {
 	if at != "" {
@@ -370,56 +362,25 @@ func (n *tenant) reply(b *sdkBot, to heard, at, text string) {
 
 // answer replies to a message, and returns the reply's id.
 func (b *sdkBot) answer(to, msgType, content string) (id string, err error) {
-	said, err := taken(b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().MessageId(to).
-		Body(larkim.NewReplyMessageReqBodyBuilder().MsgType(msgType).Content(content).Build()).Build()))
-	if err != nil {
-		return "", err
-	}
-	return *said.Data.MessageId, nil
+	return larktest.Reply(context.Background(), b.client, to, msgType, content, "")
 }
 
 // stream answers with a card that grows, as frameworks do with what a model
 // writes.
 func (n *tenant) stream(b *sdkBot, to heard, steps ...string) {
-	card, err := b.card("Thinking…")
+	ctx := context.Background()
+	card, err := larktest.Card(ctx, b.client, "Thinking…")
 	if err == nil {
-		_, err = b.answer(to.ID, "interactive", `{"type":"card","data":{"card_id":"`+card+`"}}`)
+		_, err = b.answer(to.ID, "interactive", larktest.Shown(card))
 	}
 	var text strings.Builder
 	for i, step := range steps {
 		text.WriteString(step)
-		err = errors.Join(err, b.grow(card, text.String(), i+1))
+		err = errors.Join(err, larktest.Grow(ctx, b.client, card, text.String(), i+1))
 	}
-	if err = errors.Join(err, b.end(card, len(steps)+1)); err != nil {
+	if err = errors.Join(err, larktest.End(ctx, b.client, card, len(steps)+1)); err != nil {
 		n.t.Errorf("card of %s: %v", b.app.Name, err)
 	}
-}
-
-// card makes a card that is streamed, and returns its id.
-func (b *sdkBot) card(text string) (id string, err error) {
-	made, err := taken(b.client.Cardkit.V1.Card.Create(context.Background(), larkcardkit.NewCreateCardReqBuilder().Body(
-		larkcardkit.NewCreateCardReqBodyBuilder().Type("card_json").Data(`{"schema":"2.0","config":{"streaming_mode":true},`+
-			`"body":{"elements":[{"tag":"markdown","content":"`+text+`","element_id":"content"}]}}`).Build()).Build()))
-	if err != nil {
-		return "", err
-	}
-	return *made.Data.CardId, nil
-}
-
-// grow writes a new text into a card.
-func (b *sdkBot) grow(card, text string, sequence int) error {
-	body := larkcardkit.NewContentCardElementReqBodyBuilder().Content(text).Sequence(sequence).Build()
-	_, err := taken(b.client.Cardkit.V1.CardElement.Content(context.Background(),
-		larkcardkit.NewContentCardElementReqBuilder().CardId(card).ElementId("content").Body(body).Build()))
-	return err
-}
-
-// end ends the streaming of a card.
-func (b *sdkBot) end(card string, sequence int) error {
-	body := larkcardkit.NewSettingsCardReqBodyBuilder().Settings(`{"config":{"streaming_mode":false}}`).Sequence(sequence).Build()
-	_, err := taken(b.client.Cardkit.V1.Card.Settings(context.Background(),
-		larkcardkit.NewSettingsCardReqBuilder().CardId(card).Body(body).Build()))
-	return err
 }
 
 func quoted(key, text string) string {

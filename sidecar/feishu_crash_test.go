@@ -6,10 +6,9 @@ import (
 	"context"
 	"testing"
 
-	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
-
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/test/larktest"
 	"feishu-relay/internal/test/verify"
 )
 
@@ -44,14 +43,8 @@ func TestGatewayCrashOfSender(t *testing.T) {
 			n.hears(botA, "say it")
 
 			send := func() (id string, ok bool) {
-				resp, err := botA.client.Im.Message.Create(context.Background(),
-					larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").Body(
-						larkim.NewCreateMessageReqBodyBuilder().ReceiveId(n.chat).MsgType("text").Content(quoted("text",
-							"said once")).Uuid("once").Build()).Build())
-				if err != nil || !resp.Success() {
-					return "", false
-				}
-				return *resp.Data.MessageId, true
+				id, err := larktest.Send(context.Background(), botA.client, n.chat, "text", quoted("text", "said once"), "once")
+				return id, err == nil
 			}
 			id, answered := send()
 			a.dies(t)

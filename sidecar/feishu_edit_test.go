@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/larktest"
 )
 
 // A card whose bot pauses for longer than it may stream is relayed as it is then. What
@@ -30,9 +31,9 @@ func TestCardThatGoesOnIsEdited(t *testing.T) {
 		n.hears(bot, "hello")
 	}
 
-	card, err := botA.card("I look")
+	card, err := larktest.Card(t.Context(), botA.client, "I look")
 	must(t, err)
-	id := n.sends(botA, "interactive", `{"type":"card","data":{"card_id":"`+card+`"}}`)
+	id := n.sends(botA, "interactive", larktest.Shown(card))
 	first := n.hears(botB, "I look")
 	if first.ID != id || first.Text != "I look" {
 		t.Errorf("BotB was given %+v", first)
@@ -41,8 +42,8 @@ func TestCardThatGoesOnIsEdited(t *testing.T) {
 	b.stop() // that it was given the beginning is known after a restart, too
 	b = n.start(cfgB)
 	botB = n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	must(t, botA.grow(card, "I look it up: 42", 1))
-	must(t, botA.end(card, 2))
+	must(t, larktest.Grow(t.Context(), botA.client, card, "I look it up: 42", 1))
+	must(t, larktest.End(t.Context(), botA.client, card, 2))
 	edit := n.hears(botB, "42")
 	if edit.ID == id || edit.Text != "I look it up: 42" {
 		t.Errorf("BotB was given %+v", edit)

@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/larktest"
 )
 
 var png = append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{7}, 100_000)...)
@@ -27,7 +28,7 @@ var png = append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{7}, 100_000)..
 // uploads uploads a picture as bots do, and returns its key.
 func (n *tenant) uploads(b *sdkBot, data []byte) string {
 	n.t.Helper()
-	made, err := taken(b.client.Im.V1.Image.Create(n.t.Context(), larkim.NewCreateImageReqBuilder().
+	made, err := larktest.Taken(b.client.Im.V1.Image.Create(n.t.Context(), larkim.NewCreateImageReqBuilder().
 		Body(larkim.NewCreateImageReqBodyBuilder().ImageType("message").Image(bytes.NewReader(data)).Build()).Build()))
 	must(n.t, err)
 	return *made.Data.ImageKey
@@ -36,7 +37,7 @@ func (n *tenant) uploads(b *sdkBot, data []byte) string {
 // sends lets a bot send a message, and returns its id.
 func (n *tenant) sends(b *sdkBot, msgType, content string) string {
 	n.t.Helper()
-	resp, err := taken(b.client.Im.Message.Create(n.t.Context(), larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").
+	resp, err := larktest.Taken(b.client.Im.Message.Create(n.t.Context(), larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").
 		Body(larkim.NewCreateMessageReqBodyBuilder().ReceiveId(n.chat).MsgType(msgType).Content(content).Build()).Build()))
 	must(n.t, err)
 	return *resp.Data.MessageId

@@ -61,6 +61,7 @@ var mayImport = map[string][]string{
 	"internal/jsonl":            {"internal/safefile", "internal/wait"},
 	"internal/jsontree":         {"relay"},
 	"internal/loopback":         {},
+	"internal/test/larktest":    {},
 	"internal/test/logtest":     {},
 	"internal/test/netfault":    {},
 	"internal/test/npmtest":     {"internal/loopback", "internal/test/programtest"},

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
-
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/larktest"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/test/verify"
 )
@@ -95,7 +94,8 @@ func (p *process) reply(b *sdkBot, to heard, text string) {
 		case <-l.exited:
 		case <-p.t.Context().Done():
 		}
-		if b.try(to.ID, text) == nil {
+		_, err := larktest.Reply(context.Background(), b.client, to.ID, "text", quoted("text", text), to.ID[:40])
+		if err == nil {
 			return
 		}
 		select {
@@ -104,14 +104,4 @@ func (p *process) reply(b *sdkBot, to heard, text string) {
 			return
 		}
 	}
-}
-
-// try replies to a message once.
-func (b *sdkBot) try(to, text string) error {
-	resp, err := b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().MessageId(to).Body(
-		larkim.NewReplyMessageReqBodyBuilder().MsgType("text").Content(quoted("text", text)).Uuid(to[:40]).Build()).Build())
-	if err == nil && !resp.Success() {
-		err = resp
-	}
-	return err
 }

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/larktest"
 	"feishu-relay/internal/test/netfault"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/policy"
@@ -187,11 +187,6 @@ func (s *talker) talk(talking, ctx context.Context) {
 func (s *talker) say(ctx context.Context, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, botPatience)
 	defer cancel()
-	resp, err := s.b.client.Im.Message.Create(ctx, larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").
-		Body(larkim.NewCreateMessageReqBodyBuilder().ReceiveId(s.n.chat).MsgType("text").Content(quoted("text", text)).
-			Uuid(text[:20]).Build()).Build())
-	if err == nil && !resp.Success() {
-		err = fmt.Errorf("answered %d", resp.Code)
-	}
+	_, err := larktest.Send(ctx, s.b.client, s.n.chat, "text", quoted("text", text), text[:20])
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/larktest"
 	"feishu-relay/internal/test/npmtest"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/sidecar"
@@ -208,11 +209,8 @@ func (p *pairByMail) comesTo(state string) {
 
 // say sends a message to a chat, as no answer to one.
 func (b *sdkBot) say(t *testing.T, chat, text string) {
-	resp, err := b.client.Im.Message.Create(context.Background(), larkim.NewCreateMessageReqBuilder().
-		ReceiveIdType("chat_id").Body(larkim.NewCreateMessageReqBodyBuilder().ReceiveId(chat).MsgType("text").
-		Content(quoted("text", text)).Build()).Build())
-	if err != nil || !resp.Success() {
-		t.Errorf("%s says nothing: %v %+v", b.app.Name, err, resp)
+	if _, err := larktest.Send(context.Background(), b.client, chat, "text", quoted("text", text), ""); err != nil {
+		t.Errorf("%s says nothing: %v", b.app.Name, err)
 	}
 }
 

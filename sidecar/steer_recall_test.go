@@ -18,6 +18,7 @@ import (
 	mcp "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/test/larktest"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/sidecar"
 )
@@ -296,7 +297,7 @@ func TestRelayedTextIsEdited(t *testing.T) {
 	id := n.hears(botB, "first words").ID
 	n.until("it waits for the third bot", func() bool { return n.waits(c) > 0 && n.shownOf(c, id).Content == "first words" })
 	for _, text := range []string{"first words?", "First words!"} {
-		_, err := taken(botA.client.Im.V1.Message.Update(t.Context(), larkim.NewUpdateMessageReqBuilder().MessageId(id).
+		_, err := larktest.Taken(botA.client.Im.V1.Message.Update(t.Context(), larkim.NewUpdateMessageReqBuilder().MessageId(id).
 			Body(larkim.NewUpdateMessageReqBodyBuilder().MsgType("text").Content(quoted("text", text)).Build()).Build()))
 		must(t, err)
 	}

@@ -45,7 +45,6 @@ func TestCheckRedisRights(t *testing.T) {
 		status             selftest.Status
 		says               string
 	}{
-		{"no TIME", all + "-time", "clock", selftest.Unknown, "NOPERM"},
 		{"no scripts", all + "-@scripting", "redis", selftest.Fail, "lacks rights"},
 		{"no mailbox", "on >pw ~nanobot:feishu:* &* +@all", "mailbox", selftest.Fail, "docs/redis.md"},
 	}

@@ -17,12 +17,12 @@ import (
 	lark "github.com/larksuite/oapi-sdk-go/v3"
 	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
 	"github.com/larksuite/oapi-sdk-go/v3/event/dispatcher"
-	larkcardkit "github.com/larksuite/oapi-sdk-go/v3/service/cardkit/v1"
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/test/larktest"
 	"feishu-relay/internal/test/redistest"
 	"feishu-relay/internal/wait"
 )
@@ -215,11 +215,6 @@ func textOf(content string) string {
 	return c.Text
 }
 
-func quoted(key, text string) string {
-	data, _ := json.Marshal(map[string]string{key: text}) // of strings: cannot fail
-	return string(data)
-}
-
 // say sends a message to the group until it is accepted, and returns its id.
 func (b *bot) say(ctx context.Context, text string) (id string, err error) {
 	if b.sdk != nil {
@@ -238,59 +233,14 @@ func (b *bot) say(ctx context.Context, text string) (id string, err error) {
 func (b *bot) send(ctx context.Context, text string) (id string, err error) {
 	uuid := b.team.id("uuid", b.name)
 	for {
-		resp, err := b.sdk.client.Im.Message.Create(ctx, larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").Body(
-			larkim.NewCreateMessageReqBodyBuilder().ReceiveId(b.team.chat).MsgType("text").
-				Content(quoted("text", text)).Uuid(uuid).Build()).Build())
-		if err == nil && resp.Success() {
-			b.team.book.accepted(*resp.Data.MessageId, message{from: b.name, text: text})
-			return *resp.Data.MessageId, nil
+		id, err := larktest.Send(ctx, b.sdk.client, b.team.chat, "text", larktest.Text(text), uuid)
+		if err == nil {
+			b.team.book.accepted(id, message{from: b.name, text: text})
+			return id, nil
 		}
 		if wait.Sleep(ctx, 100*time.Millisecond) != nil {
 			return "", fmt.Errorf("%s cannot send: %w", b.name, err)
 		}
-	}
-}
-
-// card sends a streamed card with a first text that is not its last.
-func (b *bot) card(ctx context.Context, t *testing.T, text string) (message, card string) {
-	t.Helper()
-	const data = `{"schema":"2.0","config":{"streaming_mode":true},` +
-		`"body":{"elements":[{"tag":"markdown","content":"Thinking…","element_id":"content"}]}}`
-	made, err := b.sdk.client.Cardkit.V1.Card.Create(ctx, larkcardkit.NewCreateCardReqBuilder().Body(
-		larkcardkit.NewCreateCardReqBodyBuilder().Type("card_json").Data(data).Build()).Build())
-	if err != nil || !made.Success() {
-		t.Fatalf("card of %s: %v %+v", b.name, err, made)
-	}
-	card = *made.Data.CardId
-	sent, err := b.sdk.client.Im.Message.Create(ctx, larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").Body(
-		larkim.NewCreateMessageReqBodyBuilder().ReceiveId(b.team.chat).MsgType("interactive").
-			Content(`{"type":"card","data":{"card_id":"`+card+`"}}`).Build()).Build())
-	if err != nil || !sent.Success() {
-		t.Fatalf("card of %s: %v %+v", b.name, err, sent)
-	}
-	b.write(ctx, t, card, text, 1)
-	return *sent.Data.MessageId, card
-}
-
-// write gives the card its text as of a step.
-func (b *bot) write(ctx context.Context, t *testing.T, card, text string, step int) {
-	t.Helper()
-	body := larkcardkit.NewContentCardElementReqBodyBuilder().Content(text).Sequence(step).Build()
-	put, err := b.sdk.client.Cardkit.V1.CardElement.Content(ctx, larkcardkit.NewContentCardElementReqBuilder().
-		CardId(card).ElementId("content").Body(body).Build())
-	if err != nil || !put.Success() {
-		t.Fatalf("card of %s: %v %+v", b.name, err, put)
-	}
-}
-
-// finish ends the streaming of a card.
-func (b *bot) finish(ctx context.Context, t *testing.T, card string, step int) {
-	t.Helper()
-	end, err := b.sdk.client.Cardkit.V1.Card.Settings(ctx, larkcardkit.NewSettingsCardReqBuilder().CardId(card).Body(
-		larkcardkit.NewSettingsCardReqBodyBuilder().Settings(`{"config":{"streaming_mode":false}}`).Sequence(step).Build()).
-		Build())
-	if err != nil || !end.Success() {
-		t.Fatalf("card of %s: %v %+v", b.name, err, end)
 	}
 }
 

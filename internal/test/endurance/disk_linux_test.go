@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 	"golang.org/x/sys/unix"
 
 	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/test/larktest"
 	"feishu-relay/internal/test/verify"
 	"feishu-relay/internal/wait"
 )
@@ -342,9 +342,13 @@ func (n *team) round(ctx context.Context, t *testing.T, victim *bot, heal func(d
 	do("settings", func() error {
 		return b.insistOn(ctx, "PATCH", "/v1/groups/"+n.chat, map[string]any{"judge": number%2 == 0})
 	})
-	id, card := g.card(ctx, t, "half a card")
-	g.write(ctx, t, card, fmt.Sprintf("the whole card %d", number), 2)
-	g.finish(ctx, t, card, 3)
+	card, err := larktest.Card(ctx, g.sdk.client, "Thinking…")
+	must(t, err)
+	id, err := larktest.Send(ctx, g.sdk.client, n.chat, "interactive", larktest.Shown(card), "")
+	must(t, err)
+	must(t, larktest.Grow(ctx, g.sdk.client, card, "half a card", 1))
+	must(t, larktest.Grow(ctx, g.sdk.client, card, fmt.Sprintf("the whole card %d", number), 2))
+	must(t, larktest.End(ctx, g.sdk.client, card, 3))
 	n.book.accepted(id, message{from: g.name, text: fmt.Sprintf("whole card %d", number)})
 	do("deliveries", func() error {
 		return n.book.await(ctx, func() bool { return len(n.book.due) == 0 })
@@ -384,14 +388,12 @@ func (n *team) task(ctx context.Context, from, to *bot) error {
 // passes lets a bot behind the gateway send a message, which has to succeed at once.
 func (n *team) passes(ctx context.Context, t *testing.T, b *bot, text string) {
 	t.Helper()
-	body := larkim.NewCreateMessageReqBodyBuilder().ReceiveId(n.chat).MsgType("text").Content(quoted("text", text)).Build()
-	resp, err := b.sdk.client.Im.Message.Create(ctx,
-		larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").Body(body).Build())
-	if err != nil || !resp.Success() {
-		t.Errorf("the bot's own message did not pass: %v %+v", err, resp)
+	id, err := larktest.Send(ctx, b.sdk.client, n.chat, "text", larktest.Text(text), "")
+	if err != nil {
+		t.Errorf("the bot's own message did not pass: %v", err)
 		return
 	}
-	n.book.accepted(*resp.Data.MessageId, message{from: b.name, text: text})
+	n.book.accepted(id, message{from: b.name, text: text})
 }
 
 // caFaults starts a sidecar whose disk fails at the gateway's CA. It says so and ends, and changes neither the certificate,
