@@ -87,15 +87,16 @@ func (d *draft) streaming() bool { return d.Card != nil && d.Card.Streaming() }
 // key names its record.
 func (d *draft) key() string { return cmp.Or(string(d.Message.ID), "card "+d.CardID) }
 
-// touch records a write, and sets when d is due. whole: the whole CardKit card was replaced, which many bots do at the
-// end, also without an end sign; streamed: the card streamed before.
-func (g *Gateway) touch(d *draft, whole, streamed bool) {
-	now := relay.MillisOf(time.Now())
+// touch records a write, sets when d is due, and returns what a person reads in it. whole: the whole CardKit card was
+// replaced, which many bots do at the end, also without an end sign; streamed: the card streamed before.
+func (g *Gateway) touch(d *draft, whole, streamed bool) content.Doc {
+	now, doc := relay.MillisOf(time.Now()), d.doc()
 	if d.streaming() && d.Streams == 0 {
 		d.Streams = now
 	}
 	d.Touched, d.Ended = now, streamed && !d.streaming()
-	d.Due = relay.MillisOf(now.Time().Add(g.quiet(d, whole)))
+	d.Due = relay.MillisOf(now.Time().Add(g.quiet(d, doc, whole)))
+	return doc
 }
 
 // quiet is how long after the last write d is final, if nothing more is written:
@@ -109,8 +110,8 @@ func (g *Gateway) touch(d *draft, whole, streamed bool) {
 //     answer that the bot streams by edits;
 //   - all others, at once;
 //   - what is published already is looked at [Options.EditSettle] after a change, unless its streaming ended.
-func (g *Gateway) quiet(d *draft, whole bool) (quiet time.Duration) {
-	o, streams, doc := &g.opts, d.streaming(), d.doc()
+func (g *Gateway) quiet(d *draft, doc content.Doc, whole bool) (quiet time.Duration) {
+	o, streams := &g.opts, d.streaming()
 	changes := d.Patched && (d.CardID == "" || d.Streams == 0)
 	switch {
 	case d.Card == nil && !content.IsText(d.Message.Type): // an image, say, which cannot be changed
@@ -169,9 +170,8 @@ func (d *draft) newer(element string, seq int) bool {
 // maxElements bounds Seq; a card has at most 200 elements (docs/feishu.md 5.2).
 const maxElements = 256
 
-// finished is d in the form that goes out.
-func (d *draft) finished() Sent {
-	doc := d.doc()
+// finished is d, which says doc, in the form that goes out.
+func (d *draft) finished(doc content.Doc) Sent {
 	out := Sent{Message: d.Message, Doc: doc, Text: doc.Text()}
 	if d.Shown != "" {
 		out.EditOf = d.Message.ID
@@ -361,12 +361,12 @@ func (g *Gateway) add(ctx context.Context, d *draft) {
 	}
 	now := relay.MillisOf(time.Now())
 	d.Created = now
-	g.touch(d, false, false)
+	doc := g.touch(d, false, false)
 	s.before(d, g.goesOn(d))
 	waits := slices.ContainsFunc(s.all, func(o *draft) bool {
 		return o.Due <= now && o.conversation() == d.conversation()
 	})
-	out := d.finished()
+	out := d.finished(doc)
 	if d.Due <= now && !waits && g.kind(out.ChatID) == feishu.ChatGroup && len(g.nameless(&out)) == 0 {
 		var err error
 		if g.unlocked(func() { err = g.publish(ctx, out) }); err == nil || s.find(d.Message.ID, "") != nil {
@@ -461,7 +461,7 @@ var (
 // that the bot does not go on with. drafts.mu is held, and released meanwhile.
 func (g *Gateway) settle(ctx context.Context, d *draft) {
 	now, touched, next, first := time.Now(), d.Touched, d.expires(), d.Shown == ""
-	out, quiet := d.finished(), touched.Time().Add(editQuiet)
+	out, quiet := d.finished(d.doc()), touched.Time().Add(editQuiet)
 	news := d.ready() && (first || d.Given != "" && content.Another(d.Given, out.Text))
 	if news && (first || d.Ended || !now.Before(quiet)) {
 		g.decide(ctx, d, out)
