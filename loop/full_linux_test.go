@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -18,7 +19,12 @@ func TestAFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skipf("no file system can be mounted here: %v", err)
 	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	disk, err := os.Open(dir)
+	if err := errors.Join(err, syscall.Unmount(dir, syscall.MNT_DETACH)); err != nil { // it goes with the process
+		t.Fatal(err)
+	}
+	defer disk.Close()
+	dir = fmt.Sprintf("/proc/self/fd/%d", disk.Fd())
 	r := openRig(t, dir)
 	if err := r.Save(t.Context(), Event{}); err != nil {
 		t.Fatal(err)

@@ -57,6 +57,7 @@ type initCommand struct {
 	set       map[string]string
 	framework framework
 	taken     []string // addresses of other bots
+	missing   []string // flags without which nothing is written
 }
 
 func (i *initCommand) run(p *cli, _ []string) error {
@@ -66,8 +67,8 @@ func (i *initCommand) run(p *cli, _ []string) error {
 	if i.Redis == "" && i.Data == "" && i.Others == "" {
 		i.Redis = os.Getenv("REDIS_URL")
 	}
-	for _, step := range []func() error{i.askFramework, i.askAgent, i.askOthers, i.chooseAddresses, i.askApp,
-		i.askPlace, i.write, i.next} {
+	for _, step := range []func() error{i.askFramework, i.askAgent, i.mayWrite, i.askOthers, i.chooseAddresses,
+		i.askApp, i.askPlace, i.write, i.next} {
 		if err := step(); errors.Is(err, io.EOF) { // Ctrl-D
 			return errors.New(i.Say("init/ended"))
 		} else if err != nil {
@@ -100,8 +101,8 @@ func (i *initCommand) answer(given string, q question) error {
 			value = line
 		}
 		if value == "" && !q.optional && i.ask == nil {
-			fmt.Fprintln(i.err, i.Say("init/missing", q.flag))
-			return errUsage
+			i.missing = append(i.missing, q.flag)
+			return nil
 		}
 		err := errors.New(i.Say("init/needed"))
 		if value != "" || q.optional {
@@ -286,7 +287,7 @@ func (i *initCommand) askApp() error {
 	}
 	key := map[bool]string{true: "init/app or none", false: "init/app"}[optional]
 	err := i.answer(id, question{key: key, flag: "--app-id", optional: optional, take: i.keep("FEISHU_APP_ID")})
-	if err != nil || i.set["FEISHU_APP_ID"] == "" {
+	if err != nil || optional && i.set["FEISHU_APP_ID"] == "" {
 		return err
 	}
 	return i.answer(secret, question{key: "init/secret", flag: "FEISHU_APP_SECRET", secret: true, optional: optional,
@@ -333,7 +334,7 @@ var plainValue = regexp.MustCompile(`^[A-Za-z0-9_./:@,+%=?&-]*$`)
 // mayWrite returns an error if there is a file that is not to be overwritten.
 func (i *initCommand) mayWrite() error {
 	path := i.path()
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || i.Force {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || i.Force || i.set["AGENT_NAME"] == "" {
 		return nil
 	}
 	if i.ask == nil {
@@ -346,8 +347,12 @@ func (i *initCommand) mayWrite() error {
 	return err
 }
 
-// write writes the env file, after a question if it is there already.
+// write writes the env file.
 func (i *initCommand) write() error {
+	if len(i.missing) > 0 {
+		fmt.Fprintln(i.err, i.Say("init/missing", strings.Join(i.missing, ", ")))
+		return errUsage
+	}
 	if !i.works() && !i.Force {
 		anyway := false
 		if i.ask != nil {
@@ -359,9 +364,6 @@ func (i *initCommand) write() error {
 		if !anyway {
 			return i.unwritten()
 		}
-	}
-	if err := i.mayWrite(); err != nil {
-		return err
 	}
 	var b strings.Builder
 	fmt.Fprintln(&b, i.Say("init/comment", i.set["AGENT_NAME"], i.framework.name(i.Words)))

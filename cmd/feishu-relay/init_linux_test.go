@@ -138,7 +138,10 @@ func TestInitAsksBeforeItOverwrites(t *testing.T) {
 	for answer, want := range map[string]string{"": "nothing was written", "y": "Wrote "} {
 		write(t, out, "# mine\n")
 		p := startInit(t, "--framework", "own", "--agent", "agent_a", "--data-dir", dir, "--out", out)
-		p.asks(t, "Env files of other bots", "", "Overwrite it?", answer)
+		p.asks(t, "Overwrite it?", answer)
+		if answer != "" {
+			p.asks(t, "Env files of other bots", "")
+		}
 		p.sees(t, want)
 		p.sees(t, "\n")
 		text, err := os.ReadFile(out)

@@ -127,17 +127,14 @@ func contentLines(e transcript.Entry) []string {
 func settingsOf(set json.RawMessage) string {
 	var values map[string]any
 	_ = json.Unmarshal(set, &values) // none as well
-	words := map[string]string{"true": "on", "false": "off", "<nil>": "unset"}
+	words := map[string]string{"true": "on", "false": "off", "<nil>": "unset", "map[until:<nil>]": "on"}
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		value := values[key]
-		if until, is := value.(map[string]any); is {
-			value = true
-			if at, ends := until["until"].(float64); ends {
-				value = "until " + time.UnixMilli(int64(at)).Format(time.DateTime)
-			}
+		said := fmt.Sprint(values[key])
+		if until, is := values[key].(map[string]any); is && until["until"] != nil {
+			at, _ := until["until"].(float64)
+			said = "until " + time.UnixMilli(int64(at)).Format(time.DateTime)
 		}
-		said := fmt.Sprint(value)
 		list = append(list, strings.Replace(key, ":", " ", 1)+": "+cmp.Or(words[said], said))
 	}
 	return neutral(strings.Join(list, ", "))
