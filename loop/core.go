@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,17 +31,18 @@ const (
 	maxSnapshot = 8 << 20  // bytes; a larger one is not written, and the events stay
 )
 
-// Chat names a chat. A channel's name has no slash.
+// Chat names a chat.
 type Chat struct {
 	Channel string
 	ID      relay.ChatID
 }
 
-func (c Chat) String() string { return c.Channel + "/" + string(c.ID) }
+func (c Chat) String() string { return url.PathEscape(c.Channel) + "/" + string(c.ID) }
 
 // ChatOf is the chat of a String.
 func ChatOf(text string) Chat {
 	channel, id, _ := strings.Cut(text, "/")
+	channel, _ = url.PathUnescape(channel)
 	return Chat{channel, relay.ChatID(id)}
 }
 

@@ -164,3 +164,11 @@ func TestARecalledTextLeavesTheFiles(t *testing.T) {
 		}
 	})
 }
+
+func TestChatOf(t *testing.T) {
+	for _, c := range []Chat{{"feishu", "oc_1"}, {"a/b", "c/d"}, {"%2F", "x"}, {"", ""}} {
+		if got := ChatOf(c.String()); got != c {
+			t.Errorf("%q is read as %q", c, got)
+		}
+	}
+}

@@ -120,7 +120,10 @@ func (a *app) countConnections(ctx context.Context, own func() int) {
 	for pauses.Sleep(ctx) == nil {
 		n, err := a.api.Connections(ctx) // which fails while there are no credentials
 		more := err == nil && n > max(own(), 1)
-		if more && before {
+		switch {
+		case more && !before:
+			pauses.Reset() // the second look is soon
+		case more:
 			a.problems.set("connections", fmt.Errorf("the app has %d connections to Feishu, and %d are of this sidecar: "+
 				"another program takes a part of the bot's events; stop it", n, own()))
 		}
