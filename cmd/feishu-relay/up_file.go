@@ -22,6 +22,7 @@ import (
 
 // botsFile is what `feishu-relay up` is to run.
 type botsFile struct {
+	shared   settingsYAML
 	path     string
 	bots     []*upBot
 	mistakes []string
@@ -80,7 +81,7 @@ func readBotsFile(ctx context.Context, path string) (*botsFile, error) {
 		return nil, fmt.Errorf("%s: want `bots:` with a name for each bot and its settings below, and optionally "+
 			"`shared:`; `feishu-relay up --help` shows an example", path)
 	}
-	f := &botsFile{path: path}
+	f := &botsFile{path: path, shared: read.Shared}
 	for _, name := range slices.Sorted(maps.Keys(read.Bots)) {
 		b := &upBot{name: name, settings: map[string]string{}, lines: map[string]int{}}
 		f.bots = append(f.bots, b)
@@ -128,14 +129,20 @@ func (f *botsFile) take(b *upBot, from settingsYAML) {
 	f.warnings = append(f.warnings, warnReadable(f.path, own)...)
 }
 
-// mistake notes one in a line, 0 where that is not known.
+// mistake notes one in a line, 0 where that is not known. One in the shared part is no bot's.
 func (f *botsFile) mistake(b *upBot, line int, text string) {
 	b.mistaken = true
+	name := b.name
+	for _, s := range f.shared {
+		if s.line == line {
+			name = "shared"
+		}
+	}
 	at := f.path
 	if line > 0 {
 		at += ":" + strconv.Itoa(line)
 	}
-	f.mistakes = append(f.mistakes, at+": "+b.name+": "+text)
+	f.mistakes = append(f.mistakes, at+": "+name+": "+text)
 }
 
 // check has a bot's settings checked as its sidecar will.
