@@ -131,13 +131,17 @@ func (f *botsFile) take(b *upBot, from settingsYAML) {
 
 // mistake notes one in a line, 0 where that is not known. One in the shared part is no bot's.
 func (f *botsFile) mistake(b *upBot, line int, text string) {
-	b.mistaken = true
 	name := b.name
 	for _, s := range f.shared {
 		if s.line == line {
 			name = "shared"
 		}
 	}
+	f.note(b, name, line, text)
+}
+
+func (f *botsFile) note(b *upBot, name string, line int, text string) {
+	b.mistaken = true
 	at := f.path
 	if line > 0 {
 		at += ":" + strconv.Itoa(line)
@@ -171,7 +175,8 @@ func (f *botsFile) compare() {
 			case owner == nil:
 				owners[value] = b
 			default:
-				f.mistake(b, b.lines[setting], fmt.Sprintf("%s: %s has %s already; want another one", setting, owner.name, value))
+				f.note(b, b.name, b.lines[setting],
+					fmt.Sprintf("%s: %s has %s already; want another one", setting, owner.name, value))
 			}
 		}
 	}
