@@ -16,6 +16,7 @@ import (
 	"github.com/coder/websocket"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/sse"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -132,4 +133,58 @@ func TestUnacknowledgedOnTheStream(t *testing.T) {
 		must(t, b.get(ctx, "/v1/transcripts/feishu/oc_1?limit=1", &page))
 		return page.Entries[0].MessageID == string(last)
 	})
+}
+
+// What the reader of the stream has not confirmed comes again, in order, also after a kill.
+func TestUnconfirmedOnTheStream(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, setup{bots: 2})
+	ctx := limited(t)
+	c.listening(ctx)
+	a, b := c.bots[0], c.bots[1]
+	a.connect(t)
+	var ids []relay.MessageID
+	say := func() {
+		id, err := a.say(ctx, "oc_1")
+		must(t, err)
+		ids = append(ids, id)
+	}
+	// reads expects the messages with these numbers from a new reader, and the next one, which is said then.
+	reads := func(query string, last relay.MessageID, want ...int) {
+		t.Helper()
+		url, err := b.side.url(ctx)
+		must(t, err)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/v1/stream"+query, nil)
+		must(t, err)
+		req.Header.Set("Last-Event-ID", string(last))
+		resp, err := b.http.Do(req)
+		must(t, err)
+		defer resp.Body.Close()
+		say()
+		want = append(want, len(ids))
+		for e, err := range sse.Read(resp.Body) {
+			must(t, err)
+			if e.ID != string(ids[want[0]-1]) {
+				t.Fatalf("read %s, want %s, which is message %d", e.ID, ids[want[0]-1], want[0])
+			}
+			if want = want[1:]; len(want) == 0 {
+				break
+			}
+		}
+		eventually(ctx, t, "the delivery is noted", func() bool {
+			return b.metric(ctx, t, "feishu_relay_delivered_total") >= 1 && len(b.inProgress(ctx, t)) == 0
+		})
+	}
+	reads("", "")
+	reads("", "", 1)
+	reads("", ids[0], 2)
+	reads("", "", 2, 3)
+	b.side.kill()
+	b.side.start("")
+	reads("", "", 2, 3, 4)
+	reads("?last_event_id="+string(ids[3]), "", 5)
+	reads("", "om_unknown", 5, 6)
+	reads("?ack=false", "", 5, 6, 7)
+	reads("", "")
+	reads("", ids[8])
 }
