@@ -56,8 +56,8 @@ func (s *State) View(now time.Time) Group {
 	}
 	if n := len(s.d.Lines); n > 0 {
 		newest := s.d.Lines[n-1]
-		if g.Depth = newest.Depth; s.continued(newest.Thread, max(s.now, newest.TS)+1) > newest.TS {
-			g.Depth = 0
+		if s.continued(newest.Thread, max(s.now, newest.TS)+1) <= newest.TS {
+			g.Depth = newest.Depth
 		}
 		g.Stopped = s.stoppedByPerson(&Line{Bot: unknownBot, TS: max(s.now, newest.TS)})
 	}
