@@ -77,9 +77,6 @@ func (a *Agent) restore() error {
 
 // commit writes records with one write, and takes in the tasks and exchanges among them. With an error, none is there.
 func (a *Agent) commit(records ...book.Record) error {
-	if len(records) == 0 {
-		return nil
-	}
 	if err := a.book.Commit(records...); err != nil {
 		return err
 	}
@@ -98,11 +95,8 @@ func (a *Agent) commit(records ...book.Record) error {
 	return nil
 }
 
-// has reports whether the book has a record; "" is not a key.
+// has reports whether the book has a record.
 func (a *Agent) has(kind, key string) bool {
-	if key == "" {
-		return false
-	}
 	_, err := a.book.Load(kind, key)
 	return err == nil
 }
