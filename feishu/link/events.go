@@ -78,16 +78,12 @@ func (e *Events) Take(event []byte) *Taken {
 		}
 		return t
 	}
-	switch t.Verdict {
-	case feishu.Keep:
-		e.Counter("kept")
-	case feishu.Refuse:
-		e.Counter("refused")
-	default:
-		e.Counter("passed")
-	}
+	e.Counter(verdicts[t.Verdict])
 	return t
 }
+
+// verdicts are those of the tap as they are counted.
+var verdicts = map[feishu.Verdict]feishu.Counted{feishu.Pass: "passed", feishu.Keep: "kept", feishu.Refuse: "refused"}
 
 func (e *Events) owns(app string) bool { return e.Own == nil || e.Own(app) }
 
