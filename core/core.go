@@ -62,7 +62,7 @@ type Options struct {
 	Feishu             Feishu                                            // nil: there is none
 	GivesPeople        bool                                              // people's messages reach the bot by a channel
 	Watch              Watch
-	Noted              func(key string, value json.RawMessage) // is given each note by Open; may be nil
+	Noted              func(key string, value json.RawMessage) // is given each note by Open
 	Trace              func(step string)                       // for tests
 	Logger             *slog.Logger
 }
@@ -131,10 +131,7 @@ type Core struct {
 
 // Open reads the book, and starts no goroutine. Run or Close has to follow.
 func Open(o Options) (*Core, error) {
-	edits, err := lru.New[relay.MessageID, struct{}](max(o.Dedup, 1))
-	if err != nil {
-		return nil, err
-	}
+	edits, _ := lru.New[relay.MessageID, struct{}](max(o.Dedup, 1)) // fails only without a size
 	c := &Core{Options: o, edits: edits, own: string(o.Agent) + "/" + time.Now().Format(time.RFC3339Nano)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.texts.list, c.writes.list = map[string][]loop.Effect{}, map[uint64]context.CancelFunc{}
@@ -147,6 +144,7 @@ func Open(o Options) (*Core, error) {
 		first, most := ch.Pauses()
 		cfg.Channels = append(cfg.Channels, deliver.Channel{Name: ch.Name(), Serial: ch.Serial(), First: first, Most: most})
 	}
+	var err error
 	c.loop, err = loop.Open(loop.Options{Dir: o.Dir, Sync: o.Sync, Config: o.Config, Do: c.do, Deliver: cfg,
 		Noted: c.noted,
 		Failed: func(err error) {

@@ -394,9 +394,7 @@ func (l *lane) keep(b keptBatch, age time.Duration) {
 func (c *Core) noted(key string, value json.RawMessage) {
 	rest, kept := strings.CutPrefix(key, keptNote)
 	if !kept {
-		if c.Noted != nil {
-			c.Noted(key, value)
-		}
+		c.Noted(key, value)
 		return
 	}
 	name, n, _ := strings.Cut(rest, "/")
