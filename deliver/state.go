@@ -377,25 +377,17 @@ func (s *State) taken(x *item, to phase) {
 	s.pump(x.Chat)
 }
 
-// failed ends a write that the bot has not taken.
+// failed ends a write that the bot has not taken, and has x written again after a pause.
 func (s *State) failed(x *item, why Result, detail string) {
 	if why != Retry {
 		s.effects = append(s.effects, Effect{Do: Problem, Key: x.Key, ID: x.ID, Channel: x.Channel, Detail: detail})
 	}
-	if x.Once && why != Retry {
-		s.end(x, Failed, detail)
-		return
-	}
-	s.again(x, why)
-	s.pump(x.Chat)
-}
-
-// again has x written again after a pause.
-func (s *State) again(x *item, why Result) {
 	if why != Broken || x.Conn == s.d.Conns[x.Channel] { // else the reader who was there may have it, and name it
 		x.Conn = 0
 	}
 	switch {
+	case x.Once && why != Retry:
+		s.end(x, Failed, detail)
 	case x.Why != "":
 		s.end(x, Withdrawn, "")
 	case why == NotWritten || why == Broken:
@@ -408,6 +400,7 @@ func (s *State) again(x *item, why Result) {
 		x.Due = s.now + s.pause(x, ch.First, ch.Most, x.Errors)
 		s.move(x, pausing)
 	}
+	s.pump(x.Chat)
 }
 
 // pause is what doubles from first to most with n, half of it by chance, as the item's key and n have it.
