@@ -1,12 +1,13 @@
 package book
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 
 	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
@@ -50,12 +51,6 @@ func openDisk(dir string, s step) (disk, error) {
 	return disk{root, s}, nil
 }
 
-// holder is the content of the lock file.
-type holder struct {
-	PID  int    `json:"pid"`
-	Host string `json:"host"`
-}
-
 // lock keeps other processes out until the file is closed or this process ends.
 func (d *disk) lock() (*os.File, error) {
 	f, err := safefile.Open(d.root, lockName, os.O_RDWR|os.O_CREATE)
@@ -70,8 +65,8 @@ func (d *disk) lock() (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	host, _ := os.Hostname()
-	if text, err := json.Marshal(holder{os.Getpid(), host}); err == nil && f.Truncate(0) == nil {
-		_, _ = f.WriteAt(append(text, '\n'), 0) // it is for the error of the next process only
+	if f.Truncate(0) == nil {
+		_, _ = fmt.Fprintf(f, "process %d on %s\n", os.Getpid(), host) // it is for the error of the next process only
 	}
 	return f, nil
 }
@@ -79,11 +74,8 @@ func (d *disk) lock() (*os.File, error) {
 func inUse(f *os.File) error {
 	var text [1024]byte
 	n, _ := f.ReadAt(text[:], 0)
-	var h holder
-	if json.Unmarshal(text[:n], &h) != nil {
-		return fmt.Errorf("%w by another process: stop it, or use another folder", ErrInUse)
-	}
-	return fmt.Errorf("%w by process %d on %s: stop it, or use another folder", ErrInUse, h.PID, h.Host)
+	holder := cmp.Or(strings.TrimSpace(string(text[:n])), "another process")
+	return fmt.Errorf("%w by %s: stop it, or use another folder", ErrInUse, holder)
 }
 
 // list returns the numbers of the logs that count, in order, and of the newest snapshot,
