@@ -71,6 +71,9 @@ type Event struct {
 	Saved func()
 }
 
+// Tick is the event in which the states do what it is time for.
+var Tick = Event{Group: &group.Event{Kind: group.Tick}, Deliver: &deliver.Event{Kind: deliver.Tick}}
+
 // Effect is something to be done once the event is in the book: one of the two is set.
 //
 // The loop itself does a group's Review and all that deliver says of texts. To a group's Deliver, somebody answers with
@@ -207,22 +210,9 @@ func (c *Core) Step(now time.Time, e Event) (records []book.Record, effects []Ef
 	default:
 		c.toAll[e.Group.Kind] = *e.Group
 		for _, of := range c.Chats() {
-			c.toChat(of, *e.Group)
-		}
-	}
-	return c.records, c.effects
-}
-
-// Tick does what it is time for.
-func (c *Core) Tick(now time.Time) (records []book.Record, effects []Effect) {
-	c.begin(now)
-	isDue := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
-	if isDue(c.bot.Next()) {
-		c.toBot(deliver.Event{Kind: deliver.Tick})
-	}
-	for _, of := range c.Chats() {
-		if isDue(c.chats[of].due) {
-			c.toChat(of, group.Event{Kind: group.Tick})
+			if due := c.chats[of].due; e.Group.Kind != group.Tick || !due.IsZero() && !due.After(now) {
+				c.toChat(of, *e.Group)
+			}
 		}
 	}
 	return c.records, c.effects
@@ -238,7 +228,7 @@ func (c *Core) Stop() (records []book.Record) {
 	return c.records
 }
 
-// Next is the time at which c wants a Tick; zero: at none.
+// Next is the time at which c wants a [Tick]; zero: at none.
 func (c *Core) Next() time.Time {
 	next := c.bot.Next()
 	for _, x := range c.chats {

@@ -172,21 +172,15 @@ func (l *Loop) Run(ctx context.Context) error {
 	records, effects := l.core.Start(time.Now(), l.opts.Deliver)
 	l.follow(ctx, records, effects, nil)
 	for l.left == nil && (ctx.Err() == nil || len(l.events) > 0) {
-		if e := l.next(ctx, l.events, l.core.Next()); e != nil {
-			l.take(ctx, *e)
-		} else {
-			records, effects := l.core.Tick(time.Now())
-			l.follow(ctx, records, effects, nil)
-			_ = l.book.Commit() // of nothing: the book looks whether it has anything to forget
-		}
+		l.take(ctx, l.next(ctx, l.events, l.core.Next()))
 	}
 	err := l.book.Commit(append(l.left, l.core.Stop()...)...)
 	return errors.Join(err, l.book.Close())
 }
 
-// next waits for an event, until a time, zero for none, or until ctx is done, and not longer than forget. It serves
-// views meanwhile.
-func (l *Loop) next(ctx context.Context, events <-chan Event, until time.Time) *Event {
+// next waits for an event, until a time, zero for none, or until ctx is done, and not longer than forget; then it is
+// Tick. It serves views meanwhile.
+func (l *Loop) next(ctx context.Context, events <-chan Event, until time.Time) Event {
 	if until.IsZero() {
 		until = time.Now().Add(forget)
 	}
@@ -194,13 +188,13 @@ func (l *Loop) next(ctx context.Context, events <-chan Event, until time.Time) *
 	for {
 		select {
 		case e := <-events:
-			return &e
+			return e
 		case see := <-l.views:
 			see(l.core)
 		case <-due:
-			return nil
+			return Tick
 		case <-ctx.Done():
-			return nil
+			return Tick
 		}
 	}
 }
@@ -225,10 +219,11 @@ func (l *Loop) take(ctx context.Context, e Event) {
 }
 
 // follow writes records, again and again until the disk takes them, tells who waits for that, and begins what follows.
-// If ctx ends before, the records are left, and nothing follows.
+// If ctx ends before, the records are left, and nothing follows. Also without records the book looks whether it has
+// anything to forget.
 func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effect, saved []func()) {
 	l.full.Store(l.core.Bot().Full())
-	for first := true; len(records) > 0; first = false {
+	for first := true; ; first = false {
 		err := l.book.Commit(records...)
 		if err == nil {
 			if !first {
@@ -248,9 +243,7 @@ func (l *Loop) follow(ctx context.Context, records []book.Record, effects []Effe
 	for _, f := range saved {
 		f()
 	}
-	if len(saved) > 0 {
-		runtime.Gosched() // who waits goes on first: the bot has its answer before others have its message
-	}
+	runtime.Gosched() // who waits goes on first: the bot has its answer before others have its message
 	for _, e := range effects {
 		l.opts.Do(e)
 	}

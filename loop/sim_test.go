@@ -86,7 +86,7 @@ func simulate(n uint64, fault string, trace simtest.Trace) (err error) {
 			break
 		}
 		w.now = next
-		w.apply(w.core.Tick(w.now))
+		w.take(Tick)
 	}
 	w.check()
 	return nil
@@ -182,7 +182,7 @@ func (w *world) step() {
 	default:
 		w.now = w.now.Add(time.Duration(w.IntN(5000)) * time.Millisecond)
 		if next := w.core.Next(); !next.IsZero() && !next.After(w.now) {
-			w.apply(w.core.Tick(w.now))
+			w.take(Tick)
 		}
 	}
 }
