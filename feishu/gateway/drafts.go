@@ -288,16 +288,6 @@ func (s *drafts) finish(d *draft) {
 	s.poke()
 }
 
-// before calls f for each draft of a message that was sent before d's in its conversation.
-func (s *drafts) before(d *draft, f func(*draft)) {
-	for _, other := range slices.Clone(s.all) {
-		if other != d && other.Message.ID != "" && other.conversation() == d.conversation() &&
-			other.Message.CreateTime <= d.Message.CreateTime {
-			f(other)
-		}
-	}
-}
-
 // change changes the draft of a message, or with a card; false if there is none.
 func (s *drafts) change(message relay.MessageID, card string, change func(*draft)) bool {
 	s.mu.Lock()
@@ -362,7 +352,7 @@ func (g *Gateway) add(ctx context.Context, d *draft) {
 	now := relay.MillisOf(time.Now())
 	d.Created = now
 	doc := g.touch(d, false, false)
-	s.before(d, g.goesOn(d))
+	g.goesOn(d)
 	waits := slices.ContainsFunc(s.all, func(o *draft) bool {
 		return o.Due <= now && o.conversation() == d.conversation()
 	})
@@ -382,10 +372,14 @@ func (g *Gateway) add(ctx context.Context, d *draft) {
 	s.poke()
 }
 
-// goesOn returns what happens to each draft before d in its conversation. d takes the place of one that is unfinished
-// and that it begins with, or whose change Feishu has just refused. Other texts are final.
-func (g *Gateway) goesOn(d *draft) func(*draft) {
-	return func(other *draft) {
+// goesOn does what a message d means for each draft that was sent before it in its conversation. d takes the place of
+// one that is unfinished and that it begins with, or whose change Feishu has just refused. Other texts are final.
+func (g *Gateway) goesOn(d *draft) {
+	for _, other := range slices.Clone(g.drafts.all) {
+		if other == d || other.Message.ID == "" || other.conversation() != d.conversation() ||
+			other.Message.CreateTime > d.Message.CreateTime {
+			continue
+		}
 		changing := other.Card != nil || other.Patched || other.Due.Time().Sub(other.Touched.Time()) > g.opts.Settle
 		refused := other.Cut > cutForNow && other.Message.ParentID == d.Message.ParentID
 		old := other.doc()

@@ -85,7 +85,7 @@ func (g *Gateway) keepSent(ctx context.Context, d *draft) {
 			made.Message = d.Message
 			g.touch(made, false, false)
 			g.count("draft")
-			g.drafts.before(made, g.goesOn(made))
+			g.goesOn(made)
 		}
 	})
 	if d.CardID != "" && !found && !d.toPeer() { // it was made before this run, and most likely to be streamed
