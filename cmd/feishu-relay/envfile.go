@@ -30,9 +30,7 @@ func loadEnvFile(path string) ([]notice, error) {
 		if _, has := os.LookupEnv(name); has {
 			continue
 		}
-		if err := os.Setenv(name, set[name]); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", path, name, err)
-		}
+		_ = os.Setenv(name, set[name]) // never fails: readEnvFile lets nothing else than variables through
 	}
 	return warnReadable(path, set), nil
 }

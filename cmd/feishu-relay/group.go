@@ -75,8 +75,7 @@ func groupNames(groups []group.Group) string {
 
 // groupCommand steers a group over the local API of the running sidecar.
 type groupCommand struct {
-	reach
-	JSON bool `long:"json"`
+	asks
 	Args struct {
 		Chat    string   `positional-arg-name:"CHAT"`
 		Command []string `positional-arg-name:"COMMAND"`

@@ -18,15 +18,9 @@ import (
 	"feishu-relay/mailbox/agent"
 )
 
-// mailboxFlags are those of all commands of the mailbox.
-type mailboxFlags struct {
-	reach
-	JSON bool `long:"json"`
-}
-
 // askMailbox asks the sidecar.
 func askMailbox[T any](
-	p *cli, f mailboxFlags, method, path string, body any, show func(*client, *strings.Builder, T),
+	p *cli, f asks, method, path string, body any, show func(*client, *strings.Builder, T),
 ) error {
 	c, err := f.client(p, f.JSON, words.Words{})
 	if err != nil {
@@ -35,14 +29,14 @@ func askMailbox[T any](
 	return ask(p.ctx, c, method, path, body, func(b *strings.Builder, answer T) { show(c, b, answer) })
 }
 
-type mailboxAgentsCommand struct{ mailboxFlags }
+type mailboxAgentsCommand struct{ asks }
 
 func (c *mailboxAgentsCommand) run(p *cli, _ []string) error {
-	return askMailbox(p, c.mailboxFlags, http.MethodGet, "/v1/mailbox/agents", nil, (*client).printAgents)
+	return askMailbox(p, c.asks, http.MethodGet, "/v1/mailbox/agents", nil, (*client).printAgents)
 }
 
 type mailboxInboxCommand struct {
-	mailboxFlags
+	asks
 	Limit int  `long:"limit" value-name:"N" default:"50"`
 	Drain bool `long:"drain"`
 }
@@ -50,7 +44,7 @@ type mailboxInboxCommand struct {
 func (c *mailboxInboxCommand) run(p *cli, _ []string) error {
 	query := "?limit=" + strconv.Itoa(c.Limit)
 	if !c.Drain {
-		return askMailbox(p, c.mailboxFlags, http.MethodGet, "/v1/mailbox/inbox"+query, nil, (*client).printWaiting)
+		return askMailbox(p, c.asks, http.MethodGet, "/v1/mailbox/inbox"+query, nil, (*client).printWaiting)
 	}
 	m, err := c.client(p, c.JSON, words.Words{})
 	if err != nil {
@@ -67,14 +61,14 @@ func (c *mailboxInboxCommand) run(p *cli, _ []string) error {
 	return err
 }
 
-type mailboxDeadLettersCommand struct{ mailboxFlags }
+type mailboxDeadLettersCommand struct{ asks }
 
 func (c *mailboxDeadLettersCommand) run(p *cli, _ []string) error {
-	return askMailbox(p, c.mailboxFlags, http.MethodGet, "/v1/mailbox/dead-letters", nil, (*client).printDeadLetters)
+	return askMailbox(p, c.asks, http.MethodGet, "/v1/mailbox/dead-letters", nil, (*client).printDeadLetters)
 }
 
 type mailboxReplayCommand struct {
-	mailboxFlags
+	asks
 	Args struct {
 		ID named `positional-arg-name:"ID" required:"yes"`
 	} `positional-args:"yes"`
@@ -82,14 +76,14 @@ type mailboxReplayCommand struct {
 
 func (c *mailboxReplayCommand) run(p *cli, _ []string) error {
 	path := "/v1/mailbox/dead-letters/" + url.PathEscape(string(c.Args.ID)) + "/replay"
-	return askMailbox(p, c.mailboxFlags, http.MethodPost, path, nil,
+	return askMailbox(p, c.asks, http.MethodPost, path, nil,
 		func(_ *client, b *strings.Builder, _ struct{}) {
 			fmt.Fprintf(b, "%s is on its way again\n", neutral(string(c.Args.ID)))
 		})
 }
 
 type mailboxTasksCommand struct {
-	mailboxFlags
+	asks
 	State     string `long:"state" value-name:"STATE"`
 	Direction string `long:"direction" value-name:"received|sent"`
 }
@@ -106,7 +100,7 @@ func (c *mailboxTasksCommand) run(p *cli, args []string) error {
 		return p.misused("which ID? `feishu-relay mailbox tasks` names them")
 	case len(args) == 1:
 		path := "/v1/mailbox/tasks/" + url.PathEscape(args[0])
-		return askMailbox(p, c.mailboxFlags, http.MethodGet, path, nil, (*client).printTask)
+		return askMailbox(p, c.asks, http.MethodGet, path, nil, (*client).printTask)
 	}
 	query := url.Values{}
 	if c.State != "" {
@@ -116,11 +110,11 @@ func (c *mailboxTasksCommand) run(p *cli, args []string) error {
 		query.Set("direction", c.Direction)
 	}
 	path := strings.TrimSuffix("/v1/mailbox/tasks?"+query.Encode(), "?")
-	return askMailbox(p, c.mailboxFlags, http.MethodGet, path, nil, (*client).printTasks)
+	return askMailbox(p, c.asks, http.MethodGet, path, nil, (*client).printTasks)
 }
 
 type mailboxUpdateCommand struct {
-	mailboxFlags
+	asks
 	From mailbox.AgentID `long:"from" value-name:"AGENT"`
 	Args struct {
 		ID    named             `positional-arg-name:"ID" required:"yes"`
@@ -141,11 +135,11 @@ func (c *mailboxUpdateCommand) run(p *cli, _ []string) (err error) {
 		}
 	}
 	path := "/v1/mailbox/tasks/" + url.PathEscape(string(c.Args.ID))
-	return askMailbox(p, c.mailboxFlags, http.MethodPost, path, update, (*client).printStep)
+	return askMailbox(p, c.asks, http.MethodPost, path, update, (*client).printStep)
 }
 
 type mailboxSendCommand struct {
-	mailboxFlags
+	asks
 	Kind mailbox.Type `long:"type" choice:"message" choice:"question" choice:"notification" choice:"task" default:"message"`
 	Args struct {
 		Agent mailbox.AgentID `positional-arg-name:"AGENT" required:"yes"`
@@ -165,10 +159,10 @@ func (c *mailboxSendCommand) run(p *cli, _ []string) error {
 	show := func(_ *client, b *strings.Builder, sent agent.Sent) { printSent(b, to, sent) }
 	switch {
 	case to == "*":
-		return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/peers/*/messages", map[string]string{"message": text},
+		return askMailbox(p, c.asks, http.MethodPost, "/v1/peers/*/messages", map[string]string{"message": text},
 			(*client).printReached)
 	case c.Kind == mailbox.TypeTask:
-		return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/mailbox/tasks", agent.TaskDraft{To: to, Text: text}, show)
+		return askMailbox(p, c.asks, http.MethodPost, "/v1/mailbox/tasks", agent.TaskDraft{To: to, Text: text}, show)
 	}
 	letter := struct { // the rest is filled in
 		To      mailbox.AgentID `json:"to"`
@@ -176,7 +170,7 @@ func (c *mailboxSendCommand) run(p *cli, _ []string) error {
 		Content mailbox.Content `json:"content"`
 	}{To: to, Type: c.Kind}
 	letter.Content.Parts = []mailbox.Part{{Type: "text", Text: text}}
-	return askMailbox(p, c.mailboxFlags, http.MethodPost, "/v1/mailbox/messages", letter, show)
+	return askMailbox(p, c.asks, http.MethodPost, "/v1/mailbox/messages", letter, show)
 }
 
 // textOf is the words of the command line, or standard input in the place of "-".

@@ -51,9 +51,6 @@ type command interface {
 	run(p *cli, args []string) error
 }
 
-// takesArgs is implemented by commands that take args.
-type takesArgs interface{ takesArgs() }
-
 // named is an argument that names something; a variable of a script that is not set must not pass for a name.
 type named string
 
@@ -81,6 +78,12 @@ func (l language) words() words.Words {
 // reach is the flag of commands that ask a running sidecar.
 type reach struct {
 	Addr string `long:"addr" value-name:"HOST:PORT"`
+}
+
+// asks are the flags of commands that show what a running sidecar answers.
+type asks struct {
+	reach
+	JSON bool `long:"json"`
 }
 
 func newCLI(ctx context.Context, stdout, stderr io.Writer) *cli {
@@ -142,7 +145,7 @@ func (p *cli) do(args []string) (name string, err error) {
 		}
 		does = &runCommand{}
 	}
-	if _, takes := does.(takesArgs); !takes && len(rest) > 0 {
+	if _, takes := does.(interface{ takesArgs() }); !takes && len(rest) > 0 {
 		return name, p.misused("unexpected argument %q", rest[0])
 	}
 	if p.EnvFile != "" {

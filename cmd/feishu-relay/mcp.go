@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/mcptools"
 	"feishu-relay/relay"
 )
@@ -97,15 +98,7 @@ func (o *mcpOutput) pass(in io.Reader, to io.Writer) error {
 			return err
 		}
 	}
-	answered := make(chan struct{})
-	go func() {
-		o.waiting.Wait()
-		close(answered)
-	}()
-	select {
-	case <-answered:
-	case <-time.After(mcpFinish):
-	}
+	wait.Group(&o.waiting, mcpFinish)
 	return lines.Err()
 }
 

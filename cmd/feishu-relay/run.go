@@ -25,7 +25,13 @@ func (*runCommand) showsNotices() {}
 
 func (*runCommand) moreHelp(w io.Writer) {
 	fmt.Fprint(w, "\nEnvironment:\n\n")
-	printEnvironment(w)
+	for _, v := range variables() {
+		initial := "default " + v.initial()
+		if v.unset == "required" {
+			initial = v.unset
+		}
+		fmt.Fprintf(w, "  %-24s %s (%s)\n", v.name, v.desc, initial)
+	}
 }
 
 func (*runCommand) run(p *cli, _ []string) error {
@@ -54,17 +60,6 @@ func (*runCommand) run(p *cli, _ []string) error {
 	}
 	return sidecar.Run(p.ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger, Settings: cfg.shown(),
 		SelfTest: cfg.testSelf})
-}
-
-// printEnvironment lists the variables with their descriptions.
-func printEnvironment(w io.Writer) {
-	for _, v := range variables() {
-		initial := "default " + v.initial()
-		if v.unset == "required" {
-			initial = v.unset
-		}
-		fmt.Fprintf(w, "  %-24s %s (%s)\n", v.name, v.desc, initial)
-	}
 }
 
 // sidecarAddr is where the sidecar of this environment is reached: at the

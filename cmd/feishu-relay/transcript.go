@@ -86,12 +86,7 @@ func (c *client) entries(ctx context.Context, channel, chat string, n int) ([]ht
 	return page.Entries, err
 }
 
-type transcriptFlags struct {
-	reach
-	JSON bool `long:"json"`
-}
-
-type transcriptListCommand struct{ transcriptFlags }
+type transcriptListCommand struct{ asks }
 
 func (c *transcriptListCommand) run(p *cli, _ []string) error {
 	a, err := c.client(p, c.JSON, words.Words{})
@@ -113,7 +108,7 @@ func (c *transcriptListCommand) run(p *cli, _ []string) error {
 }
 
 type transcriptShowCommand struct {
-	transcriptFlags
+	asks
 	N    int `short:"n" default:"50"`
 	Args struct {
 		Chat named `positional-arg-name:"CHAT" required:"yes"`
@@ -125,7 +120,7 @@ func (c *transcriptShowCommand) run(p *cli, _ []string) error {
 }
 
 type transcriptTailCommand struct {
-	transcriptFlags
+	asks
 	Follow bool `short:"f" long:"follow"`
 	N      int  `short:"n" default:"10"`
 	Args   struct {
@@ -138,7 +133,7 @@ func (c *transcriptTailCommand) run(p *cli, _ []string) error {
 }
 
 // show prints the last n messages of a chat, "" for all, and goes on if that is wanted.
-func (c *transcriptFlags) show(p *cli, chat string, n int, follow bool) error {
+func (c *asks) show(p *cli, chat string, n int, follow bool) error {
 	if n < 0 || n > maxShown {
 		return p.misused("-n: want a number from 0 to %d, got %d", maxShown, n)
 	}

@@ -85,10 +85,9 @@ func (p *printer) who(e transcript.Entry) string {
 	if e.Role == relay.RoleUser {
 		return p.paint.text(bold, cmp.Or(name, cmp.Or(sender, "?")))
 	}
-	switch {
-	case name == "" || name == sender:
+	if name == "" || name == sender {
 		name = cmp.Or(sender, "?") + " (bot)"
-	default:
+	} else {
 		name += " (" + cmp.Or(sender, "bot") + ")"
 	}
 	return p.paint.text(p.paint.bot(e.Sender), name)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -133,11 +134,8 @@ func (s *supervised) keep(ctx context.Context) {
 			pauses.Reset()
 		}
 		pause := pauses.Next()
-		why := "exit status 0"
-		if err != nil {
-			why = err.Error()
-		}
-		s.log.line("up", fmt.Sprintf("%s ended (%s) and starts again in %s", s.name, why, pause.Round(time.Millisecond)))
+		why := cmp.Or(err, errors.New("exit status 0"))
+		s.log.line("up", fmt.Sprintf("%s ended (%v) and starts again in %s", s.name, why, pause.Round(time.Millisecond)))
 		if wait.Sleep(ctx, pause) != nil {
 			return
 		}

@@ -22,7 +22,6 @@ import (
 
 // botsFile is what `feishu-relay up` is to run.
 type botsFile struct {
-	shared   settingsYAML
 	path     string
 	bots     []*upBot
 	mistakes []string
@@ -33,8 +32,14 @@ type botsFile struct {
 type upBot struct {
 	name     string
 	settings map[string]string // its own and the shared ones
-	lines    map[string]int    // of its settings in the file
+	places   map[string]place  // of its settings in the file
 	mistaken bool
+}
+
+// place is a line of the file, 0 where that is not known, and whose part of the file that is.
+type place struct {
+	part string
+	line int
 }
 
 // botsYAML is the form of a bots file.
@@ -81,12 +86,12 @@ func readBotsFile(ctx context.Context, path string) (*botsFile, error) {
 		return nil, fmt.Errorf("%s: want `bots:` with a name for each bot and its settings below, and optionally "+
 			"`shared:`; `feishu-relay up --help` shows an example", path)
 	}
-	f := &botsFile{path: path, shared: read.Shared}
+	f := &botsFile{path: path}
 	for _, name := range slices.Sorted(maps.Keys(read.Bots)) {
-		b := &upBot{name: name, settings: map[string]string{}, lines: map[string]int{}}
+		b := &upBot{name: name, settings: map[string]string{}, places: map[string]place{}}
 		f.bots = append(f.bots, b)
-		f.take(b, read.Shared)
-		f.take(b, read.Bots[name])
+		f.take(b, "shared", read.Shared)
+		f.take(b, name, read.Bots[name])
 		b.settings["AGENT_NAME"] = name
 		b.gatewayAddress()
 		f.check(ctx, b)
@@ -95,8 +100,8 @@ func readBotsFile(ctx context.Context, path string) (*botsFile, error) {
 	return f, nil
 }
 
-// take gives a bot the settings of the file: those of env_file first, so that the others win.
-func (f *botsFile) take(b *upBot, from settingsYAML) {
+// take gives a bot the settings of a part of the file: those of env_file first, so that the others win.
+func (f *botsFile) take(b *upBot, part string, from settingsYAML) {
 	if file, has := from["env_file"]; has {
 		name := file.text
 		if !filepath.IsAbs(name) {
@@ -104,61 +109,51 @@ func (f *botsFile) take(b *upBot, from settingsYAML) {
 		}
 		set, err := readEnvFile(name)
 		if err != nil {
-			f.mistake(b, file.line, "env_file: "+err.Error())
+			f.mistake(b, place{part, file.line}, "env_file: "+err.Error())
 		}
 		f.warnings = append(f.warnings, warnReadable(name, set)...)
 		maps.Copy(b.settings, set)
 		for name := range set {
-			b.lines[name] = file.line
+			b.places[name] = place{part, file.line}
 		}
 	}
 	known, own := variableNames(), map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(from)) {
-		switch s := from[name]; {
+		switch at := (place{part, from[name].line}); {
 		case name == "env_file":
 		case name == "AGENT_NAME":
-			f.mistake(b, s.line, "AGENT_NAME is the key of the bot under `bots:`; remove it here")
+			f.mistake(b, at, "AGENT_NAME is the key of the bot under `bots:`; remove it here")
 		case !slices.Contains(known, name):
-			f.mistake(b, s.line, fmt.Sprintf("%q is no setting%s", name, cmp.Or(didYouMean(strings.ToUpper(name), known),
+			f.mistake(b, at, fmt.Sprintf("%q is no setting%s", name, cmp.Or(didYouMean(strings.ToUpper(name), known),
 				"; `feishu-relay run --help` lists all settings")))
 		default:
-			own[name], b.lines[name] = s.text, s.line
+			own[name], b.places[name] = from[name].text, at
 		}
 	}
 	maps.Copy(b.settings, own)
 	f.warnings = append(f.warnings, warnReadable(f.path, own)...)
 }
 
-// mistake notes one in a line, 0 where that is not known. One in the shared part is no bot's.
-func (f *botsFile) mistake(b *upBot, line int, text string) {
-	name := b.name
-	for _, s := range f.shared {
-		if s.line == line {
-			name = "shared"
-		}
-	}
-	f.note(b, name, line, text)
-}
-
-func (f *botsFile) note(b *upBot, name string, line int, text string) {
+// mistake notes one of a bot. That of the shared part is no bot's.
+func (f *botsFile) mistake(b *upBot, at place, text string) {
 	b.mistaken = true
-	at := f.path
-	if line > 0 {
-		at += ":" + strconv.Itoa(line)
+	where := f.path
+	if at.line > 0 {
+		where += ":" + strconv.Itoa(at.line)
 	}
-	f.mistakes = append(f.mistakes, at+": "+name+": "+text)
+	f.mistakes = append(f.mistakes, where+": "+cmp.Or(at.part, b.name)+": "+text)
 }
 
 // check has a bot's settings checked as its sidecar will.
 func (f *botsFile) check(ctx context.Context, b *upBot) {
 	found, err := checkOf(ctx, b.environment(), "Configuration", words.Words{})
 	if err != nil {
-		f.mistake(b, 0, err.Error())
+		f.mistake(b, place{}, err.Error())
 	}
 	for _, one := range found {
 		if one.Status == selftest.Fail {
 			name, _, _ := strings.Cut(one.Name, ",")
-			f.mistake(b, b.lines[name], one.Name+": "+one.Detail)
+			f.mistake(b, b.places[name], one.Name+": "+one.Detail)
 		}
 	}
 }
@@ -175,7 +170,7 @@ func (f *botsFile) compare() {
 			case owner == nil:
 				owners[value] = b
 			default:
-				f.note(b, b.name, b.lines[setting],
+				f.mistake(b, place{b.name, b.places[setting].line},
 					fmt.Sprintf("%s: %s has %s already; want another one", setting, owner.name, value))
 			}
 		}

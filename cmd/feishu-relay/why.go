@@ -202,15 +202,8 @@ func (c *client) printWhy(g *group.Group, x *explained) {
 		if name != string(f.Agent) {
 			name += " (" + string(f.Agent) + ")"
 		}
-		status := selftest.Unknown
-		switch f.State {
-		case "delivered":
-			status = selftest.OK
-		case "stopped":
-			status = selftest.Fail
-		case "waits", "bot_away":
-			status = selftest.Warn
-		}
-		out.show(selftest.Finding{Name: name, Status: status, Detail: f.Detail, Mend: f.Do})
+		status := map[string]selftest.Status{"delivered": selftest.OK, "stopped": selftest.Fail, "waits": selftest.Warn,
+			"bot_away": selftest.Warn}[f.State]
+		out.show(selftest.Finding{Name: name, Status: cmp.Or(status, selftest.Unknown), Detail: f.Detail, Mend: f.Do})
 	}
 }
