@@ -17,8 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"feishu-relay/deliver"
 	"feishu-relay/group"
 	"feishu-relay/loop"
@@ -36,7 +34,6 @@ type Options struct {
 	Secret  string        // RELAY_SECRET; "": lines are not signed
 	MaxAge  time.Duration // RELAY_MAX_AGE
 	Timeout time.Duration // DELIVERY_TIMEOUT
-	Dedup   int           // edits that are remembered
 
 	Self     func() Self                          // who the bot is, as far as is known
 	Config   func(loop.Chat) *group.Config        // what the sidecar is set to in a chat
@@ -112,7 +109,6 @@ type Core struct {
 	own  string // of this process, for claims
 
 	lanes   [3]*lane
-	edits   *lru.Cache[relay.MessageID, struct{}] // those that came
 	texts   texts
 	writes  writes
 	heard   waiting[relay.Reason] // by message: who reported it waits for what becomes of it
@@ -131,8 +127,7 @@ type Core struct {
 
 // Open reads the book, and starts no goroutine. Run or Close has to follow.
 func Open(o Options) (*Core, error) {
-	edits, _ := lru.New[relay.MessageID, struct{}](max(o.Dedup, 1)) // fails only without a size
-	c := &Core{Options: o, edits: edits, own: string(o.Agent) + "/" + time.Now().Format(time.RFC3339Nano)}
+	c := &Core{Options: o, own: string(o.Agent) + "/" + time.Now().Format(time.RFC3339Nano)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.texts.list, c.writes.list = map[string][]loop.Effect{}, map[uint64]context.CancelFunc{}
 	for i, q := range []relay.Backend{o.Bots, o.People, o.Side} {

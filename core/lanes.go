@@ -154,11 +154,6 @@ func (c *Core) takeMessage(ctx context.Context, l *lane, d relay.Delivery) {
 	if why == relay.Pass && !ofGroup(m.Metadata) {
 		why = relay.NotAMember
 	}
-	if why == relay.Pass && !e.Own && group.EditOf(&m) != "" {
-		if came, _ := c.edits.ContainsOrAdd(m.ID(), struct{}{}); came {
-			why = relay.Duplicate
-		}
-	}
 	if why != relay.Pass {
 		c.Watch.Stopped(Stop{Msg: &m, Reason: why, Detail: e.Body})
 		d.Settle()
@@ -276,8 +271,9 @@ const lookAfter = 5 * time.Second
 
 // What the records of the side lane wait for further ones, and the most lines, or records, that are offered at once.
 const (
-	shareAfter = 20 * time.Millisecond
-	maxOffered = 200
+	shareAfter      = 20 * time.Millisecond
+	maxOffered      = 200
+	maxOfferedBytes = 4 << 20 // and one line: what is kept of them has to fit into a record of the book
 )
 
 // publish hands lines to the backend, in order, until ctx ends.
@@ -294,9 +290,11 @@ func (c *Core) publish(l *lane) {
 			return
 		}
 		var lines [][]byte
-		for _, p := range batch {
-			lines = append(lines, p.line)
+		for bytes := 0; len(lines) < len(batch) && bytes < maxOfferedBytes; {
+			bytes += len(batch[len(lines)].line)
+			lines = append(lines, batch[len(lines)].line)
 		}
+		batch = batch[:len(lines)]
 		if l.name == Side {
 			lines = c.sideLines(batch)
 		}

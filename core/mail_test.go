@@ -14,7 +14,7 @@ import (
 
 // What the book holds of mail for the stream counts in whole, with the parts that are no text.
 func TestMailCountsAsItIsStored(t *testing.T) {
-	c, err := Open(Options{Dir: t.TempDir(), Dedup: 1, Revision: func() any { return nil }})
+	c, err := Open(Options{Dir: t.TempDir(), Revision: func() any { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -299,10 +299,10 @@ func (s *State) personStopped() relay.Millis {
 	return at
 }
 
-// hold keeps a message that stopped at this bot, so that it can be released.
+// hold keeps a message that stopped at this bot, so that it can be released, and forgets what cannot be any more.
 func (s *State) hold(a *arrival) {
 	d := s.d
-	d.Held = append(d.Held, a)
+	d.Held = append(slices.DeleteFunc(d.Held, func(b *arrival) bool { return !s.fresh(s.now, b.At) }), a)
 	for crowded(d.Held) {
 		d.Held = slices.Delete(d.Held, 0, 1)
 	}

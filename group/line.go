@@ -29,6 +29,8 @@ type Line struct {
 	Round    relay.Millis `json:"round,omitempty"` // when its round began
 	Depth    int          `json:"depth,omitempty"` // 0: a person's
 	Recalled bool         `json:"recalled,omitempty"`
+	// Edits are the ids of the newest edits of it that came, at most maxEdits, the newest at the end.
+	Edits []relay.MessageID `json:"edits,omitempty"`
 	// ShownWith is the message before which this one stood as context for this bot.
 	ShownWith relay.MessageID `json:"shown_with,omitempty"`
 	Verdicts  []Verdict       `json:"verdicts,omitempty"` // one for each agent, at most maxVerdicts
@@ -51,6 +53,8 @@ const (
 	maxVerdicts = 64
 	// maxNamed is how many bots one message names; further ones are not named.
 	maxNamed = 64
+	// maxEdits is how many edits of a message are known; one that comes again after more others counts as new.
+	maxEdits = 20
 	// maxEarly is how many verdicts are kept whose message has not come; beyond it all are forgotten.
 	maxEarly = 500
 )

@@ -227,7 +227,7 @@ func (s *State) stopForeign(a *arrival) verdict {
 		return wait
 	case !s.isMember():
 		return stop(relay.NotAMember)
-	case EditOf(a.Msg) != "": // package dedup knows its id
+	case EditOf(a.Msg) != "": // its message knows its id
 		return goOn
 	case s.byID[a.ID] != nil || s.isNotice(a.ID):
 		return stop(relay.Duplicate)
@@ -264,9 +264,10 @@ func (s *State) edit(a *arrival, of relay.MessageID) verdict {
 	switch {
 	case s.Gone(of):
 		return stop(relay.Recalled)
-	case l == nil || l.Bot != a.Msg.SenderAgentName:
+	case l == nil || l.Bot != a.Msg.SenderAgentName || slices.Contains(l.Edits, a.ID):
 		return stop(relay.Duplicate)
 	}
+	l.Edits = append(l.Edits[max(0, len(l.Edits)-maxEdits+1):], a.ID)
 	s.texts(of, func(m *relay.Message) *relay.Message {
 		out := *m
 		out.Content = a.Msg.Content
@@ -275,6 +276,10 @@ func (s *State) edit(a *arrival, of relay.MessageID) verdict {
 	s.effect(Effect{Do: Retext, ID: of, Msg: a.Msg, Text: a.Msg.Content})
 	if v := l.of(s.d.Config.Agent); v == nil || !v.delivered() || string(a.Msg.Metadata[MetaNotify]) == "false" {
 		return stop(relay.Duplicate)
+	}
+	set := s.settings()
+	if why := s.bySettings(l, &set); why != relay.Pass {
+		return stop(why)
 	}
 	return verdict{decision: &policy.Decision{Allow: true, Tier: policy.TierThreshold, Depth: l.Depth,
 		Reason: "an edit of a message that this bot was given"}}
@@ -391,6 +396,9 @@ func (s *State) stopByPolicy(a *arrival) verdict {
 func (s *State) Fate(now relay.Millis, id relay.MessageID, given bool) relay.Reason {
 	s.now = now
 	l, set := s.byID[id], s.settings()
+	if i := slices.IndexFunc(s.d.Lines, func(l *Line) bool { return slices.Contains(l.Edits, id) }); l == nil && i >= 0 {
+		l = s.d.Lines[i] // the message that it edits
+	}
 	switch {
 	case s.Gone(id):
 		return relay.Recalled

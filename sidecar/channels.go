@@ -145,7 +145,7 @@ func (s *Sidecar) openCore(given []core.Channel) (err error) {
 	}
 	o := core.Options{Agent: s.cfg.Agent, Role: s.cfg.Role, Dir: s.bookDir(),
 		Sync: s.cfg.Sync, Secret: string(s.cfg.RelaySecret), MaxAge: s.cfg.MaxAge,
-		Timeout: cmp.Or(s.cfg.DeliveryTimeout, 15*time.Minute), Dedup: s.cfg.DedupSize,
+		Timeout: cmp.Or(s.cfg.DeliveryTimeout, 15*time.Minute),
 		Self: func() core.Self {
 			self := s.app.self()
 			return core.Self{Name: self.Name, OpenID: self.OpenID, AppID: self.AppID}
