@@ -303,7 +303,9 @@ func (c *Core) publish(l *lane) {
 			var again [][]byte
 			for _, b := range l.kept {
 				for _, line := range b.Lines {
-					again = append(again, line)
+					if !c.recalled(line) {
+						again = append(again, line)
+					}
 				}
 			}
 			if err = nil; len(again) > 0 {
@@ -345,6 +347,17 @@ func (c *Core) publish(l *lane) {
 		}
 		l.out.drop(len(batch))
 	}
+}
+
+// recalled reports whether the message in a line was recalled since.
+func (c *Core) recalled(line []byte) (gone bool) {
+	m, err := relay.Decode(line)
+	if err == nil {
+		c.Group(loop.Chat{Channel: m.Channel, ID: m.ChatID}, func(g *group.State) {
+			gone = g.Gone(m.ID()) || g.Gone(group.EditOf(&m))
+		})
+	}
+	return gone
 }
 
 // keptBatch is what was published at once, as it is in the book.

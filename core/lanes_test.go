@@ -79,7 +79,9 @@ func TestALargeBacklog(t *testing.T) {
 // taker is a backend that takes each line.
 type taker struct{ relay.Backend }
 
-func (taker) Publish(context.Context, [][]byte, relay.Receipt) (relay.Receipt, error) { return "1-1/x", nil }
+func (taker) Publish(context.Context, [][]byte, relay.Receipt) (relay.Receipt, error) {
+	return "1-1/x", nil
+}
 
 // reads is a Watch of what is read.
 type reads struct {

@@ -49,6 +49,10 @@ func (c *Core) Say(ctx context.Context, out relay.Outbound) (relay.Sent, error) 
 	if err := c.fits(m); err != nil {
 		return relay.Sent{}, err
 	}
+	gone := false
+	if c.Group(of, func(g *group.State) { gone = g.Gone(id) || g.Gone(group.EditOf(m)) }); gone { // for all
+		return relay.Sent{RelayMsgID: id}, nil
+	}
 	if c.Lane(Outbound).Bytes > maxPending {
 		return relay.Sent{}, &relay.Error{Code: relay.CodeOutboxFull,
 			Message: "the relay backend has been away for too long; no more messages are kept for it"}

@@ -89,7 +89,8 @@ func (s *State) exchange(l *Line) exchange {
 			case o.Bot != "":
 				oldest, root = i, cmp.Or(root, o.Root)
 				if !o.Recalled || s.had(o) {
-					x.lines, x.deep = append(x.lines, o), o.Bot == l.Bot && o.Depth >= maxDepth
+					x.lines = append(x.lines, o)
+					x.deep = o.Bot == l.Bot && l.Bot != unknownBot && o.Depth >= maxDepth
 				}
 			}
 		}

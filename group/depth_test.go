@@ -66,6 +66,7 @@ func TestDepth(t *testing.T) {
 	for i := range maxDepth + 100 {
 		monologue += "|A@" + strconv.Itoa(i+2)
 	}
+	unnamed := strings.ReplaceAll(monologue, "|", " from=-|")[len("u@1 from=-|"):] + " from=-"
 	for _, tt := range []struct {
 		name  string
 		say   string
@@ -80,6 +81,7 @@ func TestDepth(t *testing.T) {
 		{name: "two people in a row", say: "A@1|u@2|u2@3|B@4", want: 1},
 		{name: "a monologue is not ended by an answer", say: monologue + "|A@2000|B@2001|A@2002 p=u1", want: maxDepth + 102},
 		{name: "another bot counts as far as it goes", say: monologue + "|B@2000", want: maxDepth},
+		{name: "senders without name count one by one, as far as it goes", say: unnamed, want: maxDepth},
 		{name: "a person ends it", say: monologue + "|u@2000|A@2001", want: 1},
 
 		// Order.

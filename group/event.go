@@ -60,11 +60,10 @@ const (
 	Native EventKind = "native"
 	Side   EventKind = "side" // Records: of another sidecar, in their order
 	// Delivered is ID: the bot has the message, or (Verdict.Stopped, Detail) will not get it; Verdict.Door.
-	Delivered    EventKind = "delivered"
-	Acknowledged EventKind = "acknowledged" // ID: the bot has confirmed a message that was delivered
-	Recalled     EventKind = "recalled"     // ID
-	Changed      EventKind = "changed"      // Call: a request over the API; Agents; Verb "": Body has settings as JSON
-	LaneLost     EventKind = "lane_lost"    // the side lane lost records: the settings are shared again
+	Delivered EventKind = "delivered"
+	Recalled  EventKind = "recalled"  // ID
+	Changed   EventKind = "changed"   // Call: a request over the API; Agents; Verb "": Body has settings as JSON
+	LaneLost  EventKind = "lane_lost" // the side lane lost records: the settings are shared again
 	// Done is Key: the result of an effect. Failed; Decision of an Ask; ID of a Reply; Msg and Names, or Reason, of a
 	// Fetch; Shows of a Deliver and a Give; Verdict of a Give, as of Delivered. A Give that has neither Verdict nor Failed
 	// is on its way to the bot, as a Deliver is: Delivered follows. Where it has an Until, that counts as delivered.
@@ -194,12 +193,11 @@ type Record struct {
 
 // Verdict is what became of a message at one bot, as far as is known.
 type Verdict struct {
-	Agent        relay.AgentName  `json:"agent"`
-	At           relay.Millis     `json:"at"`
-	Decision     *policy.Decision `json:"decision,omitempty"`
-	Stopped      relay.Reason     `json:"stopped,omitempty"`
-	Detail       string           `json:"detail,omitempty"`
-	Delivered    relay.Millis     `json:"delivered_at,omitempty"`
-	Door         string           `json:"door,omitempty"`
-	Acknowledged relay.Millis     `json:"acknowledged_at,omitempty"`
+	Agent     relay.AgentName  `json:"agent"`
+	At        relay.Millis     `json:"at"`
+	Decision  *policy.Decision `json:"decision,omitempty"`
+	Stopped   relay.Reason     `json:"stopped,omitempty"`
+	Detail    string           `json:"detail,omitempty"`
+	Delivered relay.Millis     `json:"delivered_at,omitempty"`
+	Door      string           `json:"door,omitempty"`
 }

@@ -194,6 +194,8 @@ func (c *conversation) run(t *testing.T, d *datadriven.TestData) string {
 		e := c.said(Arrived, d)
 		e.History, e.Reason = has(d, "history"), relay.Reason(arg(d, "stop"))
 		c.apply(t, e)
+	case "native":
+		c.apply(t, c.said(Native, d))
 	case "hear":
 		e := c.said(Heard, d)
 		e.User, e.MayEdit = !has(d, "app"), !has(d, "may-not")

@@ -87,7 +87,6 @@ func (l *Line) judge(v Verdict) {
 	v.Decision = cmp.Or(v.Decision, was.Decision)
 	v.Delivered = cmp.Or(v.Delivered, was.Delivered)
 	v.Door = cmp.Or(v.Door, was.Door)
-	v.Acknowledged = cmp.Or(v.Acknowledged, was.Acknowledged)
 	if v.delivered() {
 		v.Stopped, v.Detail = "", ""
 	}

@@ -91,13 +91,13 @@ func fetchKey(id relay.MessageID) string { return "native/" + string(id) }
 // native has another bot's message that Feishu delivered wait for the relay's copy of it.
 func (s *State) native(e *Event) {
 	m := s.bounded(e)
-	id := m.ID()
+	id, joined := m.ID(), s.setIn(Joined, s.believed(m.TS))
 	if s.byID[id] != nil || s.Gone(id) || s.isNotice(id) || s.d.Todo[fetchKey(id)] != nil ||
 		slices.ContainsFunc(s.d.Queue, func(a *arrival) bool { return a.ID == id }) {
 		s.ignore(Effect{Do: Stop, ID: id, Msg: m, Reason: relay.Duplicate})
+		s.changed = joined
 		return
 	}
-	s.setIn(Joined, s.believed(m.TS))
 	s.enter(&arrival{ID: id, Msg: m, Until: max(e.Until, 1)})
 }
 
@@ -188,17 +188,6 @@ func (s *State) delivered(id relay.MessageID, v Verdict) {
 		v.Decision = was.Decision
 	}
 	s.verdict(id, l.Thread, v)
-}
-
-// acknowledged takes in that the bot has confirmed a message.
-func (s *State) acknowledged(id relay.MessageID) {
-	l := cmp.Or(s.byID[id], &Line{})
-	v := cmp.Or(l.of(s.d.Config.Agent), &Verdict{})
-	if s.changed = v.delivered() && v.Acknowledged == 0; s.changed {
-		ack := *v
-		ack.Acknowledged = s.now
-		s.verdict(id, l.Thread, ack)
-	}
 }
 
 // maxDetail is the most bytes of an error in a verdict.

@@ -144,8 +144,6 @@ func (s *State) Apply(e Event) (effects []Effect, changed bool) {
 		}
 	case Delivered:
 		s.delivered(e.ID, *e.Verdict)
-	case Acknowledged:
-		s.acknowledged(e.ID)
 	case Recalled:
 		if s.changed = !s.Gone(e.ID); s.changed {
 			s.share(Record{Kind: KindRecall, Of: e.ID})

@@ -18,13 +18,12 @@ type Outcome struct {
 	Sender     relay.AgentName `json:"sender,omitempty"`    // author of the message
 	ThreadID   string          `json:"thread_id,omitempty"` // topic of the message
 
-	At           relay.Millis     `json:"at"`                 // of the newest change
-	Decision     *policy.Decision `json:"decision,omitempty"` // nil: not made, or not yet. Immutable
-	Stopped      relay.Reason     `json:"stopped,omitempty"`  // why it will not be delivered
-	Detail       string           `json:"detail,omitempty"`   // the error behind Stopped
-	Delivered    relay.Millis     `json:"delivered_at,omitempty"`
-	Door         string           `json:"door,omitempty"`            // delivery channel: gateway, webhook or stream
-	Acknowledged relay.Millis     `json:"acknowledged_at,omitempty"` // by a bot that acknowledges on the stream
+	At        relay.Millis     `json:"at"`                 // of the newest change
+	Decision  *policy.Decision `json:"decision,omitempty"` // nil: not made, or not yet. Immutable
+	Stopped   relay.Reason     `json:"stopped,omitempty"`  // why it will not be delivered
+	Detail    string           `json:"detail,omitempty"`   // the error behind Stopped
+	Delivered relay.Millis     `json:"delivered_at,omitempty"`
+	Door      string           `json:"door,omitempty"` // delivery channel: gateway, webhook or stream
 }
 
 // Outcomes returns at most limit outcomes of the newest messages of a chat at all bots, the newest last. complete

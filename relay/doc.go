@@ -1,6 +1,5 @@
 // Package relay is the vocabulary of feishu-relay: the message that sidecars
-// pass to each other, the contract of the queues that carry it, and the
-// pipeline it goes through where it arrives.
+// pass to each other, and the contract of the queues that carry it.
 //
 // # Message
 //
@@ -19,9 +18,4 @@
 // package redisrelay through Redis, and package relaytest is the suite that both
 // pass. [Window] is the part they share: it tracks the lines that were handed
 // over but not settled, and so where to begin after a restart.
-//
-// # Pipeline
-//
-// [Pipeline] is a list of stages, each of which passes a message on or stops it
-// with one of the [Reason] words.
 package relay

@@ -18,7 +18,6 @@ type Inbound struct {
 	Mentioned bool      `json:"-"` // the message addresses the bot
 	Final     Millis    `json:"-"` // when its text was final
 	ShownAs   MessageID `json:"-"` // the message_id of its event behind the gateway
-	Shows     []string  `json:"-"` // ids of the messages quoted before its own text
 	Plain     string    `json:"-"` // mail's text with its other parts, for channels that show only text
 }
 

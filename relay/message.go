@@ -211,15 +211,18 @@ func lenientNumber(data []byte) (int64, float64, error) {
 // [ErrMalformed] and never quote the message. In case of an error the message
 // has only the ids that are valid.
 func Decode(line []byte) (Message, error) {
-	var m Message
+	m := Message{Metadata: Metadata{}} // a map that the fast decoder makes has room for 64
 	if len(line) > MaxLine {
-		return m, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(line), MaxLine)
+		return Message{}, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(line), MaxLine)
 	}
 	if err := Unmarshal(line, &m); err != nil {
 		var ok bool
 		if m, ok = decodeLeniently(line); !ok {
 			return m.ids(), fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
 		}
+	}
+	if len(m.Metadata) == 0 {
+		m.Metadata = nil
 	}
 	if m.RelayMsgID == "" {
 		m.RelayMsgID = m.MessageID
@@ -419,21 +422,30 @@ func Marshal(v any) ([]byte, error) {
 }
 
 // Unmarshal does what [json.Unmarshal] does, in a third of the time where both know what to do with the text: the
-// faster decoder has no bound on depth, keeps invalid UTF-8, and leaves what is behind a field of another type.
+// faster decoder has no bound on depth, keeps invalid UTF-8, does not see that a number is too large, leaves what is
+// behind a field of another type, and does not know a name that is written with the long s or the Kelvin sign.
 func Unmarshal[T any](data []byte, v *T) error {
 	fast := *v
-	if utf8.Valid(data) && !Deeper(data, maxFastDepth) && fastjson.Unmarshal(data, &fast) == nil {
+	depth, digits := scan(data)
+	if utf8.Valid(data) && depth <= maxFastDepth && digits <= maxFastDigits && !bytes.Contains(data, []byte("ſ")) &&
+		!bytes.Contains(data, []byte("\u212a")) && fastjson.Unmarshal(data, &fast) == nil {
 		*v = fast
 		return nil
 	}
 	return json.Unmarshal(data, v)
 }
 
-const maxFastDepth = 100
+const maxFastDepth, maxFastDigits = 100, 18
 
 // Deeper reports whether the lists and objects of a JSON document are nested more than most deep.
 func Deeper(document []byte, most int) bool {
-	depth, inText := 0, false
+	depth, _ := scan(document)
+	return depth > most
+}
+
+// scan returns how deep a JSON document is nested, and the most digits in a row outside of its texts.
+func scan(document []byte) (deepest, longest int) {
+	depth, digits, inText := 0, 0, false
 	for i := 0; i < len(document); i++ {
 		switch c := document[i]; {
 		case inText && c == '\\':
@@ -441,15 +453,20 @@ func Deeper(document []byte, most int) bool {
 		case c == '"':
 			inText = !inText
 		case inText:
+		case '0' <= c && c <= '9':
+			digits++
+			longest = max(longest, digits)
 		case c == '[' || c == '{':
-			if depth++; depth > most {
-				return true
-			}
+			depth++
+			deepest = max(deepest, depth)
 		case c == ']' || c == '}':
 			depth--
+			digits = 0
+		default:
+			digits = 0
 		}
 	}
-	return false
+	return deepest, longest
 }
 
 // recordStart begins every line that Encode writes.

@@ -217,7 +217,7 @@ func outcomeOf(of loop.Chat, id relay.MessageID, sender relay.AgentName, thread 
 	v group.Verdict) httpapi.Outcome {
 	return httpapi.Outcome{Agent: v.Agent, Channel: of.Channel, ChatID: of.ID, RelayMsgID: id, Sender: sender,
 		ThreadID: thread, At: v.At, Decision: v.Decision, Stopped: v.Stopped, Detail: v.Detail, Delivered: v.Delivered,
-		Door: v.Door, Acknowledged: v.Acknowledged}
+		Door: v.Door}
 }
 
 // deliveries are the deliveries, and the mail, as the local API shows them.

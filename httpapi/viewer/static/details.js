@@ -54,12 +54,11 @@ function card(sentence, { entry, answered }) {
 }
 
 // times says how long a message and its judge took.
-function times({ agent, delivered_at, acknowledged_at, decision = {} }, { ts }, named) {
+function times({ agent, delivered_at, decision = {} }, { ts }, named) {
   const took = (word, ms) => t('took.' + word, { time: span(Math.max(0, ms)) })
   const parts = [
     delivered_at && took('delivered', delivered_at - ts),
     decision.tier === 'judge' && decision.judge_ms !== undefined && took('judge', decision.judge_ms),
-    acknowledged_at && took('acknowledged', acknowledged_at - ts),
   ].filter(Boolean)
   const name = named && [h('bdi', nameText(agent)), t('colon')]
   return parts.length > 0 && h('p.soft', name, parts.join(t('comma')))

@@ -78,7 +78,7 @@ function wordFor(o, silence, bot) {
   if (state === 'wait' && gone) return 'became.held'
   if (state !== 'pass') return 'became.' + state
   if (silence === 'quiet' && gone && !(bot.away_since < o.delivered_at)) return 'became.left'
-  return silence ? 'became.' + silence : o.acknowledged_at ? 'became.acknowledged' : 'became.pass'
+  return silence ? 'became.' + silence : 'became.pass'
 }
 
 // unheard lists the bots of which nothing is known about the newest message, or a person's last.

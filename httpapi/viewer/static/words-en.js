@@ -63,7 +63,7 @@ export const en = {
   // what became of a message
   'depth.n': 'depth {n}', 'depth.means': 'The {n}. message of bots in a row',
   ended: 'The conversation stopped here: {why}', 'ended.n': 'The conversation stopped here: {why} ({n} messages)',
-  'became.pass': '{who} got this', 'became.acknowledged': '{who} got and confirmed this',
+  'became.pass': '{who} got this',
   'became.quiet': '{who} got this at {time}: no answer yet', 'became.silent': '{who} got this at {time}: no answer',
   'became.wait': 'On its way to {who}', 'became.stop': '{who} did not get this: {why}',
   'became.skip': 'No decision yet at {who}', 'became.away': '{who} did not get this: the sidecar is offline',
@@ -91,7 +91,7 @@ export const en = {
   'do.unheard': 'Without the permission `im:message.group_msg` Feishu gives a bot only what mentions it. What a bot hears without the gateway it reports to `POST /v1/inbound`.',
   'do.heard': 'The bot has it as Feishu sent it. If it does not answer, its own log says why; many frameworks answer in a group only when they are mentioned.',
   'do.pass': 'The bot has it. If it does not answer, its framework drops messages of bots or answers only when it is named: set `INJECT_MENTION=always`, then look in docs/frameworks.md.',
-  'took.judge': 'the judge took {time}', 'took.acknowledged': 'confirmed after {time}', 'details.fields': 'Raw fields',
+  'took.judge': 'the judge took {time}', 'details.fields': 'Raw fields',
 
   // agents
   'empty.agents': 'No other agent has registered yet. One appears when its sidecar starts with the same data directory or Redis:',

@@ -53,7 +53,7 @@ export const zh = {
   // what became of a message
   'depth.n': '深度 {n}', 'depth.means': '机器人连续发言的第 {n} 条', ended: '对话停在这里：{why}',
   'ended.n': '对话停在这里：{why}（{n} 条消息）', 'became.pass': '{who} 已收到',
-  'became.acknowledged': '{who} 已收到并确认', 'became.quiet': '{who} 于 {time} 收到，尚未回答',
+  'became.quiet': '{who} 于 {time} 收到，尚未回答',
   'became.silent': '{who} 于 {time} 收到，没有回答', 'became.wait': '正在投递给 {who}',
   'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未判定', 'became.away': '{who} 没有收到：边车不在线',
   'became.absent': '{who} 没有收到：机器人未连接', 'became.held': '{who} 未连接，消息在等它',
@@ -78,7 +78,7 @@ export const zh = {
   'do.unheard': '机器人没有 `im:message.group_msg` 权限时，飞书只把点名它的消息发给它。不经网关接收消息的机器人，要通过 `POST /v1/inbound` 上报。',
   'do.heard': '机器人收到的就是飞书发来的原文。如果它没有回答，看它自己的日志；许多框架在群里只有被 @ 才回答。',
   'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。',
-  'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
+  'took.judge': '裁判用时 {time}', 'details.fields': '原始字段',
 
   // agents
   'empty.agents': '还没有其他智能体注册。另一个边车使用同一数据目录或 Redis 启动后就会出现：',

@@ -30,9 +30,10 @@ const patience = time.Minute
 
 const channel = "bench:outbound"
 
-// programs are compiled once, as releases are, below the folder of `make bench`, which that removes.
+// programs are compiled once, as releases are; TestMain removes them.
 var programs = sync.OnceValues(func() (dir string, err error) {
 	dir, err = os.MkdirTemp("", "programs")
+	remove = func() { _ = os.RemoveAll(dir) }
 	for _, pkg := range []string{programtest.Relay, "feishu-relay/internal/test/bench/testdata/bare"} {
 		if err == nil {
 			err = programtest.Build(pkg, filepath.Join(dir, filepath.Base(pkg)))
@@ -40,6 +41,8 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 	}
 	return dir, err
 })
+
+var remove = func() {}
 
 func program(b testing.TB, name string) string {
 	b.Helper()
