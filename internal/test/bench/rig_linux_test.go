@@ -54,7 +54,7 @@ func program(b testing.TB, name string) string {
 }
 
 func TestMain(m *testing.M) {
-	childtest.Main(m, map[string]func([]string) error{"subscriber": beSubscriber})
+	childtest.Main(m, map[string]func([]string) error{"subscriber": beSubscriber}, func() { remove() })
 }
 
 // daemon is a process that serves HTTP, until the benchmark ends.

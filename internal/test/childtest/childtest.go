@@ -13,11 +13,15 @@ import (
 const roleVariable = "TEST_CHILD_ROLE"
 
 // Main is what TestMain does in a package whose tests start processes: such a process plays its role, with the
-// arguments of [Start], until that ends.
-func Main(m *testing.M, roles map[string]func(args []string) error) {
+// arguments of [Start], until that ends. The others call after behind their tests.
+func Main(m *testing.M, roles map[string]func(args []string) error, after ...func()) {
 	role, child := os.LookupEnv(roleVariable)
 	if !child {
-		os.Exit(m.Run())
+		code := m.Run()
+		for _, f := range after {
+			f()
+		}
+		os.Exit(code)
 	}
 	if err := roles[role](os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
