@@ -62,11 +62,11 @@ func talk(t *testing.T, history string) (lines []*Line) {
 // TestDepth asks for the last message of each history, unless of names another.
 func TestDepth(t *testing.T) {
 	turns, idle := policy.Count{Turns: true}, policy.Count{IdleReset: time.Minute}
-	monologue := "u@1"
+	said := []string{"u@1"}
 	for i := range maxDepth + 100 {
-		monologue += "|A@" + strconv.Itoa(i+2)
+		said = append(said, "A@"+strconv.Itoa(i+2))
 	}
-	unnamed := strings.ReplaceAll(monologue, "|", " from=-|")[len("u@1 from=-|"):] + " from=-"
+	monologue, unnamed := strings.Join(said, "|"), strings.Join(said[1:], " from=-|")+" from=-"
 	for _, tt := range []struct {
 		name  string
 		say   string
