@@ -86,7 +86,7 @@ func (a *app) self() feishu.Self {
 // selfFresh is how long what Feishu said of the bot counts for the next message that it sends.
 const selfFresh = time.Second
 
-// noWait is an ended context, for questions to Feishu whose answer nobody waits for.
+// noWait is an ended context, for questions whose answer nobody waits for.
 var noWait = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -292,11 +292,8 @@ func (a *app) matched(id relay.OpenID, agent relay.AgentName) {
 	if agent == "" || id == "" {
 		return
 	}
-	bot := feishu.Bot{OpenID: id, Agent: agent}
-	if known, ok := a.book.Agent(agent, "", ""); ok {
-		bot.AppID, bot.Name = known.AppID, known.Name
-	}
-	a.book.LearnBot(bot)
+	known, _ := a.book.Agent(agent, "", "")
+	a.book.LearnBot(feishu.Bot{OpenID: id, Agent: agent, AppID: known.AppID, Name: known.Name})
 }
 
 // named gives a message that Feishu delivered the name under which its sender

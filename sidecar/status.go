@@ -303,9 +303,7 @@ type problems struct {
 func newProblems() *problems { return &problems{parts: map[string]Problem{}} }
 
 func (p *problems) set(part string, err error) {
-	if err == nil {
-		err = errors.New("ended without an error")
-	}
+	err = cmp.Or(err, errors.New("ended without an error"))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.parts[part] = Problem{part, err.Error(), relay.Timestamp(time.Now()), p.parts[part].Count + 1}
