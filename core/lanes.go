@@ -303,7 +303,8 @@ func (c *Core) publish(l *lane) {
 			var again [][]byte
 			for _, b := range l.kept {
 				for _, line := range b.Lines {
-					if !c.recalled(line) {
+					m, err := relay.Decode(line)
+					if err != nil || !c.recalled(loop.Chat{Channel: m.Channel, ID: m.ChatID}, &m) {
 						again = append(again, line)
 					}
 				}
@@ -349,14 +350,9 @@ func (c *Core) publish(l *lane) {
 	}
 }
 
-// recalled reports whether the message in a line was recalled since.
-func (c *Core) recalled(line []byte) (gone bool) {
-	m, err := relay.Decode(line)
-	if err == nil {
-		c.Group(loop.Chat{Channel: m.Channel, ID: m.ChatID}, func(g *group.State) {
-			gone = g.Gone(m.ID()) || g.Gone(group.EditOf(&m))
-		})
-	}
+// recalled reports whether a message was recalled, or the one that it changes.
+func (c *Core) recalled(of loop.Chat, m *relay.Message) (gone bool) {
+	c.Group(of, func(g *group.State) { gone = g.Gone(m.ID()) || g.Gone(group.EditOf(m)) })
 	return gone
 }
 

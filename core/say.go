@@ -49,8 +49,7 @@ func (c *Core) Say(ctx context.Context, out relay.Outbound) (relay.Sent, error) 
 	if err := c.fits(m); err != nil {
 		return relay.Sent{}, err
 	}
-	gone := false
-	if c.Group(of, func(g *group.State) { gone = g.Gone(id) || g.Gone(group.EditOf(m)) }); gone { // for all
+	if c.recalled(of, m) { // for all
 		return relay.Sent{RelayMsgID: id}, nil
 	}
 	if c.Lane(Outbound).Bytes > maxPending {
