@@ -23,8 +23,9 @@ export function fault(error) {
 export function sure(word, act) {
   const dialog = document.getElementById('sure')
   const asks = document.activeElement.dataset.testid
-  dialog.onclose = () => { // what asked may have been drawn again meanwhile
-    if (document.activeElement === document.body) document.querySelector(`[data-testid="${asks}"]`)?.focus()
+  dialog.onclose = () => { // what asked may have been drawn again meanwhile; then the focus is nowhere, or still in here
+    const at = document.activeElement
+    if (at === document.body || dialog.contains(at)) document.querySelector(`[data-testid="${asks}"]`)?.focus()
   }
   show(dialog, h('p', t(word + '.sure')), h('form', { method: 'dialog', class: 'buttons' },
     h('button.primary', { autofocus: true, data: { testid: 'sure-yes' }, onclick: act }, t(word + '.yes')),
