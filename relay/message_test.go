@@ -336,14 +336,12 @@ func FuzzUnmarshal(f *testing.F) {
 		Records []*relay.Message
 		Many    map[string]any
 		Sum     float64
-		Int     int64
-		Uint    uint8
 		Yes     *bool
 	}
 	for _, seed := range []string{sevenFields, `{}`, `null`, `[]`, ` {"TS": "1e5","Seq":1.5,"metadata":{"a":[ 1 ]},"mentions":[{}]} `,
 		`{"content":"\ud800\u0000\/","records":[{"chat_id":"x"},null],"many":{"a":[1,null,"b",{"c":-0.5e3}]},"sum":1e3,"yes":true}`,
 		`{"ts":1,"ts":2,"parent_id":[1],"root_id":"r"}`, "{\"chat_id\":\"\xff\"}", `{"content":"a` + "\n" + `"}`, `{"seq":01}`,
-		`{"int":25000000000000000000,"uint":300}`, `{"meſſage_id":"m","Key":1}`, `{"meſsage_id":"m"}`} {
+		`{"meſſage_id":"m","Key":1}`, `{"meſsage_id":"m"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {

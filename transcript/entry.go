@@ -112,7 +112,7 @@ func parse(line []byte) (e Entry, found, whole bool) {
 // decode reads an entry; ok is false if the line is not an entry. Times as other programs write them take a second
 // look: each sidecar reads all lines.
 func decode(line []byte) (e Entry, ok bool) {
-	if relay.Unmarshal(line, &e) != nil || inSeconds(float64(e.TS)) || inSeconds(float64(e.UserTS)) {
+	if relay.Unmarshal(line, &e) != nil || isOdd(float64(e.TS)) || isOdd(float64(e.UserTS)) {
 		var w struct {
 			Entry
 			TS     relay.LenientMillis `json:"ts"`
@@ -126,8 +126,8 @@ func decode(line []byte) (e Entry, ok bool) {
 	return e, e.valid()
 }
 
-// inSeconds reports whether a time is in seconds: those of the years 2001 to 5138.
-func inSeconds(t float64) bool { return t >= 1e9 && t < 1e11 }
+// isOdd reports whether a time is in seconds, those of the years 2001 to 5138, or was too large for a number.
+func isOdd(t float64) bool { return t >= 1e9 && t < 1e11 || t > 1e17 }
 
 // edits are the newest contents of messages that were edited after they were recorded, by
 // message and sender. A reader goes from the newest line back, so it reads an edit before
