@@ -73,10 +73,7 @@ type published struct {
 const catchUpWithin = 5 * time.Second
 
 // What a worker that fails waits before it tries again: it doubles from the first to the longest.
-const (
-	retryFirst = 50 * time.Millisecond
-	retryMost  = 5 * time.Second
-)
+const retryFirst, retryMost = 50 * time.Millisecond, 5 * time.Second
 
 // roomAfter is how often a lane looks whether less waits for the bot, once that was too much.
 const roomAfter = 50 * time.Millisecond

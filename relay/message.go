@@ -423,7 +423,7 @@ func Marshal(v any) ([]byte, error) {
 
 // Unmarshal does what [json.Unmarshal] does, in a third of the time where both know what to do with the text: the
 // faster decoder has no bound on depth, keeps invalid UTF-8, leaves what is behind a field of another type, and does
-// not know a name that is written with the long s or the Kelvin sign. A number too large for an int becomes another one.
+// not know a name that is written with the long s or the Kelvin sign. A number too large for an int becomes another.
 func Unmarshal[T any](data []byte, v *T) error {
 	fast := *v
 	if utf8.Valid(data) && !Deeper(data, 100) && !bytes.Contains(data, []byte("ſ")) &&

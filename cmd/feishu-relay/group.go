@@ -171,7 +171,8 @@ func groupRequest(g *group.Group, command []string) (verb groupVerb, body any, e
 	bots, to := []relay.AgentName{}, verb.to
 	for _, word := range command[1:] {
 		i := slices.IndexFunc(g.Bots, func(b group.Bot) bool {
-			return strings.EqualFold(b.Name, word) || strings.EqualFold(string(b.Agent), word)
+			name := strings.TrimPrefix(word, "@")
+			return strings.EqualFold(b.Name, name) || strings.EqualFold(string(b.Agent), name)
 		})
 		switch {
 		case i >= 0 && verb.bots:

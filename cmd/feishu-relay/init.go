@@ -181,7 +181,8 @@ func (i *initCommand) askFramework() error {
 }
 
 func (i *initCommand) askAgent() error {
-	return i.answer(i.Agent, question{key: "init/agent", flag: "--agent", def: "agent_a", take: i.keep("AGENT_NAME")})
+	first := map[bool]string{true: "agent_a"}[i.Others == ""] // beside others it is likely taken
+	return i.answer(i.Agent, question{key: "init/agent", flag: "--agent", def: first, take: i.keep("AGENT_NAME")})
 }
 
 // askOthers takes the settings that are to be the same from other bots' env files.

@@ -42,7 +42,8 @@ func (*runCommand) run(p *cli, _ []string) error {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			fmt.Fprintf(stderr, "  ✗ %s\n", line)
 		}
-		fmt.Fprint(stderr, "`feishu-relay run --help` lists all variables; `feishu-relay check` tries them.\n")
+		fmt.Fprint(stderr, "`feishu-relay run --help` lists all variables; `feishu-relay check` tries them; "+
+			"`feishu-relay init` sets up a bot, `feishu-relay demo` shows what it is.\n")
 		return errFailed
 	}
 	logger := cfg.logger(stderr)
