@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -78,6 +79,7 @@ func (s signal) Write(context.Context, *core.Input, bool, func()) error {
 
 func newBenchRig(b *testing.B, backend string) *benchRig {
 	b.Helper()
+	debug.SetGCPercent(400) // as the program does
 	dir := b.TempDir()
 	cfg := Config{
 		ListenAddr: "127.0.0.1:0", Backend: backend, RelayChannel: "bench:outbound",
