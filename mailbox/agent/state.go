@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"feishu-relay/book"
 	"feishu-relay/mailbox"
@@ -43,11 +42,11 @@ func openBook(root *os.Root, log *slog.Logger) (*book.Book, error) {
 // restore takes in what is in the book. A record that cannot be read is left out, with a warning, and deleted, as is an
 // envelope without its letter.
 func (a *Agent) restore() error {
-	var broken, mails []book.Record
+	broken, orphans := []book.Record{}, map[string]bool{} // orphans by name
 	err := a.book.Each(func(kind, key string, value json.RawMessage) (err error) {
 		switch kind {
 		case kindMail:
-			mails = append(mails, book.Record{Kind: kind, Key: key})
+			orphans[key] = true
 		case kindLetter:
 			err = a.restoreLetter(key, value)
 		case kindTask:
@@ -68,11 +67,13 @@ func (a *Agent) restore() error {
 	if err != nil {
 		return fmt.Errorf("read the mailbox's book: %w", err)
 	}
-	if err := a.commit(broken...); err != nil {
-		return err
+	for n := range a.all() {
+		delete(orphans, n.name)
 	}
-	hasLetter := func(r book.Record) bool { return a.has(kindLetter, r.Key) }
-	return a.commit(slices.DeleteFunc(mails, hasLetter)...)
+	for name := range orphans {
+		broken = append(broken, book.Record{Kind: kindMail, Key: name})
+	}
+	return a.commit(broken...)
 }
 
 // commit writes records with one write, and takes in the tasks and exchanges among them. With an error, none is there.
