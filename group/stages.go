@@ -216,9 +216,7 @@ func (s *State) stopForeign(a *arrival) verdict {
 		return wait
 	case !s.isMember():
 		return stop(relay.NotAMember)
-	case EditOf(a.Msg) != "": // its message knows its id
-		return goOn
-	case s.byID[a.ID] != nil || s.isNotice(a.ID):
+	case EditOf(a.Msg) == "" && (s.byID[a.ID] != nil || s.isNotice(a.ID)): // an edit is known by its message
 		return stop(relay.Duplicate)
 	}
 	return goOn
@@ -385,8 +383,10 @@ func (s *State) stopByPolicy(a *arrival) verdict {
 func (s *State) Fate(now relay.Millis, id relay.MessageID, given bool) relay.Reason {
 	s.now = now
 	l, set := s.byID[id], s.settings()
-	if i := slices.IndexFunc(s.d.Lines, func(l *Line) bool { return slices.Contains(l.Edits, id) }); l == nil && i >= 0 {
-		l = s.d.Lines[i] // the message that it edits
+	for i := 0; l == nil && i < len(s.d.Lines); i++ {
+		if slices.Contains(s.d.Lines[i].Edits, id) {
+			l = s.d.Lines[i] // the message that it edits
+		}
 	}
 	switch {
 	case s.Gone(id):
