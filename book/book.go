@@ -266,12 +266,12 @@ func (b *Book) encode(records []Record, now int64) error {
 		}
 		begin := b.buf.Len()
 		b.buf.Write(appendHead(b.buf.AvailableBuffer(), r.Kind, r.Key, now, i < len(records)-1))
-		text, encoded := r.Value.(Encoded)
 		if r.Value != nil {
 			b.buf.WriteString(`,"v":`)
-			b.buf.Write(text)
 		}
-		if r.Value != nil && !encoded {
+		if text, encoded := r.Value.(Encoded); encoded { // the encoder would read it once more
+			b.buf.Write(text)
+		} else if r.Value != nil {
 			if err := b.enc.Encode(r.Value); err != nil {
 				return fmt.Errorf("record %q %q: %w", r.Kind, r.Key, err)
 			}

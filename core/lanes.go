@@ -287,8 +287,8 @@ func (c *Core) publish(l *lane) {
 			return
 		}
 		var lines [][]byte
-		for bytes := 0; len(lines) < len(batch) && bytes < maxOfferedBytes; {
-			bytes += len(batch[len(lines)].line)
+		for size := 0; len(lines) < len(batch) && size < maxOfferedBytes; {
+			size += len(batch[len(lines)].line)
 			lines = append(lines, batch[len(lines)].line)
 		}
 		batch = batch[:len(lines)]

@@ -237,7 +237,7 @@ func (c *Core) Next() time.Time {
 	return next
 }
 
-// earlier is the earlier of two times of which zero is none.
+// earlier returns the earlier of two times. The zero time means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
