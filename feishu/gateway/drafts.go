@@ -352,7 +352,7 @@ func (g *Gateway) add(ctx context.Context, d *draft) {
 	now := relay.MillisOf(time.Now())
 	d.Created = now
 	doc := g.touch(d, false, false)
-	g.goesOn(d)
+	g.goesOn(d, doc)
 	waits := slices.ContainsFunc(s.all, func(o *draft) bool {
 		return o.Due <= now && o.conversation() == d.conversation()
 	})
@@ -372,9 +372,10 @@ func (g *Gateway) add(ctx context.Context, d *draft) {
 	s.poke()
 }
 
-// goesOn does what a message d means for each draft that was sent before it in its conversation. d takes the place of
-// one that is unfinished and that it begins with, or whose change Feishu has just refused. Other texts are final.
-func (g *Gateway) goesOn(d *draft) {
+// goesOn does what a message d, which says doc, means for each draft that was sent before it in its conversation. d
+// takes the place of one that is unfinished and that it begins with, or whose change Feishu has just refused. Other
+// texts are final.
+func (g *Gateway) goesOn(d *draft, doc content.Doc) {
 	for _, other := range slices.Clone(g.drafts.all) {
 		if other == d || other.Message.ID == "" || other.conversation() != d.conversation() ||
 			other.Message.CreateTime > d.Message.CreateTime {
@@ -385,7 +386,7 @@ func (g *Gateway) goesOn(d *draft) {
 		old := other.doc()
 		switch {
 		case other.idle():
-		case other.toPeer() || !refused && !(changing && content.Begins(d.doc().Text(), old.Text())):
+		case other.toPeer() || !refused && !(changing && content.Begins(doc.Text(), old.Text())):
 			g.drafts.finish(other)
 		case other.Shown == "":
 			g.log.Info("a message takes the place of one that the bot did not finish", "chat", d.Message.ChatID,

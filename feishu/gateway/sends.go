@@ -83,9 +83,9 @@ func (g *Gateway) keepSent(ctx context.Context, d *draft) {
 	found := d.CardID != "" && g.drafts.change("", d.CardID, func(made *draft) {
 		if made.Message.ID == "" {
 			made.Message = d.Message
-			g.touch(made, false, false)
+			doc := g.touch(made, false, false)
 			g.count("draft")
-			g.goesOn(made)
+			g.goesOn(made, doc)
 		}
 	})
 	if d.CardID != "" && !found && !d.toPeer() { // it was made before this run, and most likely to be streamed
